@@ -1,0 +1,278 @@
+"""Every exception of the package, and what each one means for the run.
+
+::
+
+    DurableAdkError
+    +-- CallerError                    refused before anything is stored; fix the call, call again
+    |   +-- InvalidRequestError        (ValueError)
+    |   +-- StateValueError            (ValueError) a value that is not JSON
+    |   +-- PayloadTooLargeError       (ValueError)
+    |   +-- AgentDefinitionError       (ValueError)
+    |   +-- UnknownAppError            (ValueError)
+    |   +-- SessionNotFoundError       (ValueError)
+    |   +-- InvocationNotFoundError    (ValueError)
+    |   +-- AlreadyExistsError         (ValueError)
+    |   +-- StaleSessionError          (ValueError)
+    |   +-- SessionBusyError
+    |   +-- NotInLoopError
+    +-- RunError                       ends the run: one stored error event, then raised at the client
+    |   +-- LlmCallsLimitExceededError
+    |   +-- InstructionError           (KeyError)
+    |   +-- OutputSchemaError          (ValueError)
+    |   +-- ModelError
+    |   +-- ToolError
+    |   +-- ToolTimeoutError           (TimeoutError)
+    |   +-- ToolResultError            (ValueError)
+    |   +-- CallbackError
+    |   +-- AgentError
+    |   +-- DeterminismError
+    |   +-- EventConflictError
+    |   +-- LeaseLostError
+    |   +-- InvocationCancelledError
+    |   +-- InvocationTerminatedError
+    +-- TransientError                 tried again by itself; reaches a caller only when patience ends
+        +-- StoreUnavailableError
+        +-- ModelUnavailableError
+        +-- NoWorkerError
+        +-- TemporalUnavailableError
+
+The second level is the retry class (``design.md`` D11): it alone decides what the workflow and the
+activities do with an error. An error crosses a process as its class name and its message, and
+`rebuild` makes the same class again on the other side (semantics DUR-10).
+"""
+
+import builtins
+from functools import cache
+from typing import Any, ClassVar
+
+
+class DurableAdkError(Exception):
+    """Something went wrong in durable_adk."""
+
+    error_type: str
+    """Name of the exception that was first raised: the error event's `error_code` (RUN-8)."""
+
+    def __init__(self, message: str | None = None, *, error_type: str | None = None) -> None:
+        self.message = message or (type(self).__doc__ or "").partition("\n")[0]
+        self.error_type = error_type or type(self).__name__
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return self.message  # KeyError would show its repr
+
+
+class CallerError(DurableAdkError):
+    """The call cannot be carried out as it is; nothing was stored."""
+
+
+class InvalidRequestError(CallerError, ValueError):
+    """The request is malformed."""
+
+
+class StateValueError(CallerError, ValueError):
+    """The value is not JSON, so it could not be stored and read back unchanged."""
+
+
+class PayloadTooLargeError(CallerError, ValueError):
+    """The value is larger than one message may be."""
+
+
+class AgentDefinitionError(CallerError, ValueError):
+    """The agent, app or tool is not defined correctly."""
+
+
+class UnknownAppError(CallerError, ValueError):
+    """No app of this name is served here."""
+
+
+class SessionNotFoundError(CallerError, ValueError):
+    """The session does not exist."""
+
+
+class InvocationNotFoundError(CallerError, ValueError):
+    """The session has no invocation of this id."""
+
+
+class AlreadyExistsError(CallerError, ValueError):
+    """Something of this id exists already."""
+
+
+class StaleSessionError(CallerError, ValueError):
+    """The session was changed in storage after this copy of it was read; read it again."""
+
+
+class SessionBusyError(CallerError):
+    """Another invocation is active in this session."""
+
+
+class NotInLoopError(CallerError):
+    """The value does not exist inside the deterministic loop, only in tools and callbacks."""
+
+
+class RunError(DurableAdkError):
+    """The run has failed."""
+
+
+class LlmCallsLimitExceededError(RunError):
+    """The run made more model calls than RunConfig.max_llm_calls allows."""
+
+
+class InstructionError(RunError, KeyError):
+    """The instruction names a state variable or artifact that does not exist."""
+
+
+class OutputSchemaError(RunError, ValueError):
+    """The model's answer does not fit the agent's output_schema."""
+
+
+class ModelError(RunError):
+    """The model provider refused the request."""
+
+
+class ToolError(RunError):
+    """A tool raised an exception."""
+
+
+class ToolTimeoutError(RunError, TimeoutError):
+    """A tool did not finish in its time."""
+
+
+class ToolResultError(RunError, ValueError):
+    """A tool's result cannot be stored: it is not JSON, or too large."""
+
+
+class CallbackError(RunError):
+    """A callback raised an exception."""
+
+
+class AgentError(RunError):
+    """An agent's own code raised an exception."""
+
+
+class DeterminismError(RunError):
+    """A custom agent's _run_async_impl did something that cannot be replayed."""
+
+
+class EventConflictError(RunError):
+    """Another event with the same id is stored already."""
+
+
+class LeaseLostError(RunError):
+    """The invocation no longer holds its session's lease, so it may not write."""
+
+
+class InvocationCancelledError(RunError):
+    """The invocation was cancelled."""
+
+
+class InvocationTerminatedError(RunError):
+    """The invocation's workflow was closed from outside before it could end itself."""
+
+
+class TransientError(DurableAdkError):
+    """Something is unavailable right now."""
+
+
+class StoreUnavailableError(TransientError):
+    """The session store does not answer; whether the last write happened is unknown."""
+
+
+class ModelUnavailableError(TransientError):
+    """The model provider is overloaded or out of reach.
+
+    `retry_after` is the provider's wish in seconds, or None.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        retry_after: float | None = None,
+        error_type: str | None = None,
+    ) -> None:
+        super().__init__(message, error_type=error_type)
+        self.retry_after = retry_after
+
+
+class NoWorkerError(TransientError):
+    """No worker listens on the task queue."""
+
+
+class TemporalUnavailableError(TransientError):
+    """The Temporal server does not answer."""
+
+
+class _Foreign:
+    """Marks the classes made by `raised`, which are named after the exception they stand for."""
+
+    base_name: ClassVar[str]
+
+
+@cache
+def _foreign_class(base: type[DurableAdkError], name: str) -> type[DurableAdkError]:
+    original = getattr(builtins, name, None)
+    # Only plain exceptions with the ordinary constructor can be mixed in (not e.g. UnicodeError).
+    plain = (
+        isinstance(original, type)
+        and issubclass(original, Exception)
+        and not issubclass(original, (OSError, UnicodeError, ImportError, SyntaxError, StopIteration))
+        and not issubclass(base, original)
+    )
+    bases: tuple[type, ...] = (base, original, _Foreign) if plain and original else (base, _Foreign)
+    return type(base.__name__, bases, {"__doc__": base.__doc__, "base_name": base.__name__})
+
+
+def raised(base: type[DurableAdkError], name: str, message: str) -> DurableAdkError:
+    """An error of class `base` that stands for a user exception called `name`.
+
+    When `name` is a builtin, the result is also an instance of it, so that
+    ``except ValueError`` around a run works wherever the tool ran (semantics DUR-10).
+    """
+    return _foreign_class(base, name)(message, error_type=name)
+
+
+def class_name(error: DurableAdkError) -> str:
+    """The name under which the error's class crosses a process boundary."""
+    return error.base_name if isinstance(error, _Foreign) else type(error).__name__
+
+
+def _subclasses(base: type[DurableAdkError]) -> dict[str, type[DurableAdkError]]:
+    found = {base.__name__: base}
+    for child in base.__subclasses__():
+        found |= _subclasses(child)
+    return found
+
+
+CLASSES: dict[str, type[DurableAdkError]] = _subclasses(DurableAdkError)
+"""Every class above by name; fixed at import, so foreign classes never enter it."""
+
+
+def rebuild(name: str, message: str, *, error_type: str | None = None) -> DurableAdkError:
+    """The error that crossed a process as (class name, message, original exception's name)."""
+    base = CLASSES.get(name)
+    if base is None:
+        return raised(RunError, name, message)
+    if error_type and error_type != name:
+        return raised(base, error_type, message)
+    return base(message)
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """The error event's (`error_code`, `error_message`) for an exception (semantics RUN-8)."""
+    if isinstance(error, DurableAdkError):
+        return error.error_type, error.message
+    return type(error).__name__, str(error)
+
+
+def as_detail(error: DurableAdkError) -> dict[str, Any]:
+    """The JSON form of an error that `from_detail` reads back."""
+    return {"class": class_name(error), "type": error.error_type, "message": error.message}
+
+
+def from_detail(detail: dict[str, Any]) -> DurableAdkError:
+    """The inverse of `as_detail`."""
+    return rebuild(
+        str(detail.get("class", "RunError")),
+        str(detail.get("message", "")),
+        error_type=str(detail["type"]) if detail.get("type") else None,
+    )

@@ -1,0 +1,6 @@
+"""Events and the actions they carry."""
+
+from durable_adk.events.event import Event
+from durable_adk.events.event_actions import EventActions
+
+__all__ = ["Event", "EventActions"]

@@ -1,0 +1,29 @@
+"""Sessions, their state, and where they are stored."""
+
+from durable_adk.sessions.base_session_service import (
+    BaseSessionService,
+    GetSessionConfig,
+    InvocationRecord,
+    ListSessionsResponse,
+    Status,
+    StoredEvent,
+)
+from durable_adk.sessions.in_memory_session_service import InMemorySessionService
+from durable_adk.sessions.session import Session, SessionKey
+from durable_adk.sessions.sql_session_service import DatabaseSessionService, SqliteSessionService
+from durable_adk.sessions.state import State
+
+__all__ = [
+    "BaseSessionService",
+    "DatabaseSessionService",
+    "GetSessionConfig",
+    "InMemorySessionService",
+    "InvocationRecord",
+    "ListSessionsResponse",
+    "Session",
+    "SessionKey",
+    "SqliteSessionService",
+    "State",
+    "Status",
+    "StoredEvent",
+]

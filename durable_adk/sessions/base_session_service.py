@@ -1,0 +1,240 @@
+"""The port to the session store: ADK's calls, and the log that makes a run durable.
+
+Contract of every implementation, tested by one suite (`tests/unit/sessions/test_contract.py`):
+
+* One transaction per write: event, state, revision and lease change together or not at all.
+* `commit_event` and `open_invocation` may be repeated after a lost acknowledgement: the event id is
+  looked at first, then the lease, so a repeat finds its own first attempt (TRAP-11, TRAP-12).
+* Order is the sequence number, 1, 2, 3 ... without gaps; never a timestamp (TRAP-15).
+* What is returned is a copy: nobody reads another's uncommitted changes (TRAP-8).
+* A store that does not answer raises StoreUnavailableError; the outcome is then unknown and the
+  caller repeats the call with the same ids.
+"""
+
+from abc import ABC, abstractmethod
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from durable_adk.events.event import Event
+from durable_adk.models.llm_response import Wire
+from durable_adk.sessions.session import Session, SessionKey
+
+
+class GetSessionConfig(BaseModel):
+    """Which events to load: first those at or after a time, of them the last N (SSN-6)."""
+
+    num_recent_events: int | None = Field(default=None, ge=0)
+    after_timestamp: float | None = None
+
+
+class ListSessionsResponse(Wire):
+    """Sessions without their events."""
+
+    sessions: list[Session] = Field(default_factory=list[Session])
+
+
+class StoredEvent(Wire):
+    """An event with its place in the session."""
+
+    seq: int
+    event: Event
+
+
+class Status(StrEnum):
+    """How far an invocation is."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    ABANDONED = "abandoned"
+    """Its workflow was closed from outside; the next invocation of the session took over."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the invocation has ended."""
+        return self is not Status.RUNNING
+
+
+class InvocationRecord(Wire):
+    """What the store knows of an invocation."""
+
+    invocation_id: str
+    status: Status
+    epoch: int
+    """The fence: every opening of an invocation in the session gets the next number."""
+    holder: str
+    """Who runs it: ``temporal:<workflow id>`` or ``local:<process id>``."""
+    start_seq: int
+    """Sequence number of its user event."""
+    end_seq: int | None = None
+    """Sequence number of the session's last event when the invocation was closed."""
+    error: dict[str, Any] | None = None
+    """`errors.as_detail` of the error it failed with."""
+
+
+class BaseSessionService(ABC):
+    """Stores sessions. All calls raise StoreUnavailableError while the store does not answer."""
+
+    # ----- ADK's calls (semantics 5)
+
+    @abstractmethod
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """Create a session; without an id it gets a new uuid (SSN-2, SSN-4).
+
+        `state` is split by prefix; `temp:` keys are dropped.
+
+        Raises:
+            AlreadyExistsError: The id is taken (SSN-3).
+            InvalidRequestError: An id is unusable.
+            StateValueError: The state is not JSON.
+        """
+
+    @abstractmethod
+    async def get_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+    ) -> Session | None:
+        """An independent copy, always with the full state; None if missing (SSN-5, SSN-7)."""
+
+    @abstractmethod
+    async def list_sessions(
+        self, *, app_name: str, user_id: str | None = None
+    ) -> ListSessionsResponse:
+        """Sessions with merged state, without events, oldest update first (SSN-8)."""
+
+    @abstractmethod
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Delete a session and its events; app and user state stay; missing is no error (SSN-9)."""
+
+    @abstractmethod
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Append an event from outside any invocation; updates the passed session (SSN-10).
+
+        A partial event changes nothing. An event without id gets a new uuid, without timestamp the
+        current time. `temp:` keys go to `session.state` only. The returned event is the stored one.
+
+        Raises:
+            StaleSessionError: Events were stored after `session.revision` (SSN-30).
+            SessionNotFoundError: The session is not in storage (SSN-11).
+            EventConflictError: The id is taken by a different event (SSN-12).
+        """
+
+    async def flush(self) -> None:
+        """Nothing is buffered here: every call has stored what it was given."""
+
+    async def close(self) -> None:
+        """Let go of connections and files."""
+
+    # ----- the durable log (design D4, D7, D8)
+
+    @abstractmethod
+    async def open_invocation(
+        self,
+        key: SessionKey,
+        *,
+        invocation_id: str,
+        holder: str,
+        user_event: Event,
+        create_session: bool = False,
+        take_over_epoch: int | None = None,
+        ttl: float | None = None,
+    ) -> InvocationRecord:
+        """Take the session's lease and append the user's event, in one transaction (D7).
+
+        Repeating the call with the same invocation id returns the record as it is now, closed or
+        not, and changes nothing.
+
+        Args:
+            key: The session.
+            invocation_id: The invocation; its user event carries the same.
+            holder: Who will run it.
+            user_event: With id and timestamp; its state delta is applied.
+            create_session: Create a missing session instead of refusing.
+            take_over_epoch: The epoch of a lease whose holder is known to be gone: that invocation
+                becomes ABANDONED and the lease is taken, unless its epoch has changed meanwhile.
+            ttl: Seconds without a commit or `renew` after which others may take the lease over;
+                None for a holder whose end can be looked up, i.e. a workflow.
+
+        Raises:
+            SessionBusyError: Another invocation holds the lease. `active_invocation` tells which.
+            SessionNotFoundError: The session is missing and not to be created.
+            EventConflictError: The invocation id is taken by a request with another message.
+        """
+
+    @abstractmethod
+    async def commit_event(
+        self, key: SessionKey, event: Event, *, invocation_id: str, epoch: int
+    ) -> int:
+        """Append an event under the lease, in one transaction; returns its sequence number (D4).
+
+        `temp:` keys of the delta are not stored. A repeat (same id, same content; the timestamp is
+        not compared) returns the first call's number and changes nothing, even after the lease has
+        gone to someone else.
+
+        Raises:
+            EventConflictError: The id is taken by a different event.
+            LeaseLostError: `invocation_id` at `epoch` does not hold the session's lease (I6).
+        """
+
+    @abstractmethod
+    async def renew(self, key: SessionKey, *, invocation_id: str, epoch: int) -> None:
+        """Start the lease's `ttl` anew; nothing happens when the lease is not held."""
+
+    @abstractmethod
+    async def close_invocation(
+        self,
+        key: SessionKey,
+        *,
+        invocation_id: str,
+        epoch: int,
+        status: Status,
+        error: dict[str, Any] | None = None,
+    ) -> InvocationRecord:
+        """End an invocation and give its lease back; a repeat changes nothing.
+
+        Raises:
+            LeaseLostError: Another invocation took the session over.
+        """
+
+    @abstractmethod
+    async def get_invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
+        """What is known of an invocation; None if it was never opened."""
+
+    @abstractmethod
+    async def active_invocation(self, key: SessionKey) -> InvocationRecord | None:
+        """The invocation that holds the session's lease, expired leases excluded."""
+
+    @abstractmethod
+    async def read_events(
+        self, key: SessionKey, *, after: int = 0, upto: int | None = None, limit: int | None = None
+    ) -> list[StoredEvent]:
+        """Events with `after` < seq <= `upto`, in order; [] also for a missing session."""
+
+    @abstractmethod
+    async def read_state(self, key: SessionKey) -> tuple[int, dict[str, Any]]:
+        """The session's revision and merged state, read at one point in time.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+        """
+
+    @abstractmethod
+    async def wait_for_change(self, key: SessionKey, *, after: int, timeout: float) -> None:  # noqa: ASYNC109: the wait is the port's own, not the caller's
+        """Return as soon as the session may have events beyond `after` or a closed invocation.
+
+        Only a hint (it may return early and for nothing); at the latest after `timeout` seconds.
+        """

@@ -1,0 +1,36 @@
+"""One conversation: its state and its events."""
+
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from durable_adk.events.event import Event
+from durable_adk.models.llm_response import Wire
+
+
+class SessionKey(NamedTuple):
+    """What names a session. Never joined into one string: ("a:b", "c") is not ("a", "b:c")."""
+
+    app_name: str
+    user_id: str
+    session_id: str
+
+
+class Session(Wire):
+    """A copy of a session as it was when it was read (semantics STA-1)."""
+
+    id: str
+    app_name: str
+    user_id: str
+    state: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """All three scopes merged, `app:` and `user:` keys under their prefixes (STA-7)."""
+    events: list[Event] = Field(default_factory=list[Event])
+    last_update_time: float = 0.0
+    """Seconds since the epoch."""
+    revision: int = 0
+    """Sequence number of the last event in storage; what stale writes are told by (SSN-30)."""
+
+    @property
+    def key(self) -> SessionKey:
+        """What names the session."""
+        return SessionKey(self.app_name, self.user_id, self.id)

@@ -1,0 +1,129 @@
+"""What counts as a JSON value here, checked where it is written rather than where it is stored.
+
+The rules are the intersection of what the stores keep unchanged (reliability 1j): PostgreSQL's
+jsonb refuses NaN, NUL and lone surrogates; a JSON round trip silently turns tuples into lists and
+integer keys into strings. What passes `check_json` reads back equal from every store.
+"""
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Mapping
+from datetime import date, datetime, time
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from durable_adk.errors import InvalidRequestError, StateValueError
+
+MAX_DEPTH = 64
+MAX_ID = 128
+_BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
+_BAD_ID = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def check_json(value: Any, path: str = "value") -> None:
+    """Raise StateValueError, naming the path, unless `value` is JSON that every store keeps.
+
+    Args:
+        value: None, bool, int, float, str, list, or dict with string keys, nested at most
+            `MAX_DEPTH` deep.
+        path: How the message names the value, e.g. ``state['cart']``.
+    """
+    _check(value, path, 0)
+
+
+def _check(value: Any, path: str, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise StateValueError(f"{path} is nested more than {MAX_DEPTH} levels deep; flatten it.")
+    match value:
+        case None | bool() | int():
+            pass
+        case str():
+            _check_text(value, path)
+        case float():
+            if not math.isfinite(value):
+                raise StateValueError(f"{path} is {value}, which JSON cannot hold; use None.")
+        case list():
+            for index, item in enumerate(value):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]: elements of an untyped JSON list
+                _check(item, f"{path}[{index}]", depth + 1)
+        case dict():
+            for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]: items of an untyped JSON object
+                if not isinstance(key, str):
+                    raise StateValueError(f"{path} has the key {key!r}; JSON keys are strings.")
+                _check_text(key, f"a key of {path}")
+                _check(item, f"{path}[{key!r}]", depth + 1)
+        case _:
+            raise StateValueError(
+                f"{path} is a {type(value).__name__}, which JSON cannot hold; store a "
+                "str, number, bool, None, list or dict made of these."
+            )
+    if isinstance(value, Enum):
+        raise StateValueError(f"{path} is the enum {value!r}; store its .value.")
+
+
+def _check_text(value: str, path: str) -> None:
+    bad = _BAD_TEXT.search(value)
+    if bad:
+        kind = "NUL character" if bad[0] == "\x00" else "lone surrogate"
+        raise StateValueError(f"{path} holds a {kind} at index {bad.start()}; remove it.")
+
+
+def to_json_value(value: Any) -> Any:
+    """`value` with what Python tools commonly return (models, tuples, sets, dates) made JSON.
+
+    Unknown objects come back as they are, for `check_json` to name.
+    """
+    match value:
+        case BaseModel():
+            return value.model_dump(mode="json")
+        case Enum():
+            return to_json_value(value.value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case UUID():
+            return str(value)
+        case list() | tuple():
+            return [to_json_value(item) for item in value]  # pyright: ignore[reportUnknownVariableType]: as above
+        case set() | frozenset():
+            return sorted((to_json_value(item) for item in value), key=canonical)  # pyright: ignore[reportUnknownVariableType]: as above
+        case Mapping():
+            return {key: to_json_value(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]: as above
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return to_json_value(dataclasses.asdict(value))
+        case _:
+            return value
+
+
+def canonical(value: Any) -> str:
+    """One text per JSON value whatever the order of its keys; for comparing and hashing."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=repr)
+
+
+def check_id(value: Any, field: str) -> str:
+    """`value` stripped, or InvalidRequestError when it cannot serve as an id.
+
+    Ids may hold any visible characters (e-mail addresses are common user ids). Control characters
+    and lone surrogates are refused: they do not survive logs and stores. Separators need no rule,
+    because ids are never joined into one string unhashed (reliability S2).
+
+    Args:
+        value: The id, at most `MAX_ID` characters.
+        field: How the message names it, e.g. ``user_id``.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidRequestError(f"{field} is empty; pass a non-empty string.")
+    value = value.strip()
+    if len(value) > MAX_ID:
+        raise InvalidRequestError(
+            f"{field} is {len(value)} characters long; at most {MAX_ID} are allowed."
+        )
+    bad = _BAD_ID.search(value)
+    if bad:
+        raise InvalidRequestError(
+            f"{field} holds the control character {bad[0]!r} at index {bad.start()}; remove it."
+        )
+    return value
