@@ -1,0 +1,50 @@
+"""What can be configured, with the values measured to be good (reliability 10)."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+DEFAULT_TASK_QUEUE = "durable-adk"
+
+
+class Limits(BaseModel):
+    """Times in seconds and sizes in bytes that a worker holds its activities to.
+
+    They are recorded when an invocation opens, so that changing them in a deploy does not disturb
+    the invocations that are open (design D6).
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    model_timeout: float = 120.0
+    """One model call, callbacks included."""
+    model_attempts: int = 5
+    """How often a model call that failed transiently is made; crashes of workers do not count."""
+    tool_timeout: float = 600.0
+    """One tool call, callbacks included, unless the tool says otherwise."""
+    callback_timeout: float = 60.0
+    """One list of agent callbacks."""
+    heartbeat_timeout: float = 2.0
+    """How soon a dead worker's activity is given to another (design D19)."""
+    local_commit_timeout: float = 1.0
+    """How long a commit may make the workflow deaf before it becomes a normal activity (D4)."""
+    payload_bytes: int = 1_000_000
+    """The largest event, message or tool result; the engine's own limit is 2 MiB (1c)."""
+
+
+class Settings(BaseSettings):
+    """Settings of processes started by the command line, from ``DURABLE_ADK_*`` variables.
+
+    Where Temporal is and how to sign in is not here: that is the SDK's own environment
+    configuration (``TEMPORAL_ADDRESS``, profiles, TLS, API keys; design D18).
+    """
+
+    model_config = SettingsConfigDict(env_prefix="DURABLE_ADK_", extra="ignore")
+
+    data_dir: Path = Path(".durable-adk")
+    """Where the embedded server and store keep their files."""
+    store: str | None = None
+    """Database URL of the session store; None: SQLite in `data_dir`."""
+    task_queue: str = DEFAULT_TASK_QUEUE
+    limits: Limits = Field(default_factory=Limits)
