@@ -20,19 +20,37 @@ class LlmRequest(BaseModel):
     # BaseTool is above this layer, and pydantic would need the class: Any keeps the layers apart.
     tools_dict: dict[str, Any] = Field(default_factory=dict[str, Any], exclude=True)
 
+    def snapshot(self) -> "LlmRequest":
+        """A copy that changes to this one do not reach; the tools themselves are shared."""
+        return self.model_copy(
+            update={
+                "contents": [content.model_copy(deep=True) for content in self.contents],
+                "config": self.config.model_copy(deep=True),
+                "tools_dict": dict(self.tools_dict),
+            }
+        )
+
     def append_instructions(self, instructions: list[str]) -> None:
         """Add pieces to the system instruction, a blank line between each (semantics AGT-15)."""
         pieces = [piece for piece in instructions if piece]
         if not pieces:
             return
-        current = self.config.system_instruction
-        if current is None:
-            self.config.system_instruction = "\n\n".join(pieces)
-        elif isinstance(current, str):
-            self.config.system_instruction = "\n\n".join([current, *pieces])
-        else:
-            existing = current if isinstance(current, list) else [current]
-            self.config.system_instruction = [*existing, *pieces]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]: google-genai's union type
+        config: Any = self.config  # google-genai's union type names libraries not installed
+        current: Any = config.system_instruction
+        match current:
+            case None:
+                config.system_instruction = "\n\n".join(pieces)
+            case str():
+                config.system_instruction = "\n\n".join([current, *pieces])
+            case types.Content():
+                added = [types.Part(text=piece) for piece in pieces]
+                config.system_instruction = types.Content(
+                    role=current.role, parts=[*(current.parts or []), *added]
+                )
+            case list():
+                config.system_instruction = [*current, *pieces]
+            case _:
+                config.system_instruction = [current, *pieces]
 
     def append_tools(self, tools: "list[BaseTool]") -> None:
         """Declare tools to the model, all in one `types.Tool`; the last of a name wins (TOL-2)."""
@@ -44,7 +62,8 @@ class LlmRequest(BaseModel):
         self.tools_dict |= {tool.name: tool for tool in tools}
         if not declarations:
             return
-        config_tools: list[Any] = list(self.config.tools or [])
+        config: Any = self.config
+        config_tools: list[Any] = list(config.tools or [])
         shared = next(
             (t for t in config_tools if isinstance(t, types.Tool) and t.function_declarations), None
         )
@@ -53,7 +72,7 @@ class LlmRequest(BaseModel):
             config_tools.append(shared)
         kept = [d for d in shared.function_declarations or [] if d.name not in declarations]
         shared.function_declarations = [*kept, *declarations.values()]
-        self.config.tools = config_tools
+        config.tools = config_tools
 
     def set_output_schema(self, schema: type[BaseModel]) -> None:
         """Ask for JSON of this shape (semantics AGT-19)."""

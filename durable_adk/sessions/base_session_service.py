@@ -133,10 +133,10 @@ class BaseSessionService(ABC):
             EventConflictError: The id is taken by a different event (SSN-12).
         """
 
-    async def flush(self) -> None:
+    async def flush(self) -> None:  # noqa: B027  # optional
         """Nothing is buffered here: every call has stored what it was given."""
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027  # optional
         """Let go of connections and files."""
 
     # ----- the durable log (design D4, D7, D8)
@@ -233,7 +233,7 @@ class BaseSessionService(ABC):
         """
 
     @abstractmethod
-    async def wait_for_change(self, key: SessionKey, *, after: int, timeout: float) -> None:  # noqa: ASYNC109: the wait is the port's own, not the caller's
+    async def wait_for_change(self, key: SessionKey, *, after: int, timeout: float) -> None:  # noqa: ASYNC109  # the wait is the port's own, not the caller's
         """Return as soon as the session may have events beyond `after` or a closed invocation.
 
         Only a hint (it may return early and for nothing); at the latest after `timeout` seconds.

@@ -1,0 +1,51 @@
+"""One list of agent callbacks."""
+
+import asyncio
+
+from google.genai import types
+
+from durable_adk.activities.user_code import first_answer
+from durable_adk.activities.world import World
+from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.context import CallbackContext
+from durable_adk.errors import CallbackError
+from durable_adk.events.event import Event
+from durable_adk.flows.response import save_output
+from durable_adk.payloads import CallbackStep, Hook, StepResult, check_size
+from durable_adk.values import check_json
+
+
+async def run_callback(world: World, step: CallbackStep) -> StepResult:
+    """Run an agent's before or after callbacks (semantics AGT-6..8).
+
+    The result has an event if a callback answered (with content) or changed state (without).
+    """
+    agent, scope = await world.scope(step)
+    context = CallbackContext(scope)
+    before = step.hook is Hook.BEFORE_AGENT
+    hooks = agent.before_agent_callback if before else agent.after_agent_callback
+    try:
+        async with asyncio.timeout(step.attempt_timeout):
+            content: types.Content | None = await first_answer(
+                f"{step.hook}_callback", hooks, callback_context=context
+            )
+    except TimeoutError:
+        raise CallbackError(
+            f"The {step.hook}_callback of {agent.name} did not finish in {step.attempt_timeout:g} s."
+        ) from None
+    delta = context.state.collect_delta()
+    if content is None and not delta:
+        return StepResult(end_invocation=scope.end_invocation)
+    event = Event(
+        id=step.event_id,
+        invocation_id=step.invocation_id,
+        author=agent.name,
+        branch=step.branch,
+        content=content,
+        actions=context.actions,
+    )
+    if before and content and isinstance(agent, LlmAgent):
+        save_output(event, output_key=agent.output_key, schema=None, before="")
+    check_json(delta, "state_delta")
+    check_size(event.to_json(), f"The answer of {step.hook}_callback")
+    return StepResult(event=event, end_invocation=scope.end_invocation)

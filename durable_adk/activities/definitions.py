@@ -1,0 +1,194 @@
+"""The effects as Temporal activities: what is retried, and how a dead worker is noticed."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from durable_adk.activities.effects import WorldEffects
+from durable_adk.errors import (
+    DurableAdkError,
+    ModelUnavailableError,
+    RunError,
+    SessionBusyError,
+    TransientError,
+    as_detail,
+    class_name,
+    raised,
+)
+from durable_adk.payloads import (
+    CallbackStep,
+    CloseStep,
+    CommitStep,
+    ModelStep,
+    Opened,
+    OpenStep,
+    StepResult,
+    ToolStep,
+    WhenBusy,
+)
+from durable_adk.sessions.base_session_service import InvocationRecord
+
+T = TypeVar("T")
+MAX_MESSAGE = 8_000
+"""Characters of an error message: a failure of some MB never reaches the server (1c)."""
+BUSY_DELAY = timedelta(milliseconds=100)
+
+
+def to_application_error(error: Exception, *, retry: bool) -> ApplicationError:
+    """An exception as it crosses to the workflow: class, message, and whether to try again."""
+    if not isinstance(error, DurableAdkError):
+        error = raised(RunError, type(error).__name__, str(error))
+    error.message = error.message[:MAX_MESSAGE]
+    delay: timedelta | None = None
+    if isinstance(error, ModelUnavailableError) and error.retry_after is not None:
+        delay = timedelta(seconds=error.retry_after)
+    if isinstance(error, SessionBusyError):
+        delay = BUSY_DELAY  # waiting for the session is this activity's retries: no history (D7)
+    return ApplicationError(
+        error.message,
+        as_detail(error),
+        type=class_name(error),
+        non_retryable=not retry,
+        next_retry_delay=delay if retry else None,
+    )
+
+
+@contextmanager
+def translated(*, retry: Callable[[DurableAdkError], bool]) -> Iterator[None]:
+    """Turn what the effect raises into an ApplicationError; ours are retried as `retry` says."""
+    try:
+        yield
+    except DurableAdkError as error:
+        raise to_application_error(error, retry=retry(error)) from error
+    except Exception as error:
+        # Not foreseen, so a fault of ours: trying again would hang the run (D11).
+        raise to_application_error(error, retry=False) from error
+
+
+def transient(error: DurableAdkError) -> bool:
+    """Retry whatever passes by itself."""
+    return isinstance(error, TransientError)
+
+
+class UserLoop:
+    """A thread with an event loop for user code.
+
+    An async tool that blocks (`time.sleep`, `requests`) stops this loop, not the worker's: the
+    heartbeats go on, so the server does not take the worker for dead and run the tool again.
+    """
+
+    def __init__(self, threads: int = 64) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(ThreadPoolExecutor(threads, "durable-adk-user"))
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="durable-adk-user-loop", daemon=True
+        )
+        self._thread.start()
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there and wait for it; cancelling the wait cancels it."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    async def close(self) -> None:
+        """Stop the thread, leaving behind sync functions that do not end."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join, 5.0)
+        if not self._loop.is_running():
+            self._loop.close()
+
+
+@asynccontextmanager
+async def beating() -> AsyncIterator[None]:
+    """Heartbeat while the body runs; a cancellation comes back on the same way (D11)."""
+    timeout = activity.info().heartbeat_timeout
+    if timeout is None:
+        yield
+        return
+
+    async def beat() -> None:
+        while True:
+            await asyncio.sleep(timeout.total_seconds() / 4)
+            activity.heartbeat()
+
+    beater = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        beater.cancel()
+
+
+class InvocationActivities:
+    """The activities of workflow type ``Invocation``. Their names are stable."""
+
+    def __init__(self, effects: WorldEffects, user_loop: UserLoop) -> None:
+        self._effects = effects
+        self._user_loop = user_loop
+
+    def all(self) -> list[Callable[..., Any]]:
+        """All of them, for a worker."""
+        return [
+            self.open_invocation,
+            self.call_model,
+            self.call_tool,
+            self.run_callback,
+            self.commit_event,
+            self.close_invocation,
+        ]
+
+    @activity.defn
+    async def open_invocation(self, step: OpenStep) -> Opened:
+        """Open; while the session is busy an enqueued message is this activity's next attempt."""
+        enqueued = step.when_busy is WhenBusy.ENQUEUE
+
+        def retry(error: DurableAdkError) -> bool:
+            return transient(error) or (enqueued and isinstance(error, SessionBusyError))
+
+        with translated(retry=retry):
+            return await self._effects.open_invocation(step)
+
+    @activity.defn
+    async def call_model(self, step: ModelStep) -> StepResult:
+        """Ask the model; transient failures are retried until `Limits.model_attempts`."""
+        attempt = activity.info().attempt
+        last = attempt >= self._effects.world.limits.model_attempts
+
+        def retry(error: DurableAdkError) -> bool:
+            exhausted = last and isinstance(error, ModelUnavailableError)
+            return transient(error) and not exhausted
+
+        with translated(retry=retry):
+            async with beating():
+                return await self._user_loop.run(self._effects.call_model(step, attempt=attempt))
+
+    @activity.defn
+    async def call_tool(self, step: ToolStep) -> StepResult:
+        """Run a tool; what it raises is a result, so only a lost worker makes it run again."""
+        with translated(retry=transient):
+            async with beating():
+                return await self._user_loop.run(self._effects.call_tool(step))
+
+    @activity.defn
+    async def run_callback(self, step: CallbackStep) -> StepResult:
+        """Run agent callbacks; what they raise is final (TRAP-49)."""
+        with translated(retry=transient):
+            async with beating():
+                return await self._user_loop.run(self._effects.run_callback(step))
+
+    @activity.defn
+    async def commit_event(self, step: CommitStep) -> int:
+        """Commit; retried until the store answers, always with the same event id."""
+        with translated(retry=transient):
+            return await self._effects.commit_event(step)
+
+    @activity.defn
+    async def close_invocation(self, step: CloseStep) -> InvocationRecord:
+        """Close; retried until the store answers."""
+        with translated(retry=transient):
+            return await self._effects.close_invocation(step)

@@ -1,0 +1,46 @@
+"""The effects of one worker: the functions of this package over one `World`."""
+
+from durable_adk.activities import callback, commit, model, tool
+from durable_adk.activities.world import World
+from durable_adk.payloads import (
+    CallbackStep,
+    CloseStep,
+    CommitStep,
+    ModelStep,
+    Opened,
+    OpenStep,
+    StepResult,
+    ToolStep,
+)
+from durable_adk.sessions.base_session_service import InvocationRecord
+
+
+class WorldEffects:
+    """Implements `runtime.Effects`; one attempt each, whoever calls decides about more."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    async def open_invocation(self, step: OpenStep) -> Opened:
+        """See `commit.open_invocation`."""
+        return await commit.open_invocation(self.world, step)
+
+    async def call_model(self, step: ModelStep, *, attempt: int = 1) -> StepResult:
+        """See `model.call_model`."""
+        return await model.call_model(self.world, step, attempt=attempt)
+
+    async def call_tool(self, step: ToolStep) -> StepResult:
+        """See `tool.call_tool`."""
+        return await tool.call_tool(self.world, step)
+
+    async def run_callback(self, step: CallbackStep) -> StepResult:
+        """See `callback.run_callback`."""
+        return await callback.run_callback(self.world, step)
+
+    async def commit_event(self, step: CommitStep) -> int:
+        """See `commit.commit_event`."""
+        return await commit.commit_event(self.world, step)
+
+    async def close_invocation(self, step: CloseStep) -> InvocationRecord:
+        """See `commit.close_invocation`."""
+        return await commit.close_invocation(self.world, step)

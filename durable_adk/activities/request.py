@@ -1,0 +1,97 @@
+"""The request of one model call, built by an ordered list of processors (semantics FLW-2)."""
+
+from collections.abc import Awaitable, Callable
+
+from durable_adk.activities.user_code import call
+from durable_adk.agents.llm_agent import InstructionProvider, LlmAgent
+from durable_adk.context import ReadonlyContext, StepScope, ToolContext
+from durable_adk.errors import CallbackError, DurableAdkError, raised
+from durable_adk.flows.contents import build_contents
+from durable_adk.flows.instructions import render
+from durable_adk.models.llm_request import LlmRequest
+
+
+async def build_request(agent: LlmAgent, scope: StepScope) -> LlmRequest:
+    """What the model is to be asked at this step.
+
+    Raises:
+        InstructionError: The instruction names a variable that does not exist (AGT-13).
+        CallbackError: An instruction provider raised.
+    """
+    request = LlmRequest()
+    for processor in _PROCESSORS:
+        await processor(agent, scope, request)
+    return request
+
+
+async def _basic(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
+    del scope
+    request.model = agent.canonical_model.model
+    if agent.generate_content_config:
+        request.config = agent.generate_content_config.model_copy(deep=True)
+    if agent.output_schema and not agent.tools:
+        request.set_output_schema(agent.output_schema)
+
+
+async def _instructions(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
+    root = agent.root_agent
+    if isinstance(root, LlmAgent):
+        request.append_instructions([await _text(root.global_instruction, scope)])
+    request.append_instructions([await _text(agent.instruction, scope)])
+
+
+async def _identity(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
+    del scope
+    about = f' Your description is "{agent.description}".' if agent.description else ""
+    request.append_instructions([f'You are an agent. Your internal name is "{agent.name}".{about}'])
+
+
+async def _schema_instruction(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
+    """With tools a response schema cannot be set, so the shape is asked for in words (AGT-19)."""
+    del scope
+    if agent.output_schema and agent.tools:
+        schema = agent.output_schema.model_json_schema()
+        request.append_instructions(
+            [f"Give your final answer as JSON alone, fitting this JSON schema: {schema}"]
+        )
+
+
+async def _contents(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
+    request.contents = build_contents(
+        scope.session.events,
+        agent_name=agent.name,
+        branch=scope.branch,
+        include_contents=agent.include_contents,
+    )
+
+
+async def _tools(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
+    context = ToolContext(scope, function_call_id="")
+    for tool in agent.canonical_tools().values():
+        await tool.process_llm_request(tool_context=context, llm_request=request)
+
+
+_PROCESSORS: list[Callable[[LlmAgent, StepScope, LlmRequest], Awaitable[None]]] = [
+    _basic,
+    _instructions,  # before the identity: the order the instruction pieces have (AGT-15)
+    _identity,
+    _schema_instruction,
+    _contents,
+    _tools,  # last: a tool may change everything the others made
+]
+
+
+async def _text(instruction: str | InstructionProvider, scope: StepScope) -> str:
+    if isinstance(instruction, str):
+        return await render(instruction, scope.session.state)
+    try:
+        return str(await call(instruction, ReadonlyContext(scope)) or "")
+    except DurableAdkError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+        raise raised(
+            CallbackError, kind, f"The instruction provider of {scope.agent_name} raised {kind}: {error}"
+        ) from error
+
+

@@ -1,0 +1,56 @@
+"""How user code is called: callbacks and providers, sync or async."""
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from durable_adk.errors import CallbackError, DurableAdkError, raised
+
+
+async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function; a sync one runs in a thread, so it may block (semantics OPEN-7, CB-3)."""
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004: an object with an async __call__
+    ):
+        return await function(*args, **kwargs)
+    result = await asyncio.to_thread(functools.partial(function, *args, **kwargs))
+    return await result if inspect.isawaitable(result) else result
+
+
+def as_list(callbacks: Any) -> list[Callable[..., Any]]:
+    """A callback field as a list (CB-2)."""
+    if callbacks is None:
+        return []
+    return list(callbacks) if isinstance(callbacks, Sequence) else [callbacks]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]: fields are unions of callables
+
+
+async def first_answer(hook: str, callbacks: Any, **kwargs: Any) -> Any:
+    """Run callbacks in order until one returns something else than None (CB-1, CB-2, CB-5).
+
+    They are called with ADK's keyword names, or by position if their own names differ (CB-4).
+
+    Raises:
+        CallbackError: One raised; a callback is not run again for that (CB-12, TRAP-49).
+    """
+    for callback in as_list(callbacks):
+        try:
+            answer = await _call_bound(callback, kwargs)
+        except DurableAdkError:
+            raise
+        except Exception as error:
+            name = getattr(callback, "__name__", type(callback).__name__)
+            kind = type(error).__name__
+            raise raised(CallbackError, kind, f"{hook} {name} raised {kind}: {error}") from error
+        if answer is not None:
+            return answer
+    return None
+
+
+async def _call_bound(callback: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    try:
+        inspect.signature(callback).bind(**kwargs)
+    except TypeError:
+        return await call(callback, *kwargs.values())
+    return await call(callback, **kwargs)

@@ -1,0 +1,8 @@
+"""Agents."""
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.agents.llm_agent import Agent, LlmAgent
+from durable_adk.context import InvocationContext
+from durable_adk.run_config import RunConfig
+
+__all__ = ["Agent", "BaseAgent", "InvocationContext", "LlmAgent", "RunConfig"]

@@ -1,0 +1,126 @@
+"""The base of all agents."""
+
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Self, TypeAlias
+
+from google.genai import types
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from durable_adk.context import CallbackContext, InvocationContext
+from durable_adk.errors import AgentDefinitionError
+from durable_adk.events.event import Event
+from durable_adk.payloads import AgentNode
+from durable_adk.values import canonical
+
+AgentCallback: TypeAlias = Callable[
+    [CallbackContext], types.Content | None | Awaitable[types.Content | None]
+]
+"""Called as ``callback(callback_context=...)``; a Content it returns becomes an event."""
+
+
+class BaseAgent(BaseModel):
+    """An agent: a name, callbacks, sub-agents and a body (semantics 8.1).
+
+    Subclasses write the body: `_run_async_impl` runs in the deterministic loop, drives sub-agents
+    with ``self.sub.run_async(ctx)`` and yields events. It may read `ctx.session.state`, `await
+    asyncio.sleep` (a durable timer) and nothing else of the outside world: no clock, no random
+    numbers, no I/O. Those belong into tools and callbacks.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    name: str
+    description: str = ""
+    sub_agents: list["BaseAgent"] = Field(default_factory=list["BaseAgent"])
+    before_agent_callback: AgentCallback | Sequence[AgentCallback] | None = None
+    after_agent_callback: AgentCallback | Sequence[AgentCallback] | None = None
+    parent_agent: "BaseAgent | None" = Field(default=None, init=False, repr=False, exclude=True)
+
+    @field_validator("name")
+    @classmethod
+    def _usable_name(cls, value: str) -> str:
+        if not value.isidentifier() or value == "user":
+            raise ValueError(
+                f"the agent name {value!r} must be a Python identifier other than 'user'"
+            )
+        return value
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Become the parent of the sub-agents (semantics AGT-2).
+
+        Raises:
+            AgentDefinitionError: A sub-agent has a parent already, or a name occurs twice.
+        """
+        del context
+        for child in self.sub_agents:
+            if child.parent_agent is not None:
+                raise AgentDefinitionError(
+                    f"Agent {child.name!r} is a sub-agent of {child.parent_agent.name!r} already, "
+                    f"so it cannot be one of {self.name!r} too; make a second agent."
+                )
+            child.parent_agent = self
+        names = [agent.name for agent in self.walk()]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            # Steps name agents: two of a name in one tree could not be told apart.
+            raise AgentDefinitionError(
+                f"Agent name {twice[0]!r} occurs twice below {self.name!r}; names are unique."
+            )
+
+    def walk(self) -> list["BaseAgent"]:
+        """This agent and all below it, depth first."""
+        return [self, *(agent for child in self.sub_agents for agent in child.walk())]
+
+    @property
+    def root_agent(self) -> "BaseAgent":
+        """The top of the tree this agent is in."""
+        return self if self.parent_agent is None else self.parent_agent.root_agent
+
+    def find_agent(self, name: str) -> "BaseAgent | None":
+        """This agent or the one of that name below it (AGT-3)."""
+        return next((agent for agent in self.walk() if agent.name == name), None)
+
+    def find_sub_agent(self, name: str) -> "BaseAgent | None":
+        """The agent of that name below this one (AGT-3)."""
+        return next((agent for agent in self.walk()[1:] if agent.name == name), None)
+
+    def clone(self, update: dict[str, Any] | None = None) -> Self:
+        """A copy without parent, its sub-agents cloned too (AGT-9)."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        del fields["parent_agent"]
+        fields["sub_agents"] = [child.clone() for child in self.sub_agents]
+        return type(self)(**fields | (update or {}))
+
+    async def run_async(self, parent_context: InvocationContext) -> AsyncGenerator[Event, None]:
+        """Run this agent as part of an invocation: callbacks, body, callbacks (AGT-5).
+
+        After each event the caller must let the loop commit it before it asks for the next; inside
+        `_run_async_impl` that is what yielding the event on does.
+        """
+        async with aclosing(parent_context.loop.run_agent(self, parent_context)) as events:
+            async for event in events:
+                yield event
+
+    def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        """The body, an async generator of events; to be written by subclasses."""
+        raise AgentDefinitionError(f"{type(self).__name__} does not define _run_async_impl.")
+
+    def node(self) -> AgentNode:
+        """What the manifest records of this agent and those below it (design D6)."""
+        children = [child.node() for child in self.sub_agents]
+        node = AgentNode(
+            name=self.name,
+            kind="custom",
+            before_agent=bool(self.before_agent_callback),
+            after_agent=bool(self.after_agent_callback),
+            children=children,
+        )
+        return self._describe(node)
+
+    def _describe(self, node: AgentNode) -> AgentNode:
+        """Complete the node; subclasses set what they add, then call this."""
+        text = canonical([type(self).__qualname__, node.model_dump(exclude={"children"})])
+        node.fingerprint = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return node

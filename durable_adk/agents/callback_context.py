@@ -1,0 +1,5 @@
+"""`CallbackContext` at the path ADK gives it."""
+
+from durable_adk.context import CallbackContext
+
+__all__ = ["CallbackContext"]

@@ -1,0 +1,138 @@
+"""The agent that asks a model."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Literal, TypeAlias
+
+from google.genai import types
+from pydantic import BaseModel, Field, field_validator
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.context import CallbackContext, InvocationContext, ReadonlyContext, ToolContext
+from durable_adk.errors import AgentDefinitionError
+from durable_adk.events.event import Event
+from durable_adk.models.base_llm import BaseLlm
+from durable_adk.models.llm_request import LlmRequest
+from durable_adk.models.llm_response import LlmResponse
+from durable_adk.models.registry import LLMRegistry
+from durable_adk.payloads import AgentNode, ToolSpec
+from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.function_tool import as_tool
+
+InstructionProvider: TypeAlias = Callable[[ReadonlyContext], str | Awaitable[str]]
+BeforeModelCallback: TypeAlias = Callable[
+    [CallbackContext, LlmRequest], LlmResponse | None | Awaitable[LlmResponse | None]
+]
+AfterModelCallback: TypeAlias = Callable[
+    [CallbackContext, LlmResponse], LlmResponse | None | Awaitable[LlmResponse | None]
+]
+OnModelErrorCallback: TypeAlias = Callable[
+    [CallbackContext, LlmRequest, Exception], LlmResponse | None | Awaitable[LlmResponse | None]
+]
+BeforeToolCallback: TypeAlias = Callable[
+    [BaseTool, dict[str, Any], ToolContext], dict[str, Any] | None | Awaitable[Any]
+]
+AfterToolCallback: TypeAlias = Callable[
+    [BaseTool, dict[str, Any], ToolContext, Any], dict[str, Any] | None | Awaitable[Any]
+]
+OnToolErrorCallback: TypeAlias = Callable[
+    [BaseTool, dict[str, Any], ToolContext, Exception], dict[str, Any] | None | Awaitable[Any]
+]
+
+
+class LlmAgent(BaseAgent):
+    """An agent driven by a model with tools (semantics 8.2).
+
+    Its callbacks may be one callable or a list, sync or async, and are called with the keyword
+    names of semantics 10; they run inside activities and may do any I/O.
+    """
+
+    model: str | BaseLlm = ""
+    """A name for `LLMRegistry` or a model; empty: that of the nearest LlmAgent above (AGT-11)."""
+    instruction: str | InstructionProvider = ""
+    """A template over state (AGT-13), or a provider whose text is taken as it is (AGT-12)."""
+    global_instruction: str | InstructionProvider = ""
+    """The root's applies to every agent of the tree, before its own (AGT-14)."""
+    tools: list[Any] = Field(default_factory=list[Any])
+    """Callables and `BaseTool`s (AGT-24)."""
+    generate_content_config: types.GenerateContentConfig | None = None
+    include_contents: Literal["default", "none"] = "default"
+    """``none``: the model sees the current turn only (AGT-17)."""
+    input_schema: type[BaseModel] | None = None
+    output_schema: type[BaseModel] | None = None
+    output_key: str | None = None
+    """State key for the agent's answer (AGT-21)."""
+    before_model_callback: BeforeModelCallback | Sequence[BeforeModelCallback] | None = None
+    after_model_callback: AfterModelCallback | Sequence[AfterModelCallback] | None = None
+    on_model_error_callback: OnModelErrorCallback | Sequence[OnModelErrorCallback] | None = None
+    before_tool_callback: BeforeToolCallback | Sequence[BeforeToolCallback] | None = None
+    after_tool_callback: AfterToolCallback | Sequence[AfterToolCallback] | None = None
+    on_tool_error_callback: OnToolErrorCallback | Sequence[OnToolErrorCallback] | None = None
+
+    @field_validator("generate_content_config")
+    @classmethod
+    def _only_generation(
+        cls, value: types.GenerateContentConfig | None
+    ) -> types.GenerateContentConfig | None:
+        """Refuse what has a field of its own on the agent (AGT-18)."""
+        elsewhere = {
+            "tools": "tools",
+            "system_instruction": "instruction",
+            "response_schema": "output_schema",
+        }
+        for field, own in elsewhere.items():
+            if value is not None and getattr(value, field):
+                raise ValueError(f"set the agent's {own}, not generate_content_config.{field}")
+        return value
+
+    @property
+    def canonical_model(self) -> BaseLlm:
+        """The model, resolved by name or inherited (AGT-11).
+
+        Raises:
+            AgentDefinitionError: Neither this agent nor one above names a model.
+        """
+        if isinstance(self.model, BaseLlm):
+            return self.model
+        if self.model:
+            return LLMRegistry.new_llm(self.model)
+        above = self.parent_agent
+        while above is not None:
+            if isinstance(above, LlmAgent):
+                return above.canonical_model
+            above = above.parent_agent
+        raise AgentDefinitionError(f"No model found for {self.name}; set its model.")
+
+    def canonical_tools(self) -> dict[str, BaseTool]:
+        """The agent's tools by name, callables wrapped; the last of a name wins (TOL-2)."""
+        return {tool.name: tool for tool in map(as_tool, self.tools)}
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        """Ask the model and run its tools until it gives a final answer (FLW-1)."""
+        async with aclosing(ctx.loop.run_llm(ctx)) as events:
+            async for event in events:
+                yield event
+
+    def node(self) -> AgentNode:
+        """What the manifest records; see `BaseAgent.node`."""
+        node = super().node()
+        # A subclass with a body of its own is driven by that body, in the loop.
+        if type(self)._run_async_impl is LlmAgent._run_async_impl:
+            node.kind = "llm"
+        node.tools = {
+            name: ToolSpec(timeout=tool.timeout)
+            for name, tool in self.canonical_tools().items()
+            if tool.timeout is not None
+        }
+        return self._describe(node)
+
+
+Agent = LlmAgent
+"""ADK's short name."""
+
+
+def callbacks_of(value: Any) -> list[Callable[..., Any]]:
+    """A callback field as a list (CB-2)."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, Sequence) else [value]

@@ -1,0 +1,43 @@
+"""An app: a name and the agents behind it."""
+
+import re
+
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.errors import AgentDefinitionError
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+
+
+class App(BaseModel):
+    """A named tree of agents (semantics APP-1)."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    name: str
+    root_agent: BaseAgent
+
+    @field_validator("name")
+    @classmethod
+    def _usable_name(cls, value: str) -> str:
+        if not _NAME.fullmatch(value) or value == "user":
+            raise AgentDefinitionError(
+                f"The app name {value!r} must start with a letter, hold only letters, digits, "
+                "'_' and '-', at most 64 of them, and not be 'user'."
+            )
+        return value
+
+    def find_agent(self, name: str) -> BaseAgent:
+        """The agent of that name.
+
+        Raises:
+            AgentDefinitionError: The app has none (any more).
+        """
+        agent = self.root_agent.find_agent(name)
+        if agent is None:
+            known = ", ".join(agent.name for agent in self.root_agent.walk())
+            raise AgentDefinitionError(
+                f"App {self.name!r} has no agent {name!r}; its agents are {known}."
+            )
+        return agent

@@ -1,0 +1,50 @@
+"""The apps that the workers of this process serve.
+
+Workflow code cannot be handed objects, it can only look them up: this module passes the sandbox,
+so the workflow sees the same registry as the worker that runs it. Entries are per task queue,
+because one process may run several workers.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.apps.app import App
+from durable_adk.errors import UnknownAppError
+
+
+class AppRegistry:
+    """Apps by name."""
+
+    def __init__(self, apps: Iterable[App]) -> None:
+        self._apps: Mapping[str, App] = {app.name: app for app in apps}
+
+    def app(self, name: str) -> App:
+        """The app of that name.
+
+        Raises:
+            UnknownAppError: It is not served here.
+        """
+        if name not in self._apps:
+            known = ", ".join(sorted(self._apps)) or "none"
+            raise UnknownAppError(
+                f"App {name!r} is not served here; the apps of this worker are: {known}. "
+                "Start a worker for it, or send the message to its task queue."
+            )
+        return self._apps[name]
+
+    def agent(self, app: str, name: str) -> BaseAgent:
+        """The agent of that name in an app; see `App.find_agent`."""
+        return self.app(app).find_agent(name)
+
+
+_by_task_queue: dict[str, AppRegistry] = {}
+
+
+def serve(task_queue: str, registry: AppRegistry) -> None:
+    """Make a worker's apps visible to its workflows."""
+    _by_task_queue[task_queue] = registry
+
+
+def serving(task_queue: str) -> AppRegistry:
+    """The apps of this process's worker on a task queue; an empty registry if there is none."""
+    return _by_task_queue.get(task_queue, AppRegistry([]))

@@ -1,0 +1,79 @@
+"""The committed events of an invocation, by cursor.
+
+The session store is the feed: a sequence number is the cursor, so following needs no subscription
+that could be lost, and any number of clients may follow, also after the end. Nothing is shown that
+is not stored (DUR-7), nothing twice and nothing left out (TRAP-45).
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from durable_adk.errors import DurableAdkError, from_detail
+from durable_adk.sessions.base_session_service import (
+    BaseSessionService,
+    InvocationRecord,
+    Status,
+    StoredEvent,
+)
+from durable_adk.sessions.session import SessionKey
+
+POLL = 1.0
+"""Seconds after which the feed looks even if nothing woke it."""
+
+
+async def follow(
+    sessions: BaseSessionService,
+    key: SessionKey,
+    *,
+    invocation_id: str,
+    after: int = 0,
+    run: "asyncio.Task[object] | None" = None,
+) -> AsyncGenerator[StoredEvent, None]:
+    """Yield an invocation's committed events beyond a cursor until the invocation is closed.
+
+    Args:
+        sessions: The store the invocation's worker writes to.
+        key: The session.
+        invocation_id: May not be open yet (enqueued).
+        after: Events up to this sequence number are left out.
+        run: What runs the invocation. When it ends without closing the invocation, e.g. because
+            the request was refused or the workflow terminated, its exception is raised.
+
+    Raises:
+        DurableAdkError: The invocation failed; all its events have been yielded before.
+    """
+    cursor = after
+    while True:
+        over = run is not None and run.done()
+        record = await sessions.get_invocation(key, invocation_id)
+        # Read after the record: when that says closed, all events are there to be read.
+        for stored in await sessions.read_events(
+            key, after=cursor, upto=record.end_seq if record else None
+        ):
+            cursor = stored.seq
+            if stored.event.invocation_id == invocation_id:
+                yield stored
+        if record is not None and record.status.closed:
+            _raise_for(record)
+            return
+        if over and run is not None:
+            await run  # raises; a run that ended well has closed its invocation
+            return
+        await _wait(sessions, key, cursor, run)
+
+
+async def _wait(
+    sessions: BaseSessionService, key: SessionKey, cursor: int, run: "asyncio.Task[object] | None"
+) -> None:
+    change = asyncio.ensure_future(sessions.wait_for_change(key, after=cursor, timeout=POLL))
+    try:
+        await asyncio.wait({change, run} if run else {change}, return_when="FIRST_COMPLETED")
+    finally:
+        change.cancel()
+        await asyncio.gather(change, return_exceptions=True)
+
+
+def _raise_for(record: InvocationRecord) -> None:
+    if record.error is not None and record.status is not Status.CANCELLED:
+        error: DurableAdkError = from_detail(record.error)
+        raise error

@@ -1,0 +1,157 @@
+"""Starting invocations on Temporal, and finding them again."""
+
+import hashlib
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, is_cancelled_exception
+from temporalio.service import RPCError, RPCStatusCode
+
+from durable_adk.errors import (
+    InvocationCancelledError,
+    InvocationNotFoundError,
+    InvocationTerminatedError,
+    NoWorkerError,
+    PayloadTooLargeError,
+    TemporalUnavailableError,
+    from_detail,
+)
+from durable_adk.payloads import InvocationRequest, InvocationResult
+from durable_adk.sessions.session import SessionKey
+from durable_adk.settings import DEFAULT_TASK_QUEUE
+from durable_adk.values import canonical
+
+TASK_TIMEOUT = timedelta(seconds=5)
+POLLER_MAX_AGE = 75.0
+"""Seconds; a live worker's long poll is renewed every 60."""
+
+
+def workflow_id(key: SessionKey, invocation_id: str) -> str:
+    """The workflow of an invocation, the same for every start of it (semantics DUR-1).
+
+    A hash of the parts as a JSON list: no two invocations share one however their ids are spelled,
+    and no personal data of an id is in it (reliability S2).
+    """
+    digest = hashlib.sha256(canonical([*key, invocation_id]).encode()).hexdigest()
+    return f"invocation-{key.app_name}-{digest[:32]}"
+
+
+@dataclass(frozen=True)
+class InvocationHandle:
+    """A started invocation."""
+
+    key: SessionKey
+    invocation_id: str
+    workflow: WorkflowHandle[Any, Any]
+
+    async def result(self) -> InvocationResult:
+        """Wait for the end.
+
+        Raises:
+            DurableAdkError: It failed, was cancelled or terminated, or was never opened.
+        """
+        try:
+            return InvocationResult.model_validate(await self.workflow.result())
+        except WorkflowFailureError as error:
+            raise _reason(error) from error
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                raise InvocationNotFoundError(
+                    f"Temporal knows no workflow of invocation {self.invocation_id!r}."
+                ) from error
+            raise
+
+    async def cancel(self) -> None:
+        """Ask the invocation to end; what is committed stays (CAN-1)."""
+        await self.workflow.cancel()
+
+
+@dataclass(frozen=True)
+class Invocations:
+    """The invocations of one task queue."""
+
+    client: Client
+    task_queue: str = DEFAULT_TASK_QUEUE
+
+    async def start(self, request: InvocationRequest) -> InvocationHandle:
+        """Start an invocation, or attach to the one that was started with the same ids.
+
+        Args:
+            request: Checked, with `session` and `invocation_id`.
+
+        Raises:
+            PayloadTooLargeError: The server does not take a request of this size.
+            TemporalUnavailableError: The server does not answer.
+        """
+        key = SessionKey(request.app, request.user, request.session or "")
+        invocation_id = request.invocation_id or ""
+        try:
+            handle = await self.client.start_workflow(
+                "Invocation",
+                request.model_dump(mode="json", by_alias=True, exclude_none=True),
+                id=workflow_id(key, invocation_id),
+                task_queue=self.task_queue,
+                task_timeout=TASK_TIMEOUT,
+                # A client that does not know whether its start arrived repeats it (I12).
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                static_summary=f"{request.app}: {invocation_id}",
+            )
+        except RPCError as error:
+            if error.status is RPCStatusCode.ALREADY_EXISTS:
+                return self.handle(key, invocation_id)
+            raise _start_error(error) from error
+        return InvocationHandle(key, invocation_id, handle)
+
+    def handle(
+        self, key: SessionKey, invocation_id: str, *, workflow: str | None = None
+    ) -> InvocationHandle:
+        """The invocation of that id, which may not exist.
+
+        `workflow` is its workflow's id if somebody else than `start` chose it.
+        """
+        handle = self.client.get_workflow_handle(workflow or workflow_id(key, invocation_id))
+        return InvocationHandle(key, invocation_id, handle)
+
+    async def check_worker(self, invocation_id: str) -> None:
+        """Raise NoWorkerError when nobody has polled the task queue lately."""
+        request = DescribeTaskQueueRequest(
+            namespace=self.client.namespace,
+            task_queue=TaskQueue(name=self.task_queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )
+        answer = await self.client.workflow_service.describe_task_queue(
+            request, timeout=timedelta(seconds=5)
+        )
+        seen = [poller.last_access_time.seconds for poller in answer.pollers]
+        if not any(time.time() - at < POLLER_MAX_AGE for at in seen):
+            raise NoWorkerError(
+                f"No worker listens on task queue {self.task_queue!r}. The message is kept: "
+                f"start one with `durable-adk worker`, then attach to invocation {invocation_id}."
+            )
+
+
+def _start_error(error: RPCError) -> Exception:
+    if error.status is RPCStatusCode.INVALID_ARGUMENT or "larger than max" in error.message:
+        return PayloadTooLargeError(f"Temporal refused the request: {error.message}")
+    return TemporalUnavailableError(f"Temporal did not take the request: {error.message}")
+
+
+def _reason(error: WorkflowFailureError) -> Exception:
+    cause = error.cause
+    if is_cancelled_exception(cause):
+        return InvocationCancelledError()
+    if isinstance(cause, ApplicationError):
+        detail = next(iter(cause.details), None)
+        if isinstance(detail, dict):
+            return from_detail(detail)  # pyright: ignore[reportUnknownArgumentType]: as_detail made it
+    return InvocationTerminatedError(f"The invocation's workflow was closed from outside: {cause}")
+
+

@@ -1,0 +1,116 @@
+"""One run of one agent: callbacks, body, callbacks (semantics AGT-5..8)."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from durable_adk.context import InvocationContext
+from durable_adk.errors import AgentError, DurableAdkError, raised
+from durable_adk.events.event import Event
+from durable_adk.flows.invocation import Invocation
+from durable_adk.flows.llm_flow import run_llm
+from durable_adk.payloads import AgentNode, CallbackStep, Hook, StepResult, check_size
+from durable_adk.values import check_json
+
+if TYPE_CHECKING:
+    from durable_adk.agents.base_agent import BaseAgent
+
+
+class AgentLoop:
+    """Runs agents by their recorded nodes; what `InvocationContext.loop` is (design D6)."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
+
+    def root(self) -> AsyncGenerator[Event, None]:
+        """Run the agent the invocation starts with."""
+        invocation = self._invocation
+        node = invocation.opened.manifest.find(invocation.opened.agent)
+        assert node is not None, "the manifest names the start agent"  # noqa: S101: written by us in one go
+        ctx = InvocationContext(
+            invocation_id=invocation.invocation_id,
+            agent=None,
+            agent_name=node.name,
+            session=invocation.session,
+            user_content=invocation.user_content,
+            run_config=invocation.request.run_config,
+            loop=self,
+        )
+        return self._run_node(node, None, ctx)
+
+    def run_agent(
+        self, agent: "BaseAgent", ctx: InvocationContext
+    ) -> AsyncGenerator[Event, None]:
+        """Run a sub-agent for a custom agent."""
+        # An agent that the custom body brought along after the opening has no recorded node.
+        node = self._invocation.opened.manifest.find(agent.name) or agent.node()
+        return self._run_node(node, agent, ctx)
+
+    def run_llm(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        """Run the built-in body for a subclass of LlmAgent that calls it."""
+        node = self._invocation.opened.manifest.find(ctx.agent_name)
+        return run_llm(self._invocation, node or AgentNode(name=ctx.agent_name, kind="llm"), ctx)
+
+    async def _run_node(
+        self, node: AgentNode, agent: "BaseAgent | None", parent: InvocationContext
+    ) -> AsyncGenerator[Event, None]:
+        if agent is None and node.kind == "custom":
+            agent = self._invocation.runtime.agent(self._invocation.key.app_name, node.name)
+        # A copy: end_invocation set in a child does not stop the parent (CTX-4, TRAP-30).
+        ctx = replace(
+            parent,
+            agent=agent,
+            agent_name=node.name,
+            end_invocation=False,
+            run_start=self._invocation.revision,
+        )
+        if node.before_agent:
+            result = await self._callback(Hook.BEFORE_AGENT, ctx)
+            if result.event:
+                yield result.event
+                if result.event.content:
+                    return  # the answer stands for the body and the after callbacks (AGT-6)
+        if not ctx.end_invocation:
+            async with aclosing(self._body(node, ctx)) as events:
+                async for event in events:
+                    event.branch = event.branch or ctx.branch
+                    yield event
+        if node.after_agent and not ctx.end_invocation:
+            result = await self._callback(Hook.AFTER_AGENT, ctx)
+            if result.event:
+                yield result.event
+
+    def _body(self, node: AgentNode, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        if node.kind == "llm":
+            return run_llm(self._invocation, node, ctx)
+        return _own_code(ctx)
+
+    async def _callback(self, hook: Hook, ctx: InvocationContext) -> StepResult:
+        invocation = self._invocation
+        result = await invocation.runtime.run_callback(
+            CallbackStep(
+                **invocation.place(ctx, invocation.next_id()),
+                attempt_timeout=invocation.opened.limits.callback_timeout,
+                hook=hook,
+            )
+        )
+        ctx.end_invocation = ctx.end_invocation or result.end_invocation
+        return result
+
+
+async def _own_code(ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+    """Run a custom agent's body; what it yields is checked here, where it can be named."""
+    agent = ctx.agent
+    assert agent is not None, "a custom node always has its agent"  # noqa: S101: see _run_node
+    try:
+        async with aclosing(agent._run_async_impl(ctx)) as events:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]: ADK's name for the body
+            async for event in events:
+                check_json(event.actions.state_delta, f"state_delta of {agent.name}'s event")
+                check_size(event.to_json(), f"An event of {agent.name}")
+                event.author = event.author or agent.name
+                yield event
+    except DurableAdkError:
+        raise
+    except Exception as error:
+        raise raised(AgentError, type(error).__name__, str(error)) from error

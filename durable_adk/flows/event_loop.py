@@ -1,0 +1,149 @@
+"""The event loop of one invocation.
+
+Rule 1. **Commit before resume.** An event that an agent yields is stored, with all its changes,
+before the agent runs its next statement and before anybody else can see it (RUN-3).
+
+Rule 2. **Decide, never act.** This package does no I/O, reads no clock, draws no ids and does not
+know what drives it. Everything it learns of the world comes through `Runtime`, so running it again
+over the same answers takes the same way: that is what makes a crash harmless.
+
+An invocation is: open (lease and user event, one transaction), then for each event commit and
+resume, then close (status, lease). Every ending passes through close: success, error, cancellation.
+"""
+
+import asyncio
+from contextlib import aclosing
+
+from durable_adk.errors import (
+    AgentError,
+    DurableAdkError,
+    InvocationCancelledError,
+    InvalidRequestError,
+    LeaseLostError,
+    as_detail,
+    from_detail,
+    raised,
+)
+from durable_adk.flows.agent_run import AgentLoop
+from durable_adk.flows.invocation import Invocation
+from durable_adk.flows.sealing import seal_cancelled, seal_failed
+from durable_adk.payloads import (
+    CloseStep,
+    InvocationRequest,
+    InvocationResult,
+    OpenStep,
+    user_content,
+)
+from durable_adk.runtime import Runtime
+from durable_adk.sessions.base_session_service import InvocationRecord, Status
+from durable_adk.sessions.session import SessionKey
+
+
+async def run_invocation(
+    runtime: Runtime, request: InvocationRequest, *, holder: str
+) -> InvocationResult:
+    """Run one invocation from its request to its end.
+
+    Args:
+        runtime: The world.
+        request: Checked (`InvocationRequest.checked`).
+        holder: Who runs it; see `InvocationRecord.holder`.
+
+    Raises:
+        CallerError: It could not be opened; nothing was stored.
+        DurableAdkError: The run failed; an error event is stored and the invocation closed.
+    """
+    invocation = await _open(runtime, request, holder)
+    record = invocation.opened.record
+    if record.status.closed:
+        return _ended_before(invocation, record)
+    try:
+        await _drive(invocation)
+    except asyncio.CancelledError:
+        await seal_cancelled(invocation)
+        await _close(invocation, Status.CANCELLED, InvocationCancelledError())
+        raise
+    except LeaseLostError:
+        raise  # the session is another's now: this run may not write any more (I6)
+    except DurableAdkError as error:
+        await _fail(invocation, error)
+        raise
+    except Exception as error:
+        failure = raised(AgentError, type(error).__name__, str(error))
+        await _fail(invocation, failure)
+        raise failure from error
+    await _close(invocation, Status.COMPLETED)
+    return _result(invocation, Status.COMPLETED)
+
+
+async def _drive(invocation: Invocation) -> None:
+    """The loop itself."""
+    async with aclosing(AgentLoop(invocation).root()) as events:
+        async for event in events:
+            await invocation.commit(event)
+
+
+async def _open(runtime: Runtime, request: InvocationRequest, holder: str) -> Invocation:
+    invocation_id = request.invocation_id or f"e-{runtime.new_id()}"
+    key = SessionKey(request.app, request.user, request.session or invocation_id)
+    opened = await runtime.open_invocation(
+        OpenStep(
+            key=key,
+            invocation_id=invocation_id,
+            holder=holder,
+            event_id=f"{invocation_id}.0",
+            timestamp=runtime.now(),
+            message=user_content(request.message),
+            state_delta=request.state_delta,
+            custom_metadata=request.run_config.custom_metadata,
+            create_session=request.create_session or request.session is None,
+            when_busy=request.when_busy,
+        )
+    )
+    if opened.record.holder != holder and not opened.record.status.closed:
+        raise InvalidRequestError(
+            f"Invocation {invocation_id!r} is run by {opened.record.holder}; attach to it instead."
+        )
+    return Invocation(runtime=runtime, request=request, key=key, opened=opened)
+
+
+async def _fail(invocation: Invocation, error: DurableAdkError) -> None:
+    await seal_failed(invocation, error)
+    await _close(invocation, Status.FAILED, error)
+
+
+async def _close(
+    invocation: Invocation, status: Status, error: DurableAdkError | None = None
+) -> None:
+    await invocation.runtime.close_invocation(
+        CloseStep(
+            key=invocation.key,
+            invocation_id=invocation.invocation_id,
+            epoch=invocation.opened.record.epoch,
+            status=status,
+            error=as_detail(error) if error else None,
+        )
+    )
+
+
+def _ended_before(invocation: Invocation, record: InvocationRecord) -> InvocationResult:
+    """The outcome of an invocation that a second start found closed."""
+    if record.error:
+        raise from_detail(record.error)
+    return _result(invocation, record.status)
+
+
+def _result(invocation: Invocation, status: Status) -> InvocationResult:
+    return InvocationResult(
+        app=invocation.key.app_name,
+        user=invocation.key.user_id,
+        session=invocation.key.session_id,
+        invocation_id=invocation.invocation_id,
+        status=status,
+        text=invocation.final_text,
+        last_event_id=invocation.last_event_id,
+        events=invocation.events,
+        model_calls=invocation.model_calls,
+        tool_calls=invocation.tool_calls,
+        revision=invocation.revision,
+    )

@@ -1,0 +1,124 @@
+"""The body of an LlmAgent: model, tools, model, ... until a final answer (semantics 9)."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Any
+
+from google.genai import types
+
+from durable_adk.context import InvocationContext
+from durable_adk.errors import DurableAdkError, as_detail, from_detail
+from durable_adk.events.event import Event
+from durable_adk.flows.invocation import Invocation
+from durable_adk.flows.merge import error_response, merge_responses
+from durable_adk.payloads import AgentNode, ModelStep, StepResult, ToolSpec, ToolStep
+
+
+async def run_llm(
+    invocation: Invocation, node: AgentNode, ctx: InvocationContext
+) -> AsyncGenerator[Event, None]:
+    """Yield the agent's events; after each one the caller commits it before it asks for the next.
+
+    Raises:
+        DurableAdkError: A step failed; what could be committed has been yielded before.
+    """
+    while not ctx.end_invocation:
+        result = await _call_model(invocation, ctx)
+        event = result.event
+        if event is None:
+            return
+        yield event
+        if event.get_function_calls():
+            results = await _call_tools(invocation, node, ctx, event)
+            event = merge_responses(
+                [response for item in results if (response := item.event)],
+                event_id=invocation.next_id(),
+            )
+            yield event
+            failed = next((item.error for item in results if item.error), None)
+            if failed:
+                raise from_detail(failed)
+        if event.is_final_response():
+            return
+
+
+async def _call_model(invocation: Invocation, ctx: InvocationContext) -> StepResult:
+    step = ModelStep(
+        **invocation.place(ctx, invocation.next_id()),
+        attempt_timeout=invocation.opened.limits.model_timeout,
+        calls_left=invocation.calls_left,
+        max_llm_calls=invocation.request.run_config.max_llm_calls,
+    )
+    result = await invocation.runtime.call_model(step)
+    if result.model_called:
+        invocation.count_model_call()
+    ctx.end_invocation = ctx.end_invocation or result.end_invocation
+    return result
+
+
+async def _call_tools(
+    invocation: Invocation, node: AgentNode, ctx: InvocationContext, event: Event
+) -> list[StepResult]:
+    """Run an event's calls side by side; the results are in the order of the calls.
+
+    When one fails, those still running are cancelled, and every call still has a response (FLW-46).
+    Nothing here depends on which call finishes first, so replay takes the same way.
+    """
+    calls = event.get_function_calls()
+    tasks: list[asyncio.Task[StepResult]] = []
+
+    async def guarded(work: Coroutine[Any, Any, StepResult]) -> StepResult:
+        result = await work
+        if result.error:
+            for other in tasks:
+                other.cancel()  # a finished task, like this one in a moment, takes no notice
+        return result
+
+    tasks.extend(
+        asyncio.ensure_future(guarded(_call_tool(invocation, node, ctx, call))) for call in calls
+    )
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    invocation.tool_calls += len(calls)
+    results = [
+        _settled(call, outcome, ctx) for call, outcome in zip(calls, outcomes, strict=True)
+    ]
+    ctx.end_invocation = ctx.end_invocation or any(item.end_invocation for item in results)
+    return results
+
+
+async def _call_tool(
+    invocation: Invocation, node: AgentNode, ctx: InvocationContext, call: types.FunctionCall
+) -> StepResult:
+    name = call.name or ""
+    timeout = node.tools.get(name, ToolSpec()).timeout or invocation.opened.limits.tool_timeout
+    # The response's own id is given when all are merged; this one only has to be stable.
+    step = ToolStep(
+        **invocation.place(ctx, f"{invocation.invocation_id}.{call.id}"),
+        attempt_timeout=timeout,
+        call_id=call.id or "",
+        tool=name,
+    )
+    try:
+        return await invocation.runtime.call_tool(step)
+    except DurableAdkError as error:
+        return StepResult(error=as_detail(error))
+
+
+def _settled(
+    call: types.FunctionCall, outcome: StepResult | BaseException, ctx: InvocationContext
+) -> StepResult:
+    """The outcome of one call, always with a response event."""
+    if isinstance(outcome, asyncio.CancelledError):
+        outcome = StepResult()
+        message = "Cancelled because another call of the same turn failed; it may have run in part."
+    elif isinstance(outcome, BaseException):
+        raise outcome
+    else:
+        message = str((outcome.error or {}).get("message", "The tool gave no result."))
+    if outcome.event is None:
+        outcome.event = error_response(
+            call.id or "", call.name or "", message, author=ctx.agent_name, branch=ctx.branch
+        )
+    return outcome
+
+

@@ -1,0 +1,50 @@
+"""Several calls' responses as one event."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from google.genai import types
+
+from durable_adk.events.event import Event
+from durable_adk.events.event_actions import EventActions
+
+
+def merge_responses(events: Sequence[Event], *, event_id: str) -> Event:
+    """One event with all responses, in the order of the calls (semantics FLW-43..45).
+
+    Actions are merged in the same order: dicts key by key, anything else by the later call. The
+    order of completion plays no part, so replay and every attempt give the same event.
+    """
+    actions: dict[str, Any] = {}
+    for event in events:
+        _merge_into(actions, event.actions.model_dump(exclude_none=True))
+    first = events[0]
+    return Event(
+        id=event_id,
+        author=first.author,
+        invocation_id=first.invocation_id,
+        branch=first.branch,
+        content=types.Content(role="user", parts=[part for event in events for part in event.parts]),
+        actions=EventActions.model_validate(actions),
+    )
+
+
+def _merge_into(target: dict[str, Any], source: dict[str, Any]) -> None:
+    for key, value in source.items():
+        current = target.get(key)
+        if isinstance(current, dict) and isinstance(value, dict):
+            _merge_into(current, value)  # pyright: ignore[reportUnknownArgumentType]: JSON objects
+        else:
+            target[key] = value
+
+
+def error_response(
+    call_id: str, name: str, message: str, *, author: str, branch: str | None
+) -> Event:
+    """A response that tells the model its call failed; keeps every call answered (I9)."""
+    response = types.FunctionResponse(id=call_id, name=name, response={"error": message})
+    return Event(
+        author=author,
+        branch=branch,
+        content=types.Content(role="user", parts=[types.Part(function_response=response)]),
+    )

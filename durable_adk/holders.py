@@ -1,0 +1,26 @@
+"""Who holds a session's lease, as text."""
+
+from dataclasses import dataclass
+from typing import Self
+
+LOCAL_PREFIX = "local:"
+"""A run inside a process; its lease expires when the process stops renewing it."""
+
+
+@dataclass(frozen=True)
+class TemporalHolder:
+    """A chain of workflow runs: not just the workflow id, which another run may take later."""
+
+    namespace: str
+    first_run_id: str
+    workflow_id: str
+
+    def __str__(self) -> str:
+        return f"temporal:{self.namespace}:{self.first_run_id}:{self.workflow_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """The holder written as text; None if it is of another kind."""
+        # Only the workflow id, which comes last, can hold a colon.
+        parts = text.split(":", 3)
+        return cls(*parts[1:]) if parts[0] == "temporal" and len(parts) == 4 else None  # noqa: PLR2004: the four parts above

@@ -1,0 +1,107 @@
+"""From what the Gemini client raises to our errors."""
+
+import email.utils
+import importlib
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from google.auth.exceptions import GoogleAuthError
+from google.genai.errors import APIError, UnknownApiResponseError
+
+from durable_adk.errors import DurableAdkError, ModelError, ModelUnavailableError
+
+KEY_REMEDY = (
+    "Set GEMINI_API_KEY (https://aistudio.google.com/apikey), or use model='offline' to try "
+    "things without a key."
+)
+_STATUS = re.compile("[A-Z][A-Z_]+")
+_TRANSIENT_CODES = {408, 429}
+_SERVER_ERROR = 500
+
+
+_HTTPX = ("TimeoutException", "NetworkError", "RemoteProtocolError", "ProxyError")
+
+
+def _network_errors() -> Iterator[type[Exception]]:
+    # The client takes whichever of these it finds installed; each has its own exceptions.
+    for library, names in (
+        ("httpx2", _HTTPX),
+        ("httpx", _HTTPX),
+        ("aiohttp", ("ClientConnectionError", "ClientPayloadError")),
+    ):
+        with suppress(ImportError):
+            module = importlib.import_module(library)
+            yield from (getattr(module, name) for name in names)
+
+
+_NETWORK = (*_network_errors(), OSError)
+
+
+def to_error(error: Exception) -> DurableAdkError:
+    """Ours for an exception of the client: worth asking again, or not (semantics TRAP-40).
+
+    Overload (429), server errors (5xx), timeouts and everything that goes wrong on the line are
+    `ModelUnavailableError`; all else is `ModelError`. `error_type` is Google's name for the status
+    (``INVALID_ARGUMENT``), or the exception's.
+    """
+    text = str(error) or type(error).__name__
+    name = type(error).__name__
+    match error:
+        case DurableAdkError():
+            result = error
+        case APIError():
+            result = _of_status(error)
+        case UnknownApiResponseError():  # its message holds the answer, which may be private
+            result = ModelUnavailableError("Gemini's answer is not JSON; it was cut short.")
+        case GoogleAuthError():
+            retryable = bool(getattr(error, "retryable", False))
+            kind = ModelUnavailableError if retryable else ModelError
+            result = kind(f"No access to Gemini: {text}", error_type=name)
+        case _ if isinstance(error, _NETWORK):
+            result = ModelUnavailableError(f"No connection to Gemini: {text}", error_type=name)
+        case ValueError() if "api key" in text.lower():
+            result = ModelError(f"There is no API key for Gemini. {KEY_REMEDY}")
+        case _:
+            result = ModelError(f"Gemini could not be asked: {text}", error_type=name)
+    return result
+
+
+def retry_after(error: APIError) -> float | None:
+    """The seconds Google asks to wait: the Retry-After header, or RetryInfo in the body."""
+    raised: Any = error  # the client's types name HTTP libraries that need not be installed
+    headers: Any = getattr(raised.response, "headers", None) or {}
+    seconds = _header_seconds(headers.get("retry-after"))
+    return _body_seconds(raised.details) if seconds is None else seconds
+
+
+def _of_status(error: APIError) -> DurableAdkError:
+    status = error.status or ""
+    name = status if _STATUS.fullmatch(status) else f"HTTP_{error.code}"
+    text = f"Gemini answered {error.code} {name}: {error.message or 'no reason given'}"
+    if error.code in _TRANSIENT_CODES or error.code >= _SERVER_ERROR:
+        return ModelUnavailableError(text, retry_after=retry_after(error), error_type=name)
+    if "api key" in text.lower():
+        text += f" {KEY_REMEDY}"
+    return ModelError(text, error_type=name)
+
+
+def _header_seconds(value: str | None) -> float | None:
+    if not value:
+        return None
+    if re.fullmatch(r"\d+(\.\d+)?", value.strip()):
+        return float(value)
+    try:
+        when = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, (when - datetime.now(UTC)).total_seconds())
+
+
+def _body_seconds(details: Any) -> float | None:
+    # google.rpc.RetryInfo among error.details, its delay a protobuf duration such as "1.5s".
+    found = re.search(r'"retryDelay": "(\d+(?:\.\d+)?)s"', json.dumps(details, default=repr))
+    return float(found[1]) if found else None

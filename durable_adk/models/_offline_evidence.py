@@ -1,0 +1,171 @@
+"""What a message holds that could be an argument."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from durable_adk.models._offline_words import STOP, meaning, split
+
+_MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_DAY = "(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+
+# In this order: what an earlier pattern found, a later one does not find again.
+_PATTERNS = [
+    ("quoted", re.compile(r"[\"“«](?P<v>[^\"”»]+)[\"”»]|(?<!\w)['`‘](?P<w>[^'`’]+)['`’](?!\w)")),
+    ("url", re.compile(r"https?://[^\s,;]*[^\s,;.!?)]")),
+    ("email", re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")),
+    (
+        "date",
+        re.compile(
+            r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?\b|\b\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b"
+            rf"|\b{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?\b"
+            rf"|\b\d{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTH}(?:,? \d{{4}})?\b"
+            rf"|\b(?:(?:next|this) )?{_DAY}\b|\b(?:next|this) (?:week|month|year)\b"
+            r"|\b(?:today|tonight|tomorrow|yesterday)\b",
+            re.IGNORECASE,
+        ),
+    ),
+    ("time", re.compile(r"\b\d{1,2}:\d\d(?: ?[ap]m)?\b|\b\d{1,2} ?[ap]m\b|\bnoon\b", re.IGNORECASE)),
+    ("code", re.compile(r"#\w+|\b(?=[A-Z0-9-]*\d)(?=[A-Z0-9-]*[A-Z])[A-Z0-9]+(?:-[A-Z0-9]+)*\b")),
+    (
+        "number",
+        re.compile(
+            r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?|\b(?:" + "|".join(_NUMBERS) + r")\b",
+            re.IGNORECASE,
+        ),
+    ),
+]
+_NAME = re.compile(r"\b[A-ZÀ-Ý][\w'-]*(?:\s+[A-ZÀ-Ý][\w'-]*)*")
+_PREPOSITIONS = (
+    "of in for to from at on about into with by near named called via as between against"
+)
+_PHRASE = re.compile(
+    rf"\b(?P<after>{_PREPOSITIONS.replace(' ', '|')})\s+(?:(?:the|a|an|my|our|your|his|her)\s+)?"
+    rf"(?P<v>.+?)(?=\s+(?:{_PREPOSITIONS.replace(' ', '|')}|and|or|then|but|please|right|now"
+    r"|if|when|is|are|like|using|so|today|tonight|tomorrow|yesterday)\b|\s*[,;:.!?](?:\s|$)|$)",
+    re.IGNORECASE,
+)
+_AFTER_NUMBER = re.compile(r"\d\s+(?P<v>[A-Za-z]+)")
+
+
+@dataclass(frozen=True)
+class Found:
+    """Something found: its kind, its text, its place, and the word before it."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+    after: str = ""
+
+    @property
+    def number(self) -> float:
+        """The value of a ``number``."""
+        low = self.text.lower()
+        return float(_NUMBERS.index(low) if low in _NUMBERS else low.replace(",", ""))
+
+
+@dataclass
+class Evidence:
+    """The things found in one message; each can be taken once."""
+
+    text: str
+    known: Collection[str] = ()
+    """Meanings of words that name the tool, so that they are not arguments."""
+    found: list[Found] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.found = self._typed()
+        typed = list(self.found)
+        for kind, pattern in (("name", _NAME), ("phrase", _PHRASE), ("unit", _AFTER_NUMBER)):
+            for match in pattern.finditer(self.text):
+                value = self._trimmed(_span(match))
+                if value is None or any(_overlap(value, (t.start, t.end)) for t in typed):
+                    continue
+                after = match.groupdict().get("after") or _word_before(self.text, value[0])
+                self.found.append(Found(kind, self.text[slice(*value)], *value, after.lower()))
+
+    def take(
+        self, *kinds: str, after: Collection[str] = (), near: Collection[str] = ()
+    ) -> Found | None:
+        """The first of `kinds`, in that order, and everything that overlaps it is gone.
+
+        Args:
+            kinds: Which kinds of things are wanted.
+            after: Only what follows one of these words.
+            near: Only what stands next to a word of one of these meanings.
+        """
+        for kind in kinds:
+            for item in self.found:
+                if (
+                    item.kind == kind
+                    and (not after or item.after in after)
+                    and (not near or self._stands_near(item, near))
+                ):
+                    self.consume(item.start, item.end)
+                    return item
+        return None
+
+    def consume(self, start: int, end: int) -> None:
+        """Let nothing between two places of the text be taken any more."""
+        place = (start, end)
+        self.found = [item for item in self.found if not _overlap((item.start, item.end), place)]
+
+    def _stands_near(self, item: Found, near: Collection[str]) -> bool:
+        before = split(self.text[: item.start])[-1:]
+        behind = split(self.text[item.end :])[:1]
+        return any(meaning(word) in near for word in before + behind)
+
+    def _typed(self) -> list[Found]:
+        found: list[Found] = []
+        for kind, pattern in _PATTERNS:
+            for match in pattern.finditer(self.text):
+                start, end = match.span()
+                if any(_overlap((start, end), (item.start, item.end)) for item in found):
+                    continue
+                text = next((group for group in match.groups() if group), match[0])
+                after = _word_before(self.text, start).lower()
+                found.append(Found(kind, text.lstrip("#"), start, end, after))
+        return sorted(found, key=lambda item: item.start)
+
+    def _trimmed(self, span: tuple[int, int]) -> tuple[int, int] | None:
+        """`span` without words at its ends that cannot be part of a value; None if none is left."""
+        words = [
+            (match.start() + span[0], match.end() + span[0])
+            for match in re.finditer(r"\S+", self.text[slice(*span)])
+        ]
+        while words and self._is_known(self.text[slice(*words[0])]):
+            words.pop(0)
+        while words and self._is_known(self.text[slice(*words[-1])]):
+            words.pop()
+        if not words:
+            return None
+        end = words[-1][1]
+        return words[0][0], end - (len(tail := self.text[words[0][0] : end]) - len(_bare(tail)))
+
+    def _is_known(self, word: str) -> bool:
+        bare = _bare(word).lower().removesuffix("'s").removesuffix("’s")
+        return not bare or bare in STOP or meaning(bare) in self.known
+
+    def rest(self) -> str:
+        """The message without the words at its ends that name the tool or mean little."""
+        span = self._trimmed((0, len(self.text)))
+        return self.text[slice(*span)] if span else ""
+
+
+def _bare(word: str) -> str:
+    return re.sub(r"(?:['’]s)?[,;:.!?)]*$", "", word)
+
+
+def _span(match: re.Match[str]) -> tuple[int, int]:
+    return match.span("v") if "v" in match.groupdict() else match.span()
+
+
+def _overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return a[0] < b[1] and b[0] < a[1]
+
+
+def _word_before(text: str, place: int) -> str:
+    words = re.findall(r"[\w']+", text[:place])
+    return words[-1] if words else ""

@@ -1,0 +1,164 @@
+"""Google's models."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import aclosing
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from google.genai import Client, types
+from pydantic import Field, PrivateAttr, SecretStr
+
+from durable_adk.errors import DurableAdkError, ModelUnavailableError
+from durable_adk.models._gemini_errors import to_error
+from durable_adk.models._gemini_responses import is_complete, merge, to_llm_response, to_partial
+from durable_adk.models.base_llm import BaseLlm
+from durable_adk.models.llm_request import LlmRequest
+from durable_adk.models.llm_response import LlmResponse
+
+T = TypeVar("T")
+
+NO_MESSAGE = "Handle the requests as specified in the System Instruction."
+GO_ON = (
+    "Continue processing previous requests as instructed. Exit or provide a summary if no more "
+    "outputs are needed."
+)
+_NO_RETRIES = types.HttpRetryOptions(attempts=1)
+_KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+
+
+class _Clients(WeakKeyDictionary[asyncio.AbstractEventLoop, Client]):
+    """One client per event loop, because its connections belong to the loop that opened them."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Clients":
+        return _Clients()  # connections cannot be copied; the copy opens its own
+
+
+class Gemini(BaseLlm):
+    """Gemini, through google-genai's client (semantics FLW-97).
+
+    The client reads its key from GEMINI_API_KEY or GOOGLE_API_KEY, and GOOGLE_GENAI_USE_VERTEXAI
+    with GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION, as in ADK. It never retries: the engine
+    does, durably, and a second layer would multiply the attempts.
+    """
+
+    model: str = "gemini-2.5-flash"
+    base_url: str | None = None
+    """Another endpoint than Google's, e.g. a gateway."""
+    api_key: SecretStr | None = None
+    """The key; without it the environment's."""
+    timeout: float = Field(default=120, gt=0)
+    """Seconds the provider may be silent: before the answer, or between two chunks of a stream."""
+    http_options: types.HttpOptions | None = Field(default=None, repr=False)
+    """More settings of the client (headers, API version); its retry options are ignored."""
+
+    _clients: _Clients = PrivateAttr(default_factory=_Clients)
+
+    @classmethod
+    def supported_models(cls) -> list[str]:
+        """Gemini by name, and tuned models by their Vertex AI resource name."""
+        return [
+            r"(models/)?gemini-.*",
+            r"model-optimizer-.*",
+            r"projects/.+/locations/.+/endpoints/.+",
+            r"projects/.+/locations/.+/publishers/google/models/gemini.+",
+        ]
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """Ask Gemini; with `stream`, yield its chunks before the whole (semantics FLW-70 to 73).
+
+        Raises:
+            ModelUnavailableError: Overload, a server error, a timeout, a broken line or stream.
+            ModelError: The request is refused, or there is no key.
+        """
+        call = self._prepared(llm_request)
+        try:
+            if stream:
+                async with aclosing(self._stream(call)) as responses:
+                    async for response in responses:
+                        yield response
+            else:
+                yield to_llm_response(await self._in_time(self._models().generate_content(**call)))
+        except Exception as error:  # noqa: BLE001  # `to_error` knows every kind
+            raise self._error(error) from None
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; they open again when needed."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aio.aclose()
+            client.close()
+
+    async def _stream(self, call: dict[str, Any]) -> AsyncGenerator[LlmResponse, None]:
+        chunks: list[types.GenerateContentResponse] = []
+        stream = await self._in_time(self._models().generate_content_stream(**call))
+        while (chunk := await self._in_time(anext(stream, None))) is not None:
+            chunks.append(chunk)
+            partial = to_partial(chunk)
+            if partial is not None:
+                yield partial
+        whole = merge(chunks)
+        if not is_complete(whole):  # a line cut between two chunks looks like an end
+            raise ModelUnavailableError("Gemini's stream ended before the model did.")
+        yield to_llm_response(whole)
+
+    async def _in_time(self, awaitable: Awaitable[T]) -> T:
+        # The client's own timeout means something else with each of its HTTP libraries.
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await awaitable
+        except TimeoutError:
+            raise ModelUnavailableError(
+                f"Gemini was silent for {self.timeout:g} seconds."
+            ) from None
+
+    def _prepared(self, request: LlmRequest) -> dict[str, Any]:
+        copy = request.snapshot()
+        config = copy.config
+        # Calls are the engine's to run, one activity each, never the client's.
+        config.automatic_function_calling = types.AutomaticFunctionCallingConfig(disable=True)
+        if config.http_options is not None:
+            config.http_options.retry_options = _NO_RETRIES
+        calling = config.tool_config and config.tool_config.function_calling_config
+        if calling:
+            calling.stream_function_call_arguments = None  # half a call is never run (FLW-73)
+        return {
+            "model": copy.model or self.model,
+            "contents": _ending_with_user(copy.contents),
+            "config": config,
+        }
+
+    def _models(self) -> Any:
+        # Any: the client's types name HTTP libraries that need not be installed.
+        return self._client().aio.models
+
+    def _client(self) -> Client:
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            options = (self.http_options or types.HttpOptions()).model_copy()
+            options.base_url = self.base_url or options.base_url
+            options.retry_options = _NO_RETRIES
+            key = self.api_key.get_secret_value() if self.api_key else None
+            client = self._clients[loop] = Client(api_key=key, http_options=options)
+        return client
+
+    def _error(self, error: Exception) -> DurableAdkError:
+        """Our error, without the key should a gateway repeat it."""
+        known = [self.api_key.get_secret_value()] if self.api_key else []
+        known += [os.environ.get(name, "") for name in _KEY_VARIABLES]
+        ours = to_error(error)
+        for key in filter(None, known):
+            ours.message = ours.message.replace(key, "[key]")
+        ours.args = (ours.message,)
+        return ours
+
+
+def _ending_with_user(contents: list[types.Content]) -> list[types.Content]:
+    # Gemini refuses a request that is empty or ends with its own turn (semantics FLW-28).
+    if contents and contents[-1].role == "user":
+        return contents
+    return [*contents, types.UserContent(GO_ON if contents else NO_MESSAGE)]

@@ -1,0 +1,50 @@
+"""Which class serves which model name."""
+
+import re
+
+from durable_adk.errors import AgentDefinitionError
+from durable_adk.models.base_llm import BaseLlm
+from durable_adk.models.google_llm import Gemini
+from durable_adk.models.offline import OfflineModel
+
+
+class LLMRegistry:
+    """Finds the class for the name an agent gives its model (semantics FLW-97, AGT-11)."""
+
+    _classes: dict[str, type[BaseLlm]] = {}  # noqa: RUF012  # one table per process, as in ADK
+
+    @classmethod
+    def register(cls, llm_cls: type[BaseLlm]) -> None:
+        """Serve the names of `llm_cls.supported_models` with it; the latest registration wins."""
+        for pattern in llm_cls.supported_models():
+            cls._classes.pop(pattern, None)
+            cls._classes[pattern] = llm_cls
+
+    @classmethod
+    def resolve(cls, model: str) -> type[BaseLlm]:
+        """The class that serves `model`; its patterns must match the whole name.
+
+        Raises:
+            AgentDefinitionError: No registered class serves it.
+        """
+        for pattern, llm_cls in reversed(cls._classes.items()):
+            if re.fullmatch(pattern, model):
+                return llm_cls
+        raise AgentDefinitionError(
+            f"No model class serves the name {model!r}. Known names: "
+            f"{', '.join(cls._classes)}. Check the spelling, give the agent a BaseLlm object, "
+            "or register a class with LLMRegistry.register."
+        )
+
+    @classmethod
+    def new_llm(cls, model: str) -> BaseLlm:
+        """A model of this name.
+
+        Raises:
+            AgentDefinitionError: No registered class serves it.
+        """
+        return cls.resolve(model)(model=model)
+
+
+LLMRegistry.register(OfflineModel)
+LLMRegistry.register(Gemini)

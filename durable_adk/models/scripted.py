@@ -1,0 +1,145 @@
+"""The model for tests: it answers from a script."""
+
+import asyncio
+import hashlib
+import json
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+from google.genai import types
+from pydantic import PrivateAttr, SkipValidation
+
+from durable_adk.errors import ModelError
+from durable_adk.models._chunks import word_by_word
+from durable_adk.models.base_llm import BaseLlm
+from durable_adk.models.llm_request import LlmRequest
+from durable_adk.models.llm_response import LlmResponse
+from durable_adk.values import canonical
+
+Answer: TypeAlias = str | types.Part | list[types.Part] | types.Content | LlmResponse | Exception
+"""What a scripted model says; an exception is raised instead."""
+
+Reply: TypeAlias = Answer | Callable[[LlmRequest], Answer]
+"""An answer, or what makes one of the request."""
+
+FOREIGN_CONTEXT = "For context:"
+"""How a turn begins that quotes another agent (semantics FLW-22)."""
+
+
+class ScriptedModel(BaseLlm):
+    """Answers the n-th time it is asked in a conversation with the n-th reply.
+
+    n is read off the request, by `turn_of`, and not counted in memory: a retried activity, another
+    worker process or a replay asks with the same request, so it gets the same reply. It follows
+    that a reply which is an exception is raised again by every retry; to fail only at first, pass a
+    callable that counts. A reply the prompt later leaves out (the text between a long-running call
+    and its result, FLW-25) is not counted either; a callable for `replies` decides freely.
+    """
+
+    model: str = "scripted"
+    replies: Annotated[Sequence[Reply] | Callable[[LlmRequest], Answer], SkipValidation] = ()
+    """One reply per turn, or one function that answers every turn."""
+    delay: float = 0
+    """Seconds it thinks before it answers."""
+    chunk_delay: float = 0
+    """Seconds before each chunk of a streamed text."""
+    log: Path | None = None
+    """A file that gets one JSON line per call, for counting calls made by several processes."""
+
+    _requests: list[LlmRequest] = PrivateAttr(default_factory=list[LlmRequest])
+
+    @property
+    def requests(self) -> list[LlmRequest]:
+        """The requests this process made, oldest first, as they were when they were made."""
+        return self._requests
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """Answer with the reply of this turn; with `stream`, its texts word by word before it.
+
+        Raises:
+            ModelError: The script has no reply for this turn.
+        """
+        self._requests.append(llm_request.snapshot())
+        if self.log is not None:
+            _append(self.log, llm_request)
+        await asyncio.sleep(self.delay)
+        response = _as_response(self._reply(llm_request), llm_request)
+        for chunk in word_by_word(response) if stream else ():
+            await asyncio.sleep(self.chunk_delay)
+            yield chunk
+        yield response
+
+    def _reply(self, request: LlmRequest) -> Reply:
+        if callable(self.replies):
+            return self.replies
+        turn = turn_of(request)
+        if turn >= len(self.replies):
+            raise ModelError(
+                f"ScriptedModel has {len(self.replies)} replies and was asked for number "
+                f"{turn + 1}; add a reply to the script."
+            )
+        return self.replies[turn]
+
+
+def turn_of(request: LlmRequest) -> int:
+    """How often the agent's model was asked before in this conversation, as the request shows it.
+
+    That is the number of its turns, plus the user's messages that are directly followed by another
+    one: those were answered with an error, and errors are not part of a prompt. Turns of other
+    agents have the role ``user`` (FLW-22) and do not count.
+    """
+    turns = sum(content.role == "model" for content in request.contents)
+    messages = [_is_message(content) for content in request.contents]
+    unanswered = sum(a and b for a, b in pairwise(messages))
+    return turns + unanswered
+
+
+def _is_message(content: types.Content) -> bool:
+    parts = content.parts or []
+    return (
+        content.role == "user"
+        and not any(part.function_response for part in parts)
+        and not (parts and (parts[0].text or "").startswith(FOREIGN_CONTEXT))
+    )
+
+
+def _as_response(reply: Reply, request: LlmRequest) -> LlmResponse:
+    if callable(reply):
+        reply = reply(request)
+    match reply:
+        case Exception():
+            raise reply.with_traceback(None)  # raised by every retry: do not let tracebacks grow
+        case LlmResponse():
+            return reply.model_copy(deep=True)  # callbacks may change what they get
+        case types.Content():
+            content = reply.model_copy(deep=True)
+        case _:
+            content = types.Content(role="model", parts=_parts(reply))
+    return LlmResponse(content=content, finish_reason=types.FinishReason.STOP)
+
+
+def _parts(reply: str | types.Part | list[types.Part]) -> list[types.Part]:
+    if isinstance(reply, str):
+        return [types.Part(text=reply)]
+    parts = reply if isinstance(reply, list) else [reply]
+    return [part.model_copy(deep=True) for part in parts]
+
+
+def _append(path: Path, request: LlmRequest) -> None:
+    line = {"digest": _digest(request), "index": turn_of(request), "pid": os.getpid()}
+    # One write with O_APPEND: lines of processes that write at the same moment do not mix.
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(file, (json.dumps(line) + "\n").encode())
+    finally:
+        os.close(file)
+
+
+def _digest(request: LlmRequest) -> str:
+    contents = [content.model_dump(mode="json", exclude_none=True) for content in request.contents]
+    return hashlib.sha256(canonical(contents).encode()).hexdigest()[:16]

@@ -1,0 +1,279 @@
+"""Every value that crosses client, workflow and activity.
+
+Steps name things and never carry the conversation (design D3): the activity loads the session from
+the store by key and revision. What a workflow's history holds of a step is therefore a few hundred
+bytes, at turn 1 and at turn 1,000.
+
+Fields are added, never renamed or removed: histories of open invocations hold these values.
+"""
+
+from enum import StrEnum
+from typing import Any, Literal, Self
+
+from google.genai import types
+from pydantic import Field, ValidationError
+
+from durable_adk.errors import InvalidRequestError, PayloadTooLargeError
+from durable_adk.events.event import Event
+from durable_adk.models.llm_response import Wire
+from durable_adk.run_config import RunConfig
+from durable_adk.sessions.base_session_service import InvocationRecord, Status
+from durable_adk.sessions.session import SessionKey
+from durable_adk.settings import Limits
+from durable_adk.values import check_id, check_json
+
+
+class WhenBusy(StrEnum):
+    """What a message does while another invocation is active in its session (design D7)."""
+
+    ENQUEUE = "enqueue"
+    """Wait for its end, then run."""
+    REJECT = "reject"
+    """Fail at once with SessionBusyError."""
+
+
+class InvocationRequest(Wire):
+    """The argument of workflow type ``Invocation``: plain JSON from any Temporal client.
+
+    Keys may be camelCase or snake_case. `docs/temporal-clients.md` describes it field by field.
+    """
+
+    app: str
+    user: str
+    session: str | None = None
+    """The session's id; None: a new session named after the invocation."""
+    message: str | types.Content
+    """The user's message, as text or as ADK's Content."""
+    invocation_id: str | None = None
+    """A second start with the same id attaches to the first; None: a new id."""
+    state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """State changes that ride on the user's event (TRAP-17)."""
+    run_config: RunConfig = Field(default_factory=RunConfig)
+    create_session: bool = True
+    """Whether a missing session is created; Runner says no unless told otherwise (RUN-16)."""
+    when_busy: WhenBusy = WhenBusy.ENQUEUE
+
+    @classmethod
+    def parse(cls, raw: Any) -> Self:
+        """Read a request, or raise InvalidRequestError naming each bad field.
+
+        Raises:
+            InvalidRequestError: Not an object, unknown or missing fields, unusable ids, no message.
+            StateValueError: `state_delta` is not JSON.
+            PayloadTooLargeError: The message is larger than one event may be.
+        """
+        if not isinstance(raw, dict):
+            raise InvalidRequestError(
+                "The argument of Invocation must be one JSON object with app, user and message; "
+                f"got {type(raw).__name__}."
+            )
+        try:
+            request = cls.model_validate(raw)
+        except ValidationError as error:
+            problems = "; ".join(
+                f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"
+                for item in error.errors(include_url=False)
+            )
+            raise InvalidRequestError(f"The invocation request is malformed: {problems}") from None
+        return request.checked()
+
+    def checked(self) -> Self:
+        """The request with its ids stripped and its message as Content; see `parse`."""
+        self.app = check_id(self.app, "app")
+        self.user = check_id(self.user, "user")
+        self.session = self.session and check_id(self.session, "session")
+        self.invocation_id = self.invocation_id and check_id(self.invocation_id, "invocation_id")
+        check_json(self.state_delta, "state_delta")
+        self.message = user_content(self.message)
+        return self
+
+
+def user_content(message: str | types.Content) -> types.Content:
+    """The user's message as Content of role ``user`` (semantics RUN-20, RUN-21).
+
+    Raises:
+        InvalidRequestError: It is empty, or holds function calls or responses.
+        StateValueError: Its text holds characters that cannot be stored.
+        PayloadTooLargeError: It is larger than one event may be.
+    """
+    if isinstance(message, str):
+        message = types.Content(parts=[types.Part(text=message)] if message.strip() else [])
+    if not message.parts:
+        raise InvalidRequestError("message is empty: No parts in the new_message.")
+    if any(part.function_call for part in message.parts):
+        raise InvalidRequestError("message holds a function_call; only a model may call functions.")
+    if any(part.function_response for part in message.parts):
+        raise InvalidRequestError(
+            "message holds a function_response, but no call of this session waits for an answer."
+        )
+    for index, part in enumerate(message.parts):
+        check_json(part.text, f"message.parts[{index}].text")
+    content = types.Content(role="user", parts=message.parts)
+    check_size(content.model_dump_json(exclude_none=True), "message")
+    return content
+
+
+def check_size(text: str, what: str, limit: int = Limits().payload_bytes) -> None:
+    """Raise PayloadTooLargeError when `text` is more than `limit` bytes of UTF-8."""
+    size = len(text.encode())
+    if size > limit:
+        raise PayloadTooLargeError(
+            f"{what} is {size:,} bytes; at most {limit:,} fit into one event. "
+            "Shorten it, or keep it as an artifact or file and pass its name."
+        )
+
+
+class InvocationResult(Wire):
+    """What workflow type ``Invocation`` returns: plain JSON for any Temporal client."""
+
+    app: str
+    user: str
+    session: str
+    invocation_id: str
+    status: Status
+    text: str
+    """The text of the last final response that had any (EVT-10), at most 64 KiB of it."""
+    last_event_id: str | None
+    events: int
+    """Events committed, the user's included."""
+    model_calls: int
+    tool_calls: int
+    revision: int
+    """The session's revision at the end: the cursor after the last event."""
+
+
+class ToolSpec(Wire):
+    """What the loop needs to know of a tool."""
+
+    timeout: float | None = None
+    """Seconds; None: the worker's default."""
+
+
+class AgentNode(Wire):
+    """One agent of the tree as it was when the invocation opened (design D6)."""
+
+    name: str
+    kind: Literal["llm", "custom"]
+    before_agent: bool = False
+    after_agent: bool = False
+    tools: dict[str, ToolSpec] = Field(default_factory=dict[str, ToolSpec])
+    """Only the tools that differ from the defaults."""
+    children: list["AgentNode"] = Field(default_factory=list["AgentNode"])
+    fingerprint: str = ""
+
+    def find(self, name: str) -> "AgentNode | None":
+        """The node of this name in the tree, depth first (AGT-3)."""
+        if self.name == name:
+            return self
+        return next((found for child in self.children if (found := child.find(name))), None)
+
+    def any_custom(self) -> bool:
+        """Whether some agent's own code runs in the loop and so needs the state there."""
+        return self.kind == "custom" or any(child.any_custom() for child in self.children)
+
+
+class OpenStep(Wire):
+    """Open an invocation."""
+
+    key: SessionKey
+    invocation_id: str
+    holder: str
+    event_id: str
+    timestamp: float
+    message: types.Content
+    state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
+    custom_metadata: dict[str, Any] | None = None
+    create_session: bool = False
+    when_busy: WhenBusy = WhenBusy.ENQUEUE
+
+
+class Opened(Wire):
+    """An open invocation: all that the loop knows at its start."""
+
+    record: InvocationRecord
+    manifest: AgentNode
+    agent: str
+    """Name of the agent the run starts with."""
+    limits: Limits
+    state: dict[str, Any] | None = None
+    """The session's state, only if the tree has custom agents: their code reads it in the loop."""
+
+
+class Step(Wire):
+    """What every step of an agent names."""
+
+    key: SessionKey
+    invocation_id: str
+    revision: int
+    """The step sees the session's events up to here."""
+    run_start: int
+    """Revision at which the agent's run began."""
+    agent: str
+    branch: str | None = None
+    event_id: str
+    """Id of the event the step will produce: the same at every attempt (design D5)."""
+    attempt_timeout: float
+    """Seconds one attempt may take."""
+    local_state: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """`temp:` keys and what a custom agent wrote but did not commit yet (STA-14, TRAP-7)."""
+
+
+class ModelStep(Step):
+    """One model call with its callbacks."""
+
+    calls_left: int | None = None
+    """Model calls the invocation may still make; None: any number (CTX-3)."""
+    max_llm_calls: int = 0
+    """What the invocation was given in all; for the message when it is used up."""
+
+
+class ToolStep(Step):
+    """One tool call with its callbacks; the arguments are in the committed call event."""
+
+    call_id: str
+    tool: str
+    """For people who read the history; the activity goes by the call."""
+
+
+class Hook(StrEnum):
+    """The agent callbacks (semantics 10)."""
+
+    BEFORE_AGENT = "before_agent"
+    AFTER_AGENT = "after_agent"
+
+
+class CallbackStep(Step):
+    """One list of agent callbacks."""
+
+    hook: Hook
+
+
+class StepResult(Wire):
+    """What a step produced."""
+
+    event: Event | None = None
+    model_called: bool = False
+    """Whether a model was asked, as opposed to a callback answering for it (CB-7)."""
+    end_invocation: bool = False
+    """Whether the step's code asked for the agent's end (CTX-11)."""
+    error: dict[str, Any] | None = None
+    """`errors.as_detail` of what a tool raised: its siblings' results are committed first (FLW-46)."""
+
+
+class CommitStep(Wire):
+    """Commit one event."""
+
+    key: SessionKey
+    invocation_id: str
+    epoch: int
+    event: Event
+
+
+class CloseStep(Wire):
+    """Close an invocation."""
+
+    key: SessionKey
+    invocation_id: str
+    epoch: int
+    status: Status
+    error: dict[str, Any] | None = None

@@ -1,0 +1,164 @@
+"""The one port between deciding and doing (design D14).
+
+The loop and the built-in agents know the world only through `Runtime`. `TemporalRuntime` makes
+each effect an activity; `LocalRuntime` calls the same `Effects` in process. Both run the same loop,
+so they produce the same events; `tests/integration/test_same_events.py` proves it.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from durable_adk.errors import ModelUnavailableError, SessionBusyError, StoreUnavailableError
+from durable_adk.payloads import (
+    CallbackStep,
+    CloseStep,
+    CommitStep,
+    ModelStep,
+    Opened,
+    OpenStep,
+    StepResult,
+    ToolStep,
+    WhenBusy,
+)
+from durable_adk.sessions.base_session_service import InvocationRecord
+from durable_adk.settings import Limits
+
+if TYPE_CHECKING:
+    from durable_adk.agents.base_agent import BaseAgent
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class Effects(Protocol):
+    """What a run does to the world. Each may be repeated with the same step: see its payload."""
+
+    async def open_invocation(self, step: OpenStep) -> Opened:
+        """Take the session's lease, store the user's event, describe the agents."""
+        ...
+
+    async def call_model(self, step: ModelStep) -> StepResult:
+        """Build the request, run the model callbacks, ask the model."""
+        ...
+
+    async def call_tool(self, step: ToolStep) -> StepResult:
+        """Run one tool call with its callbacks."""
+        ...
+
+    async def run_callback(self, step: CallbackStep) -> StepResult:
+        """Run an agent's before or after callbacks."""
+        ...
+
+    async def commit_event(self, step: CommitStep) -> int:
+        """Store an event and what it changes; returns its sequence number."""
+        ...
+
+    async def close_invocation(self, step: CloseStep) -> InvocationRecord:
+        """Record how the invocation ended and give the session's lease back."""
+        ...
+
+
+class Runtime(Effects, Protocol):
+    """The effects, and the world's other inputs to a run. All replay-safe."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+    def new_id(self) -> str:
+        """A new unique id."""
+        ...
+
+    def agent(self, app: str, name: str) -> "BaseAgent":
+        """The agent whose own code the loop is to run.
+
+        Raises:
+            AgentDefinitionError: There is none of this name (any more).
+        """
+        ...
+
+
+class LocalEffects(Effects, Protocol):
+    """Effects whose caller counts the attempts of a model call."""
+
+    async def call_model(self, step: ModelStep, *, attempt: int = 1) -> StepResult:
+        """As `Effects.call_model`; a transient failure of the last attempt is final."""
+        ...
+
+
+class Agents(Protocol):
+    """Finds agents by name."""
+
+    def agent(self, app: str, name: str) -> "BaseAgent":
+        """See `Runtime.agent`."""
+        ...
+
+
+class LocalRuntime:
+    """The loop in this process: for unit tests and scripts, as durable as the process is.
+
+    It retries what Temporal would retry, with the same ids, for as long as `patience`.
+    """
+
+    def __init__(
+        self, effects: LocalEffects, agents: Agents, *, limits: Limits, patience: float = 60.0
+    ) -> None:
+        self._effects = effects
+        self._limits = limits
+        self._patience = patience
+        self.call_tool = effects.call_tool
+        self.run_callback = effects.run_callback
+        self.agent = agents.agent
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    def new_id(self) -> str:
+        """A random uuid."""
+        return str(uuid.uuid4())
+
+    async def open_invocation(self, step: OpenStep) -> Opened:
+        """Open, waiting for a busy session if the message is to be enqueued."""
+        while True:
+            try:
+                return await self._until_stored(self._effects.open_invocation, step)
+            except SessionBusyError:
+                if step.when_busy is not WhenBusy.ENQUEUE:
+                    raise
+            await asyncio.sleep(0.05)
+
+    async def call_model(self, step: ModelStep) -> StepResult:
+        """Ask the model, again while it is unavailable and attempts are left."""
+        attempt = 1
+        while True:
+            try:
+                return await self._effects.call_model(step, attempt=attempt)
+            except ModelUnavailableError as error:
+                if attempt >= self._limits.model_attempts:
+                    raise
+                wish = error.retry_after
+            await asyncio.sleep(min(2.0 ** (attempt - 1), 30.0) if wish is None else wish)
+            attempt += 1
+
+    async def commit_event(self, step: CommitStep) -> int:
+        """Store an event."""
+        return await self._until_stored(self._effects.commit_event, step)
+
+    async def close_invocation(self, step: CloseStep) -> InvocationRecord:
+        """Record the end."""
+        return await self._until_stored(self._effects.close_invocation, step)
+
+    async def _until_stored(self, write: Callable[[S], Awaitable[T]], step: S) -> T:
+        """Repeat a write until the store answers; safe, because it looks at the ids first."""
+        until = time.monotonic() + self._patience
+        while True:
+            try:
+                return await write(step)
+            except StoreUnavailableError:
+                if time.monotonic() > until:
+                    raise
+            await asyncio.sleep(0.1)

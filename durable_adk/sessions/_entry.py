@@ -1,0 +1,97 @@
+"""An event as the session log keeps it."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import PydanticSerializationError
+
+from durable_adk.errors import EventConflictError, InvalidRequestError, StateValueError
+from durable_adk.events.event import Event
+from durable_adk.sessions.state import without_temp
+from durable_adk.values import canonical, check_json
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The stored form of an event: text that no later change of the event can reach."""
+
+    event_id: str
+    invocation_id: str
+    timestamp: float
+    digest: str
+    """Of the content, by which a repeat is told from a conflict (SSN-12)."""
+    body: str
+    """`Event.to_json()`, without `temp:` keys."""
+    delta: dict[str, str]
+    """The state delta without `temp:` keys, each value as JSON."""
+
+    @classmethod
+    def of(cls, event: Event) -> "Entry":
+        """The entry for an event.
+
+        Raises:
+            InvalidRequestError: The event is partial or has no id; such are never stored.
+            StateValueError: Something in it is not JSON.
+        """
+        if event.partial or not event.id:
+            raise InvalidRequestError("Only a whole event that has an id can be stored.")
+        for key, value in event.actions.state_delta.items():
+            check_json(key, "a state key")
+            check_json(value, f"state[{key!r}]")
+        delta = without_temp(event.actions.state_delta)
+        body = _body(event, delta)
+        return cls(
+            event_id=event.id,
+            invocation_id=event.invocation_id,
+            timestamp=event.timestamp,
+            digest=_digest(body),
+            body=body,
+            delta=encode(delta),
+        )
+
+    def event(self) -> Event:
+        """A fresh copy of the stored event."""
+        return decode_event(self.body)
+
+    def require_same(self, digest: str) -> None:
+        """Tell a repeat of this event from another one that uses its id.
+
+        Raises:
+            EventConflictError: The stored content differs.
+        """
+        if digest != self.digest:
+            raise EventConflictError(
+                f"The id {self.event_id!r} is taken by an event with other content."
+            )
+
+
+def _body(event: Event, delta: dict[str, Any]) -> str:
+    actions = event.actions.model_copy(update={"state_delta": delta})
+    try:
+        return event.model_copy(update={"actions": actions}).to_json()
+    except PydanticSerializationError as error:
+        raise StateValueError(f"The event {event.id!r} is not JSON: {error}") from error
+
+
+def _digest(body: str) -> str:
+    # Without the timestamp: a step that is run again by another process reads another clock.
+    content = json.loads(body)
+    content.pop("timestamp", None)
+    return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+def decode_event(body: str) -> Event:
+    """The event of a stored body, written by this or a newer version."""
+    return Event.model_validate_json(body, extra="ignore")
+
+
+def encode(values: dict[str, Any]) -> dict[str, str]:
+    """State values as the JSON text that is stored."""
+    return {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
+
+
+def decode(texts: dict[str, str]) -> dict[str, Any]:
+    """The inverse of `encode`: fresh values that alias nothing."""
+    return {key: json.loads(text) for key, text in texts.items()}

@@ -1,0 +1,82 @@
+"""The tables of the SQL session store.
+
+JSON is kept as text, exactly as it was written: a binary JSON type would reorder keys and refuse
+some strings (reliability 1j), and no query looks inside. Times are seconds since the epoch.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+METADATA = MetaData()
+
+
+def _session_key() -> list[Column[str]]:
+    return [
+        Column("app_name", Text, primary_key=True),
+        Column("user_id", Text, primary_key=True),
+        Column("session_id", Text, primary_key=True),
+    ]
+
+
+SESSIONS = Table(
+    "sessions",
+    METADATA,
+    *_session_key(),
+    Column("revision", BigInteger, nullable=False),
+    Column("create_time", Double, nullable=False),
+    Column("update_time", Double, nullable=False),
+    Column("lease_invocation_id", Text),
+    Column("lease_epoch", BigInteger, nullable=False),
+    Column("lease_ttl", Double),
+    Column("lease_expires_at", Double),
+    sqlite_with_rowid=False,
+)
+"""One row a session: a `Head`."""
+
+EVENTS = Table(
+    "events",
+    METADATA,
+    *_session_key(),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("event_id", Text, nullable=False),
+    Column("invocation_id", Text, nullable=False),
+    Column("timestamp", Double, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    UniqueConstraint("app_name", "user_id", "session_id", "event_id", name="events_event_id"),
+    sqlite_with_rowid=False,
+)
+"""The log: an `Entry` a row."""
+
+INVOCATIONS = Table(
+    "invocations",
+    METADATA,
+    *_session_key(),
+    Column("invocation_id", Text, primary_key=True),
+    Column("status", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("start_seq", BigInteger, nullable=False),
+    Column("end_seq", BigInteger),
+    Column("error", Text),
+    sqlite_with_rowid=False,
+)
+"""One row an invocation: an `InvocationRecord`."""
+
+STATE = Table(
+    "state",
+    METADATA,
+    *_session_key(),
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""One row a state key, prefix included. User keys have session_id '', app keys also user_id ''.
+So a commit writes only the keys it touches, and writers of other keys never meet."""

@@ -1,0 +1,129 @@
+"""A Python function as a tool."""
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from google.genai import types
+
+from durable_adk.errors import AgentDefinitionError
+from durable_adk.tools._arguments import convert, missing_error, unfit_error
+from durable_adk.tools._declaration import parameters_schema
+from durable_adk.tools._parameters import innermost, read_parameters, routine
+from durable_adk.tools.base_tool import BaseTool
+
+if TYPE_CHECKING:
+    from durable_adk.context import ToolContext
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
+
+
+class FunctionTool(BaseTool):
+    """A function the model can call (semantics 11.2).
+
+    Functions, bound methods, `functools.partial` and callable objects, sync or async. Sync ones
+    run in a thread, so they may block. A parameter named `tool_context`, or annotated as one of
+    the context classes, receives the context and is not shown to the model; what a partial has
+    bound is not shown either.
+    """
+
+    def __init__(
+        self, func: Callable[..., Any], *, name: str | None = None, timeout: float | None = None
+    ) -> None:
+        """Read the function's signature.
+
+        Args:
+            func: What to call. Its docstring tells the model what it is for, its annotations what
+                to send; `Annotated[T, Field(description=...)]` describes one parameter.
+            name: What the model calls it by; the function's own name by default.
+            timeout: Seconds one run may take; None for the worker's default.
+
+        Raises:
+            AgentDefinitionError: The function cannot be a tool; the message says why.
+        """
+        name = name or _name_of(func)
+        _check_callable(func, name)
+        super().__init__(name=name, description=_description_of(func), timeout=timeout)
+        self.func = func
+        self._parameters = read_parameters(func, name)
+        self._declaration = types.FunctionDeclaration(
+            name=name,
+            description=self.description,
+            parameters_json_schema=parameters_schema(self._parameters.fields),
+        )
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        # A copy: a before_model callback may change the request, but not every later one.
+        return self._declaration.model_copy(deep=True)
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
+        """Call the function with the model's arguments; what it returns or raises is unchanged.
+
+        Returns:
+            The function's result; or ``{"error": text}``, without calling it, when a mandatory
+            argument is missing (TOL-14) or one does not fit its type (semantics 17.1, TOL-15).
+        """
+        fields = self._parameters.fields
+        if missing := missing_error(self.name, fields, args):
+            return {"error": missing}
+        values, problems = convert(fields, args)
+        if problems:
+            return {"error": unfit_error(self.name, problems)}
+        bound = self._parameters.bind(values, tool_context)
+        return await self._call(*bound.args, **bound.kwargs)
+
+    async def _call(self, *args: Any, **kwargs: Any) -> Any:
+        if inspect.iscoroutinefunction(routine(self.func)):
+            return await self.func(*args, **kwargs)
+        result = await asyncio.to_thread(_without_stop_iteration, self.func, *args, **kwargs)
+        # A sync wrapper round an async function returns the coroutine.
+        return await result if inspect.isawaitable(result) else result
+
+
+def as_tool(item: Any) -> BaseTool:
+    """An entry of an agent's `tools` as a tool (semantics AGT-24).
+
+    Raises:
+        AgentDefinitionError: It is neither a tool nor callable.
+    """
+    if isinstance(item, BaseTool):
+        return item
+    if callable(item):
+        return FunctionTool(item)
+    raise AgentDefinitionError(f"{item!r} is not a tool; pass a function or a BaseTool.")
+
+
+def _without_stop_iteration(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call `func`; a StopIteration, which no future can carry, would make the caller hang."""
+    try:
+        return func(*args, **kwargs)
+    except StopIteration as error:
+        raise RuntimeError("The tool raised StopIteration.") from error
+
+
+def _name_of(func: Any) -> str:
+    func = innermost(func)
+    return getattr(func, "__name__", type(func).__name__)
+
+
+def _description_of(func: Any) -> str:
+    return inspect.cleandoc(routine(func).__doc__ or innermost(func).__doc__ or "")
+
+
+def _check_callable(func: Any, name: str) -> None:
+    if isinstance(func, type):
+        raise AgentDefinitionError(f"{name} is a class; pass an object of it, or a function.")
+    if not callable(func):
+        raise AgentDefinitionError(f"{func!r} cannot be called, so it cannot be a tool.")
+    code = routine(func)
+    if inspect.isasyncgenfunction(code) or inspect.isgeneratorfunction(code):
+        raise AgentDefinitionError(
+            f"{name}() yields; a tool returns its result. Streaming tools exist in live mode only."
+        )
+    if not _NAME.fullmatch(name):
+        raise AgentDefinitionError(
+            f"{name!r} cannot be a tool's name: up to 128 ASCII letters, digits or _.:- after a "
+            "letter or underscore. Pass name=..."
+        )

@@ -1,0 +1,153 @@
+"""A worker: the process that runs invocations."""
+
+import pkgutil
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import structlog
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+import durable_adk
+from durable_adk.activities.definitions import InvocationActivities, UserLoop
+from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.world import World
+from durable_adk.apps.app import App
+from durable_adk.apps.registry import AppRegistry, serve
+from durable_adk.converter import with_our_payloads
+from durable_adk.errors import InvalidRequestError
+from durable_adk.holders import TemporalHolder
+from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits
+from durable_adk.workflows.invocation import InvocationWorkflow
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(kw_only=True, frozen=True)
+class WorkerOptions:
+    """How a worker runs; the defaults are the measured ones (reliability 10)."""
+
+    task_queue: str = DEFAULT_TASK_QUEUE
+    limits: Limits = field(default_factory=Limits)
+    max_cached_workflows: int = 1000
+    """0 replays every workflow at every task: a test for determinism, not for production."""
+    max_concurrent: int = 200
+    """Activities at a time, local ones included."""
+    sandboxed: bool = True
+    """Whether the workflow sandbox guards the loop; off it takes half the CPU (D15)."""
+    graceful_shutdown: timedelta = timedelta(seconds=10)
+
+
+def workflow_runner(*, sandboxed: bool) -> WorkflowRunner:
+    """The sandbox passes all of the package but `workflows`, so it guards just that (D15)."""
+    if not sandboxed:
+        return UnsandboxedWorkflowRunner()
+    ours = [
+        f"durable_adk.{module.name}"
+        for module in pkgutil.iter_modules(durable_adk.__path__)
+        if module.name != "workflows"
+    ]
+    restrictions = SandboxRestrictions.default.with_passthrough_modules(
+        *ours, "google", "pydantic", "pydantic_core", "structlog", "sqlalchemy"
+    )
+    return SandboxedWorkflowRunner(restrictions=restrictions)
+
+
+@dataclass(frozen=True)
+class LeaseWatcher:
+    """Looks lease holders up in Temporal (design D7)."""
+
+    client: Client
+
+    async def is_alive(self, holder: str) -> bool:
+        """Whether the workflow named by `InvocationRecord.holder` is open.
+
+        Holders of other kinds count as alive: their leases expire by themselves.
+        """
+        parsed = TemporalHolder.parse(holder)
+        if parsed is None or parsed.namespace != self.client.namespace:
+            return True
+        handle = self.client.get_workflow_handle(parsed.workflow_id)
+        try:
+            description = await handle.describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        if description.raw_info.first_run_id != parsed.first_run_id:
+            return False  # another workflow has taken the id since
+        return description.status is WorkflowExecutionStatus.RUNNING
+
+
+@asynccontextmanager
+async def worker(
+    client: Client,
+    *,
+    apps: Sequence[App],
+    session_service: BaseSessionService,
+    options: WorkerOptions | None = None,
+) -> AsyncIterator[Worker]:
+    """A worker that serves apps, running while the context is open.
+
+    At its end it takes no new work, gives what is in flight `graceful_shutdown` to finish, and
+    leaves the rest to another worker.
+
+    Args:
+        client: Connected; its namespace is where the invocations live.
+        apps: What to serve; their names are unique.
+        session_service: The store that the clients read too.
+        options: How to run.
+
+    Raises:
+        InvalidRequestError: Two apps have the same name.
+    """
+    options = options or WorkerOptions()
+    names = [app.name for app in apps]
+    if len(set(names)) < len(names):
+        raise InvalidRequestError(f"Two of the apps {names} have the same name; rename one.")
+    registry = AppRegistry(apps)
+    world = World(
+        registry=registry,
+        sessions=session_service,
+        limits=options.limits,
+        is_alive=LeaseWatcher(client).is_alive,
+    )
+    serve(options.task_queue, registry)
+    user_loop = UserLoop()
+    try:
+        activities = InvocationActivities(WorldEffects(world), user_loop)
+        async with _temporal_worker(client, activities, options) as running:
+            logger.info("worker.started", task_queue=options.task_queue, apps=names)
+            yield running
+    finally:
+        await user_loop.close()
+        logger.info("worker.stopped", task_queue=options.task_queue)
+
+
+def _temporal_worker(
+    client: Client, activities: InvocationActivities, options: WorkerOptions
+) -> Worker:
+    config = client.config()
+    config["data_converter"] = with_our_payloads(client.data_converter)
+    heartbeat = timedelta(seconds=options.limits.heartbeat_timeout)
+    return Worker(
+        Client(**config),
+        task_queue=options.task_queue,
+        workflows=[InvocationWorkflow],
+        activities=activities.all(),
+        workflow_runner=workflow_runner(sandboxed=options.sandboxed),
+        max_cached_workflows=options.max_cached_workflows,
+        max_concurrent_activities=options.max_concurrent,
+        max_concurrent_local_activities=options.max_concurrent,
+        max_concurrent_workflow_tasks=options.max_concurrent if options.max_cached_workflows else None,
+        # A dead worker's workflows are given to another after this long; 10 s by default (1b).
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
+        max_heartbeat_throttle_interval=heartbeat / 3,
+        default_heartbeat_throttle_interval=heartbeat / 3,
+        graceful_shutdown_timeout=options.graceful_shutdown,
+    )

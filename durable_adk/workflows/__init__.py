@@ -1,0 +1,1 @@
+"""The workflow: the event loop on Temporal. The only modules inside the workflow sandbox."""

@@ -1,0 +1,152 @@
+"""The loop's port to the world, on Temporal: every effect is an activity."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.apps.registry import serving
+from durable_adk.errors import DurableAdkError, RunError, from_detail, raised
+from durable_adk.payloads import (
+    CallbackStep,
+    CloseStep,
+    CommitStep,
+    ModelStep,
+    Opened,
+    OpenStep,
+    Step,
+    StepResult,
+    ToolStep,
+)
+from durable_adk.sessions.base_session_service import InvocationRecord
+from durable_adk.settings import Limits
+
+T = TypeVar("T")
+STORE_TIMEOUT = timedelta(seconds=30)
+"""One attempt of a store activity that is no longer local."""
+MARGIN = timedelta(seconds=30)
+"""Steps end themselves at their timeout; the engine steps in only this much later."""
+RETRY = RetryPolicy(
+    initial_interval=timedelta(seconds=1),
+    backoff_coefficient=2.0,
+    maximum_interval=timedelta(seconds=30),
+    # A result that is too large would run the tool again, for ever, by default (1c).
+    non_retryable_error_types=["PayloadsTooLarge", "PayloadSizeError"],
+)
+STORE_RETRY = RetryPolicy(
+    initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=2)
+)
+
+
+class TemporalRuntime:
+    """Implements `runtime.Runtime` inside a workflow. Replay-safe: it only schedules and waits."""
+
+    def __init__(self) -> None:
+        self._limits = Limits()
+        # Read once: a property of the running worker, used to look code up, never to decide.
+        self._apps = serving(workflow.info().task_queue)
+
+    def now(self) -> float:
+        """Workflow time, seconds since the epoch: recorded, so the same at every replay."""
+        return workflow.time()
+
+    def new_id(self) -> str:
+        """A uuid seeded by the run's id: the same at every replay."""
+        return str(workflow.uuid4())
+
+    def agent(self, app: str, name: str) -> BaseAgent:
+        """The agent whose own code the loop is to run."""
+        return self._apps.agent(app, name)
+
+    async def open_invocation(self, step: OpenStep) -> Opened:
+        """A local activity, then a normal one whose retries are the wait for a busy session."""
+        opened = await self._store("open_invocation", step, Opened)
+        self._limits = opened.limits
+        return opened
+
+    async def call_model(self, step: ModelStep) -> StepResult:
+        """One activity."""
+        return await self._activity("call_model", step, StepResult, summary=step.agent)
+
+    async def call_tool(self, step: ToolStep) -> StepResult:
+        """One activity."""
+        return await self._activity("call_tool", step, StepResult, summary=step.tool)
+
+    async def run_callback(self, step: CallbackStep) -> StepResult:
+        """One activity."""
+        summary = f"{step.agent} {step.hook}"
+        return await self._activity("run_callback", step, StepResult, summary=summary)
+
+    async def commit_event(self, step: CommitStep) -> int:
+        """A local activity: its input, the event, is not written to the history again (D4)."""
+        return await self._store("commit_event", step, int)
+
+    async def close_invocation(self, step: CloseStep) -> InvocationRecord:
+        """A local activity."""
+        return await self._store("close_invocation", step, InvocationRecord)
+
+    async def _activity(self, name: str, step: Step, result: type[T], *, summary: str) -> T:
+        try:
+            return await workflow.execute_activity(
+                name,
+                step,
+                result_type=result,
+                start_to_close_timeout=timedelta(seconds=step.attempt_timeout) + MARGIN,
+                heartbeat_timeout=timedelta(seconds=self._limits.heartbeat_timeout),
+                retry_policy=RETRY,
+                summary=summary,
+            )
+        except ActivityError as error:
+            raise _reason(error) from error
+
+    async def _store(self, name: str, step: Any, result: type[T]) -> T:
+        """Write to the store without making the workflow deaf for longer than a second (D4).
+
+        A local activity costs no extra workflow task, but signals and cancellations wait for it.
+        So it has one attempt and little time; then a normal activity goes on with the same ids,
+        which is safe because the store looks at the id first. Whether the local attempt timed out
+        is in the history (its marker), so replay takes the same branch.
+        """
+        try:
+            return await workflow.execute_local_activity(
+                name,
+                step,
+                result_type=result,
+                schedule_to_close_timeout=timedelta(seconds=self._limits.local_commit_timeout),
+                retry_policy=RetryPolicy(maximum_attempts=1),
+            )
+        except ActivityError as error:
+            if is_cancelled_exception(error) or _is_final(error):
+                raise _reason(error) from error
+        try:
+            return await workflow.execute_activity(
+                name,
+                step,
+                result_type=result,
+                start_to_close_timeout=STORE_TIMEOUT,
+                retry_policy=STORE_RETRY,
+            )
+        except ActivityError as error:
+            raise _reason(error) from error
+
+
+def _is_final(error: ActivityError) -> bool:
+    return isinstance(error.cause, ApplicationError) and error.cause.non_retryable
+
+
+def _reason(error: ActivityError) -> DurableAdkError | asyncio.CancelledError:
+    """Our own error for what an activity failed with."""
+    if is_cancelled_exception(error):
+        return asyncio.CancelledError()
+    cause = error.cause
+    if isinstance(cause, ApplicationError):
+        detail = next(iter(cause.details), None)
+        if isinstance(detail, dict):
+            return from_detail(detail)  # pyright: ignore[reportUnknownArgumentType]: as_detail made it
+        return raised(RunError, cause.type or "ApplicationError", cause.message)
+    kind = type(cause or error).__name__
+    return raised(RunError, kind, f"{error.activity_type}: {cause or error}")

@@ -1,0 +1,1 @@
+"""An agent that knows capitals and books trips."""

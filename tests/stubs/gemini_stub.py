@@ -1,0 +1,143 @@
+"""A scripted Gemini on loopback, speaking its wire format; for tests, in process or as a program.
+
+The n-th request gets the n-th entry of the script. An entry is a text to say, or an object with:
+
+- `body`: the JSON (or text) of the answer; `status` (200) and `headers` go with it;
+- `chunks`: the JSON of each server-sent event, for streamGenerateContent;
+- `delay`, `chunk_delay`: seconds before the answer, and before each chunk;
+- `cut`: after the answer's `chunks`, or half of its `body`, drop the line: ``reset`` or ``close``.
+
+As a program it prints its address and serves until it is killed::
+
+    python tests/stubs/gemini_stub.py --port 0 --script replies.json --log requests.jsonl
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+def text_answer(text: str, **candidate: Any) -> dict[str, Any]:
+    """The JSON of an answer that says `text` and stops; `candidate` adds to it or replaces."""
+    content = {"role": "model", "parts": [{"text": text}]}
+    return answer(**{"content": content, "finishReason": "STOP", **candidate})
+
+
+def answer(**candidate: Any) -> dict[str, Any]:
+    """The JSON of an answer with one candidate."""
+    usage = {"promptTokenCount": 5, "candidatesTokenCount": 7, "totalTokenCount": 12}
+    return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "stub-1"}
+
+
+@dataclass(kw_only=True)
+class GeminiStub:
+    """The server: start it, point a client's `base_url` at `url`, read `requests`."""
+
+    script: list[Any] = field(default_factory=list)
+    log: Path | None = None
+    port: int = 0
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    _server: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        """Listen on loopback; `port` 0 becomes the port that was free."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            request = await _read(reader)
+            number = len(self.requests)
+            self.requests.append(request)
+            if self.log is not None:
+                _append(self.log, request)
+            await _answer(writer, self._entry(number), streamed="stream" in request["path"])
+            await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the client went away, which some tests do on purpose
+        finally:
+            writer.close()
+
+    def _entry(self, number: int) -> dict[str, Any]:
+        if number >= len(self.script):
+            message = f"The stub's script has no entry {number}."
+            return {"status": 400, "body": {"error": {"code": 400, "message": message}}}
+        entry = self.script[number]
+        return entry if isinstance(entry, dict) else {"text": entry}
+
+
+async def _read(reader: asyncio.StreamReader) -> dict[str, Any]:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    first, *lines = head.strip().split("\r\n")
+    method, path, _ = first.split(" ")
+    headers = {name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    return {"method": method, "path": path, "headers": headers, "body": json.loads(body or b"{}")}
+
+
+def _append(log: Path, request: dict[str, Any]) -> None:
+    with log.open("a") as file:
+        file.write(json.dumps(request) + "\n")
+
+
+async def _answer(writer: asyncio.StreamWriter, entry: dict[str, Any], *, streamed: bool) -> None:
+    await asyncio.sleep(entry.get("delay", 0))
+    if streamed and "body" not in entry:
+        await _answer_chunks(writer, entry)
+    else:
+        body = entry.get("body", text_answer(entry.get("text", "")))
+        data = (body if isinstance(body, str) else json.dumps(body)).encode()
+        _head(writer, entry, {"Content-Type": "application/json", "Content-Length": len(data)})
+        writer.write(data[: len(data) // 2] if entry.get("cut") else data)
+    await writer.drain()
+    if entry.get("cut") == "reset":
+        await asyncio.sleep(0.05)  # let the client read what was sent: a reset overtakes it
+        writer.transport.abort()
+
+
+async def _answer_chunks(writer: asyncio.StreamWriter, entry: dict[str, Any]) -> None:
+    chunks = entry.get("chunks", [text_answer(entry.get("text", ""))])
+    _head(writer, entry, {"Content-Type": "text/event-stream"})
+    for chunk in chunks:
+        await writer.drain()
+        await asyncio.sleep(entry.get("chunk_delay", 0))
+        writer.write(f"data: {json.dumps(chunk)}\r\n\r\n".encode())
+
+
+def _head(writer: asyncio.StreamWriter, entry: dict[str, Any], headers: dict[str, Any]) -> None:
+    headers = {**headers, "Connection": "close", **entry.get("headers", {})}
+    lines = [f"HTTP/1.1 {entry.get('status', 200)} Scripted"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+
+
+async def _main() -> None:
+    parser = argparse.ArgumentParser(description="A scripted Gemini on loopback.")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--script", type=Path, required=True)
+    parser.add_argument("--log", type=Path)
+    options = parser.parse_args()
+    script = json.loads(options.script.read_text())
+    stub = GeminiStub(script=script, log=options.log, port=options.port)
+    await stub.start()
+    sys.stdout.write(stub.url + "\n")
+    sys.stdout.flush()
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())
