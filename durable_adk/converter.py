@@ -60,5 +60,3 @@ def with_our_payloads(converter: DataConverter) -> DataConverter:
     ):
         return replace(converter, payload_converter_class=WirePayloadConverter)
     return converter
-
-

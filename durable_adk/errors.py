@@ -215,7 +215,9 @@ def _foreign_class(base: type[DurableAdkError], name: str) -> type[DurableAdkErr
     plain = (
         isinstance(original, type)
         and issubclass(original, Exception)
-        and not issubclass(original, (OSError, UnicodeError, ImportError, SyntaxError, StopIteration))
+        and not issubclass(
+            original, (OSError, UnicodeError, ImportError, SyntaxError, StopIteration)
+        )
         and not issubclass(base, original)
     )
     bases: tuple[type, ...] = (base, original, _Foreign) if plain and original else (base, _Foreign)

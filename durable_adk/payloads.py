@@ -195,6 +195,8 @@ class Opened(Wire):
     agent: str
     """Name of the agent the run starts with."""
     limits: Limits
+    registry: str
+    """Name of the registry that has the agents' code; recorded, because a replay has no queue."""
     state: dict[str, Any] | None = None
     """The session's state, only if the tree has custom agents: their code reads it in the loop."""
 

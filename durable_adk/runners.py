@@ -194,9 +194,7 @@ class Runner:
         cursor: int,
         run: "asyncio.Task[Any] | None",
     ) -> AsyncGenerator[Event, None]:
-        feed = follow(
-            self.session_service, key, invocation_id=invocation_id, after=cursor, run=run
-        )
+        feed = follow(self.session_service, key, invocation_id=invocation_id, after=cursor, run=run)
         try:
             async with aclosing(feed):
                 async for stored in feed:

@@ -113,6 +113,7 @@ async def worker(
     registry = AppRegistry(apps)
     world = World(
         registry=registry,
+        registry_name=options.task_queue,
         sessions=session_service,
         limits=options.limits,
         is_alive=LeaseWatcher(client).is_alive,
@@ -144,7 +145,9 @@ def _temporal_worker(
         max_cached_workflows=options.max_cached_workflows,
         max_concurrent_activities=options.max_concurrent,
         max_concurrent_local_activities=options.max_concurrent,
-        max_concurrent_workflow_tasks=options.max_concurrent if options.max_cached_workflows else None,
+        max_concurrent_workflow_tasks=options.max_concurrent
+        if options.max_cached_workflows
+        else None,
         # A dead worker's workflows are given to another after this long; 10 s by default (1b).
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
         max_heartbeat_throttle_interval=heartbeat / 3,

@@ -1,7 +1,7 @@
 """Opening, committing, closing: what the loop writes to the session store."""
 
 from durable_adk.activities.world import World
-from durable_adk.errors import SessionBusyError
+from durable_adk.errors import InvalidRequestError, SessionBusyError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
@@ -30,12 +30,22 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
         # Its holder was closed without giving the lease back (D7). Should somebody else have been
         # quicker, the epoch has changed and this call is refused as before.
         record = await _open(world, step, take_over_epoch=active.epoch if active else None)
+    if record.holder != step.holder and not record.status.closed:
+        # Two workflows for one invocation would both drive it: the second is refused.
+        raise InvalidRequestError(
+            f"Invocation {step.invocation_id!r} is run by {record.holder}; attach to it instead."
+        )
     manifest = app.root_agent.node()
     state = None
     if manifest.any_custom():
         _, state = await world.sessions.read_state(step.key)
     return Opened(
-        record=record, manifest=manifest, agent=manifest.name, limits=world.limits, state=state
+        record=record,
+        manifest=manifest,
+        agent=manifest.name,
+        limits=world.limits,
+        registry=world.registry_name,
+        state=state,
     )
 
 

@@ -91,7 +91,7 @@ async def _text(instruction: str | InstructionProvider, scope: StepScope) -> str
     except Exception as error:
         kind = type(error).__name__
         raise raised(
-            CallbackError, kind, f"The instruction provider of {scope.agent_name} raised {kind}: {error}"
+            CallbackError,
+            kind,
+            f"The instruction provider of {scope.agent_name} raised {kind}: {error}",
         ) from error
-
-

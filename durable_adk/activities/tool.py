@@ -125,9 +125,7 @@ def unknown_tool(name: str, known: list[str]) -> dict[str, str]:
     return {"error": f"Tool {name!r} not found. The available tools are: {tools}."}
 
 
-def _event(
-    response: Any, call: types.FunctionCall, context: ToolContext, step: ToolStep
-) -> Event:
+def _event(response: Any, call: types.FunctionCall, context: ToolContext, step: ToolStep) -> Event:
     """The response as an event, checked here: what passes can be stored (reliability 1c, 1j).
 
     Raises:

@@ -64,6 +64,8 @@ class World:
     """The apps, the stores and the limits."""
 
     registry: AppRegistry
+    registry_name: str = "local"
+    """Under which name workflows find the registry; see `apps.registry.serve`."""
     sessions: BaseSessionService
     limits: Limits = field(default_factory=Limits)
     is_alive: Callable[[str], Awaitable[bool]] = everyone_is_alive

@@ -1,8 +1,8 @@
 """The apps that the workers of this process serve.
 
 Workflow code cannot be handed objects, it can only look them up: this module passes the sandbox,
-so the workflow sees the same registry as the worker that runs it. Entries are per task queue,
-because one process may run several workers.
+so the workflow sees the same registry as the worker that runs it. A registry is named after its
+worker's task queue, because one process may run several workers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,14 +37,14 @@ class AppRegistry:
         return self.app(app).find_agent(name)
 
 
-_by_task_queue: dict[str, AppRegistry] = {}
+_by_name: dict[str, AppRegistry] = {}
 
 
-def serve(task_queue: str, registry: AppRegistry) -> None:
-    """Make a worker's apps visible to its workflows."""
-    _by_task_queue[task_queue] = registry
+def serve(name: str, registry: AppRegistry) -> None:
+    """Make apps visible to workflows; a worker does it, and whoever replays histories must too."""
+    _by_name[name] = registry
 
 
-def serving(task_queue: str) -> AppRegistry:
-    """The apps of this process's worker on a task queue; an empty registry if there is none."""
-    return _by_task_queue.get(task_queue, AppRegistry([]))
+def serving(name: str) -> AppRegistry:
+    """The registry of that name; an empty one if this process has none."""
+    return _by_name.get(name, AppRegistry([]))

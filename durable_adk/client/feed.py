@@ -8,7 +8,7 @@ is not stored (DUR-7), nothing twice and nothing left out (TRAP-45).
 import asyncio
 from collections.abc import AsyncGenerator
 
-from durable_adk.errors import DurableAdkError, from_detail
+from durable_adk.errors import DurableAdkError, InvocationNotFoundError, from_detail
 from durable_adk.sessions.base_session_service import (
     BaseSessionService,
     InvocationRecord,
@@ -57,8 +57,11 @@ async def follow(
             _raise_for(record)
             return
         if over and run is not None:
-            await run  # raises; a run that ended well has closed its invocation
-            return
+            await run  # raises what it ended with
+            raise InvocationNotFoundError(
+                f"Invocation {invocation_id!r} has ended, but this session store does not know it. "
+                "Give the client and the worker the same store."
+            )
         await _wait(sessions, key, cursor, run)
 
 

@@ -11,7 +11,11 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError, is_cancelled_exception
+from temporalio.exceptions import (
+    ApplicationError,
+    WorkflowAlreadyStartedError,
+    is_cancelled_exception,
+)
 from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.errors import (
@@ -104,9 +108,9 @@ class Invocations:
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 static_summary=f"{request.app}: {invocation_id}",
             )
+        except WorkflowAlreadyStartedError:
+            return self.handle(key, invocation_id)  # it has ended; its events are in the store
         except RPCError as error:
-            if error.status is RPCStatusCode.ALREADY_EXISTS:
-                return self.handle(key, invocation_id)
             raise _start_error(error) from error
         return InvocationHandle(key, invocation_id, handle)
 
@@ -153,5 +157,3 @@ def _reason(error: WorkflowFailureError) -> Exception:
         if isinstance(detail, dict):
             return from_detail(detail)  # pyright: ignore[reportUnknownArgumentType]: as_detail made it
     return InvocationTerminatedError(f"The invocation's workflow was closed from outside: {cause}")
-
-

@@ -39,9 +39,7 @@ class AgentLoop:
         )
         return self._run_node(node, None, ctx)
 
-    def run_agent(
-        self, agent: "BaseAgent", ctx: InvocationContext
-    ) -> AsyncGenerator[Event, None]:
+    def run_agent(self, agent: "BaseAgent", ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         """Run a sub-agent for a custom agent."""
         # An agent that the custom body brought along after the opening has no recorded node.
         node = self._invocation.opened.manifest.find(agent.name) or agent.node()

@@ -189,10 +189,10 @@ def _pair(turns: list[_Turn]) -> None:
             elif answer.id in callers:
                 turn.answers_to[answer.id] = callers[answer.id]
                 turns[callers[answer.id]].answers[answer.id] = part
-        if turn.answers_to:  # what came with the responses, e.g. images, goes with them
-            turns[max(turn.callers)].beside_answers += rest
-            rest = []
         turn.parts = rest
+        if turn.answers_to and turn.is_text:  # what came with the responses goes with them
+            turns[max(turn.callers)].beside_answers += rest
+            turn.parts = []
 
 
 def _superseded(turns: list[_Turn], agent_name: str) -> set[int]:

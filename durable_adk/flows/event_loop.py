@@ -18,7 +18,6 @@ from durable_adk.errors import (
     AgentError,
     DurableAdkError,
     InvocationCancelledError,
-    InvalidRequestError,
     LeaseLostError,
     as_detail,
     from_detail,
@@ -100,10 +99,6 @@ async def _open(runtime: Runtime, request: InvocationRequest, holder: str) -> In
             when_busy=request.when_busy,
         )
     )
-    if opened.record.holder != holder and not opened.record.status.closed:
-        raise InvalidRequestError(
-            f"Invocation {invocation_id!r} is run by {opened.record.holder}; attach to it instead."
-        )
     return Invocation(runtime=runtime, request=request, key=key, opened=opened)
 
 

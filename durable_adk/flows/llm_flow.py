@@ -79,9 +79,7 @@ async def _call_tools(
     )
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     invocation.tool_calls += len(calls)
-    results = [
-        _settled(call, outcome, ctx) for call, outcome in zip(calls, outcomes, strict=True)
-    ]
+    results = [_settled(call, outcome, ctx) for call, outcome in zip(calls, outcomes, strict=True)]
     ctx.end_invocation = ctx.end_invocation or any(item.end_invocation for item in results)
     return results
 
@@ -120,5 +118,3 @@ def _settled(
             call.id or "", call.name or "", message, author=ctx.agent_name, branch=ctx.branch
         )
     return outcome
-
-

@@ -24,7 +24,9 @@ def merge_responses(events: Sequence[Event], *, event_id: str) -> Event:
         author=first.author,
         invocation_id=first.invocation_id,
         branch=first.branch,
-        content=types.Content(role="user", parts=[part for event in events for part in event.parts]),
+        content=types.Content(
+            role="user", parts=[part for event in events for part in event.parts]
+        ),
         actions=EventActions.model_validate(actions),
     )
 

@@ -18,7 +18,9 @@ async def close_open_calls(invocation: Invocation, reason: str) -> None:
     open_events = {event.id: event for _, event in invocation.open_calls.values()}
     for event in open_events.values():
         responses = [
-            error_response(call.id, call.name or "", reason, author=event.author, branch=event.branch)
+            error_response(
+                call.id, call.name or "", reason, author=event.author, branch=event.branch
+            )
             for call in event.get_function_calls()
             if call.id in invocation.open_calls
         ]

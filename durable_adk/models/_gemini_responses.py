@@ -84,7 +84,7 @@ def is_complete(whole: types.GenerateContentResponse) -> bool:
     """Whether the stream that gave `whole` was not cut: the model stopped, or never began."""
     candidate = _candidate(whole)
     if candidate is None:
-        return whole.prompt_feedback is not None
+        return whole.prompt_feedback is not None or whole.usage_metadata is not None
     return candidate.finish_reason is not None
 
 

@@ -1,14 +1,14 @@
 """Arguments for a tool, out of a message."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from durable_adk.models._offline_evidence import Evidence, Found
-from durable_adk.models._offline_words import meaning, meanings, split
+from durable_adk.models._offline_words import meaning, meanings, split, words_of
 
 # Which words introduce a value for a parameter with such a word in its name.
 _AFTER = {
@@ -17,20 +17,26 @@ _AFTER = {
     "receiver": "to", "end": "to", "arrival": "to", "city": "in of for at", "country": "of in for",
     "location": "in for at of near", "place": "in at for of", "region": "in", "state": "in",
     "address": "at to", "zone": "in", "timezone": "in", "language": "in into to", "lang": "in to",
-    "unit": "in", "units": "in", "topic": "about on for", "subject": "about", "name": "named called",
-    "title": "called titled", "person": "with", "attendee": "with", "guest": "for with",
-    "user": "for", "customer": "for", "product": "of for", "item": "of", "author": "by",
-    "company": "of for", "symbol": "of for", "ticker": "of for",
+    "unit": "in", "units": "in", "topic": "about on for", "subject": "about",
+    "name": "named called", "title": "called titled", "person": "with", "attendee": "with",
+    "guest": "for", "user": "for", "customer": "for", "product": "of for", "item": "of",
+    "author": "by", "company": "of for", "symbol": "of for", "ticker": "of for",
 }  # fmt: skip
-_PROPER = frozenset("city country location place region name person attendee guest author".split())
-_FREE = frozenset(
+_PROPER = words_of("city country location place region name person attendee guest author")
+_FREE = words_of(
     "query question text message content prompt body note description task sentence phrase words "
-    "request input comment summary".split()
+    "request input comment summary"
 )
-_DATES = frozenset("date day when start end deadline due arrival departure check".split())
-_TIMES = frozenset("time at hour when".split())
-_CODES = frozenset("id code number key reference ref sku ticket order".split())
-_NO = re.compile(r"\b(?:no|not|without|don't|do not|never|non|disable)\W*(?:\w+\W+){0,1}$", re.I)
+_CODES = words_of("id code number key reference ref sku ticket order")
+_FORMS = (
+    (words_of("date day deadline when due"), ("date",)),
+    (words_of("time"), ("time",)),
+    (words_of("email mail recipient to"), ("email",)),
+    (words_of("url uri link website"), ("url",)),
+)
+_NO = re.compile(
+    r"\b(?:no|not|without|don't|do not|never|non|disable)\W*(?:\w+\W+){0,1}$", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -57,35 +63,49 @@ class Parameter:
         return {meaning(word) for word in self.words}
 
     @property
+    def form(self) -> tuple[str, ...]:
+        """The kinds of things it must be one of, by its format or its name; empty for any."""
+        told = {"date": ("date",), "date-time": ("date",), "time": ("time",)}
+        by_format = told.get(str(self.schema.get("format")))
+        return by_format or next((kinds for words, kinds in _FORMS if words & self.words), ())
+
+    @property
+    def is_moment(self) -> bool:
+        """Whether it must be a date or a time, which no other text can stand for."""
+        return self.form in {("date",), ("time",)}
+
+    @property
     def choices(self) -> list[Any]:
         """The values it is limited to; empty if it is not."""
         return list(self.schema.get("enum") or [])
 
 
-def parameters(schema: Mapping[str, Any] | None) -> list[Parameter]:
-    """The parameters of an object schema, JSON Schema or Gemini's."""
-    schema = schema or {}
-    required = set(schema.get("required") or ())
-    definitions = schema.get("$defs") or {}
+def parameters(schema: dict[str, Any] | None) -> list[Parameter]:
+    """The parameters of an object schema, JSON Schema or Gemini's as a dict."""
+    whole = schema or {}
+    properties: dict[str, Any] = whole.get("properties") or {}
+    required: list[str] = whole.get("required") or []
+    definitions: dict[str, Any] = whole.get("$defs") or {}
     return [
         Parameter(name, _simple(inner, definitions), name in required)
-        for name, inner in (schema.get("properties") or {}).items()
+        for name, inner in properties.items()
     ]
 
 
-def _simple(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _simple(schema: Any, definitions: Any) -> dict[str, Any]:
     """One flat schema: references followed, the first alternative that is not null taken."""
-    simple = dict(schema)
+    simple: dict[str, Any] = dict(schema)
     if "$ref" in simple:
         simple |= definitions.get(simple.pop("$ref").rpartition("/")[2], {})
     options = simple.get("anyOf") or simple.get("any_of") or simple.get("oneOf") or ()
     for option in options:
         chosen = _simple(option, definitions)
-        if chosen.get("type") != "null":
+        if chosen["type"] != "null":
             simple |= chosen
             break
-    kind: Any = simple.get("type", "string")
-    kind = next((k for k in kind if k != "null"), "string") if isinstance(kind, list) else kind
+    kind: Any = simple.get("type") or "string"
+    if isinstance(kind, list):
+        kind = next((name for name in cast("list[Any]", kind) if name != "null"), "string")
     simple["type"] = str(getattr(kind, "value", kind)).lower()
     if "const" in simple:
         simple["enum"] = [simple["const"]]
@@ -124,7 +144,9 @@ class Filling:
         name = r"[\s_-]?".join(map(re.escape, re.split(r"[_-]", parameter.name)))
         match = re.search(rf"\b{name}\s*[:=]\s*", self.evidence.text, re.IGNORECASE)
         if match:
-            value = re.match(r"[\"'](.+?)[\"']|([^\s,;]*[^\s,;.!?])", self.evidence.text[match.end() :])
+            value = re.match(
+                r"[\"'](.+?)[\"']|([^\s,;]*[^\s,;.!?])", self.evidence.text[match.end() :]
+            )
             if value:
                 self.evidence.consume(match.start(), match.end() + value.end())
                 return _converted(value[1] or value[2], parameter.kind)
@@ -159,7 +181,7 @@ class Filling:
             return _text(self.evidence.take("quoted"))
         if parameter.words & _CODES:
             return _text(self.evidence.take("code", "number", near=parameter.meanings))
-        if self._wants_date(parameter) or self._wants_time(parameter):
+        if parameter.is_moment:
             return None
         after = {word for key in parameter.words for word in _AFTER.get(key, "").split()}
         after |= parameter.words
@@ -167,31 +189,24 @@ class Filling:
 
     def _typed(self, parameter: Parameter) -> Any:
         """What has the right form: a number, a date, an address."""
-        words = parameter.words
-        if parameter.kind in {"integer", "number"}:
-            alone = sum(p.kind == parameter.kind and not p.required for p in self.parameters) == 1
-            return self._number(parameter) if parameter.required or alone else None
-        if parameter.kind == "array":
-            return self._items(parameter)
-        if parameter.kind != "string" or parameter.choices:
-            return None
-        if "email" in words or "mail" in words or "recipient" in words or "to" in words:
-            return _text(self.evidence.take("email"))
-        if words & {"url", "link", "website", "uri"}:
-            return _text(self.evidence.take("url"))
-        if self._wants_date(parameter):
-            return _text(self.evidence.take("date"))
-        if self._wants_time(parameter):
-            return _text(self.evidence.take("time"))
-        if words & _CODES and parameter.required:
-            return _text(self.evidence.take("code", "number"))
-        return None
+        match parameter.kind:
+            case "integer" | "number":
+                others = [p for p in self.parameters if p.kind == parameter.kind and not p.required]
+                return self._number(parameter) if parameter.required or len(others) == 1 else None
+            case "array":
+                return self._items(parameter)
+            case "string" if not parameter.choices:
+                is_code = parameter.required and parameter.words & _CODES
+                kinds = ("code", "number") if is_code else parameter.form
+                return _text(self.evidence.take(*kinds))
+            case _:
+                return None
 
     def _likely(self, parameter: Parameter) -> Any:
         """For a required text: the next thing named, and for the only one all that is left."""
         if not parameter.required or parameter.kind != "string" or parameter.choices:
             return None
-        if self._wants_date(parameter) or self._wants_time(parameter):
+        if parameter.is_moment:
             return None
         waiting = [p for p in self.missing() if p.kind == "string"]
         if parameter.words & _FREE and len(waiting) == 1:
@@ -199,24 +214,19 @@ class Filling:
         found = self.evidence.take("quoted", "code", "name", "phrase", "unit", "url", "email")
         if found is None and len(waiting) == 1 and not self.arguments:
             self.guessed = True
-            return self.evidence.rest() or None
+            return _capitalised(parameter, self.evidence.rest()) or None
         return self._proper(parameter, found)
 
     def _behind_the_verb(self) -> str | None:
-        match = re.search(r":\s+(.+)|\b(?:for|about|that)\s+(.+)", self.evidence.text, re.DOTALL)
-        text = (match[1] or match[2]) if match else self.evidence.rest()
+        match = re.search(r"\b(?:for|about|that)\s+(.+)", self.evidence.text, re.DOTALL)
+        text = match[1] if match and ": " not in self.evidence.text else self.evidence.rest()
         return text.strip().rstrip("?.!") or None
 
-    def _number(self, parameter: Parameter, near: set[str] | None = None) -> float | int | None:
-        whole = parameter.kind == "integer"
-        for item in [found for found in self.evidence.found if found.kind == "number"]:
-            if whole and not item.number.is_integer():
-                continue
-            found = self.evidence.take("number", near=near or ())
-            if found is None:
-                return None
-            return int(found.number) if whole or found.number.is_integer() else found.number
-        return None
+    def _number(self, parameter: Parameter, near: Collection[str] = ()) -> float | int | None:
+        found = self.evidence.take("number", near=near, whole=parameter.kind == "integer")
+        if found is None:
+            return None
+        return int(found.number) if found.number.is_integer() else found.number
 
     def _items(self, parameter: Parameter) -> list[Any] | None:
         inner = str(parameter.schema.get("items", {}).get("type", "string")).lower()
@@ -231,16 +241,7 @@ class Filling:
     def _proper(self, parameter: Parameter, found: Found | None) -> str | None:
         if found is None:
             return None
-        # People type "france"; what looks the name up expects "France", as a model would say.
-        is_name = parameter.words & _PROPER and found.text.islower() and found.kind != "quoted"
-        return found.text.title() if is_name else found.text
-
-    def _wants_date(self, parameter: Parameter) -> bool:
-        is_date = parameter.schema.get("format") in {"date", "date-time"}
-        return is_date or bool(parameter.words & {"date", "day", "deadline", "when", "due"})
-
-    def _wants_time(self, parameter: Parameter) -> bool:
-        return parameter.schema.get("format") == "time" or "time" in parameter.words
+        return found.text if found.kind == "quoted" else _capitalised(parameter, found.text)
 
 
 def structured(schema: Any, message: str, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -251,11 +252,7 @@ def structured(schema: Any, message: str, results: Sequence[Mapping[str, Any]]) 
         message: The user's message.
         results: The tools' responses in this turn.
     """
-    if isinstance(schema, type) and issubclass(schema, BaseModel):
-        schema = schema.model_json_schema()
-    elif isinstance(schema, BaseModel):
-        schema = schema.model_dump(exclude_none=True)
-    wanted = parameters(schema)
+    wanted = parameters(_as_dict(schema))
     filling = Filling(wanted, Evidence(message))
     known = {key: value for result in results for key, value in result.items()}
     filling.arguments = {p.name: known[p.name] for p in wanted if p.name in known}
@@ -264,6 +261,16 @@ def structured(schema: Any, message: str, results: Sequence[Mapping[str, Any]]) 
     filling.fill()
     blanks = {parameter.name: _blank(parameter) for parameter in filling.missing()}
     return blanks | filling.in_order()
+
+
+def _as_dict(schema: Any) -> dict[str, Any]:
+    match schema:
+        case BaseModel():  # Gemini's types.Schema
+            return schema.model_dump(exclude_none=True)
+        case dict():
+            return cast("dict[str, Any]", schema)
+        case _:
+            return TypeAdapter[Any](schema).json_schema()
 
 
 def _blank(parameter: Parameter) -> Any:
@@ -276,6 +283,11 @@ def _blank(parameter: Parameter) -> Any:
 def meant(parameter: Parameter) -> set[str]:
     """The meanings by which a message may refer to the parameter: its name and its choices."""
     return meanings(" ".join([parameter.name, *map(str, parameter.choices)]))
+
+
+def _capitalised(parameter: Parameter, text: str) -> str:
+    # People type "france"; what looks the name up expects "France", as a model would say.
+    return text.title() if parameter.words & _PROPER and text.islower() else text
 
 
 def _text(found: Found | None) -> str | None:

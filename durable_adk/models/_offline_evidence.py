@@ -4,15 +4,24 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from durable_adk.models._offline_words import STOP, meaning, split
+from durable_adk.models._offline_words import STOP, meaning, split, words_of
 
 _MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _DAY = "(?:mon|tues|wednes|thurs|fri|satur|sun)day"
-_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_NUMBERS = [
+    *("zero", "one", "two", "three", "four", "five", "six"),
+    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+]
 
 # In this order: what an earlier pattern found, a later one does not find again.
 _PATTERNS = [
-    ("quoted", re.compile(r"[\"“«](?P<v>[^\"”»]+)[\"”»]|(?<!\w)['`‘](?P<w>[^'`’]+)['`’](?!\w)")),
+    (
+        "quoted",  # with straight or typographic quotation marks; an apostrophe is none
+        re.compile(
+            '["\u201c\u00ab]([^"\u201d\u00bb]+)["\u201d\u00bb]'
+            r"|(?<!\w)['`\u2018]([^'`\u2019]+)['`\u2019](?!\w)"
+        ),
+    ),
     ("url", re.compile(r"https?://[^\s,;]*[^\s,;.!?)]")),
     ("email", re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")),
     (
@@ -26,7 +35,10 @@ _PATTERNS = [
             re.IGNORECASE,
         ),
     ),
-    ("time", re.compile(r"\b\d{1,2}:\d\d(?: ?[ap]m)?\b|\b\d{1,2} ?[ap]m\b|\bnoon\b", re.IGNORECASE)),
+    (
+        "time",
+        re.compile(r"\b\d{1,2}:\d\d(?: ?[ap]m)?\b|\b\d{1,2} ?[ap]m\b|\bnoon\b", re.IGNORECASE),
+    ),
     ("code", re.compile(r"#\w+|\b(?=[A-Z0-9-]*\d)(?=[A-Z0-9-]*[A-Z])[A-Z0-9]+(?:-[A-Z0-9]+)*\b")),
     (
         "number",
@@ -46,6 +58,9 @@ _PHRASE = re.compile(
     r"|if|when|is|are|like|using|so|today|tonight|tomorrow|yesterday)\b|\s*[,;:.!?](?:\s|$)|$)",
     re.IGNORECASE,
 )
+_LEADING = words_of("the a an for to that of me about up")
+_DANGLING = re.compile(rf"\b(?:{_PREPOSITIONS.replace(' ', '|')})\s+(?:the\s+)?$", re.IGNORECASE)
+_HEAD = 4000  # characters that are searched: the longest message costs milliseconds
 _AFTER_NUMBER = re.compile(r"\d\s+(?P<v>[A-Za-z]+)")
 
 
@@ -74,12 +89,14 @@ class Evidence:
     known: Collection[str] = ()
     """Meanings of words that name the tool, so that they are not arguments."""
     found: list[Found] = field(init=False)
+    consumed: list[tuple[int, int]] = field(init=False, default_factory=list[tuple[int, int]])
 
     def __post_init__(self) -> None:
-        self.found = self._typed()
+        head = self.text[:_HEAD]
+        self.found = self._typed(head)
         typed = list(self.found)
         for kind, pattern in (("name", _NAME), ("phrase", _PHRASE), ("unit", _AFTER_NUMBER)):
-            for match in pattern.finditer(self.text):
+            for match in pattern.finditer(head):
                 value = self._trimmed(_span(match))
                 if value is None or any(_overlap(value, (t.start, t.end)) for t in typed):
                     continue
@@ -87,7 +104,11 @@ class Evidence:
                 self.found.append(Found(kind, self.text[slice(*value)], *value, after.lower()))
 
     def take(
-        self, *kinds: str, after: Collection[str] = (), near: Collection[str] = ()
+        self,
+        *kinds: str,
+        after: Collection[str] = (),
+        near: Collection[str] = (),
+        whole: bool = False,
     ) -> Found | None:
         """The first of `kinds`, in that order, and everything that overlaps it is gone.
 
@@ -95,6 +116,7 @@ class Evidence:
             kinds: Which kinds of things are wanted.
             after: Only what follows one of these words.
             near: Only what stands next to a word of one of these meanings.
+            whole: Only whole numbers.
         """
         for kind in kinds:
             for item in self.found:
@@ -102,6 +124,7 @@ class Evidence:
                     item.kind == kind
                     and (not after or item.after in after)
                     and (not near or self._stands_near(item, near))
+                    and (not whole or kind != "number" or item.number.is_integer())
                 ):
                     self.consume(item.start, item.end)
                     return item
@@ -110,6 +133,7 @@ class Evidence:
     def consume(self, start: int, end: int) -> None:
         """Let nothing between two places of the text be taken any more."""
         place = (start, end)
+        self.consumed.append(place)
         self.found = [item for item in self.found if not _overlap((item.start, item.end), place)]
 
     def _stands_near(self, item: Found, near: Collection[str]) -> bool:
@@ -117,10 +141,10 @@ class Evidence:
         behind = split(self.text[item.end :])[:1]
         return any(meaning(word) in near for word in before + behind)
 
-    def _typed(self) -> list[Found]:
+    def _typed(self, head: str) -> list[Found]:
         found: list[Found] = []
         for kind, pattern in _PATTERNS:
-            for match in pattern.finditer(self.text):
+            for match in pattern.finditer(head):
                 start, end = match.span()
                 if any(_overlap((start, end), (item.start, item.end)) for item in found):
                     continue
@@ -145,17 +169,31 @@ class Evidence:
         return words[0][0], end - (len(tail := self.text[words[0][0] : end]) - len(_bare(tail)))
 
     def _is_known(self, word: str) -> bool:
-        bare = _bare(word).lower().removesuffix("'s").removesuffix("’s")
+        bare = _bare(word).lower()
         return not bare or bare in STOP or meaning(bare) in self.known
 
     def rest(self) -> str:
-        """The message without the words at its ends that name the tool or mean little."""
-        span = self._trimmed((0, len(self.text)))
-        return self.text[slice(*span)] if span else ""
+        """What is left of the message besides the words that name the tool, and what was taken."""
+        text = self.text
+        for start, end in sorted(self.consumed, reverse=True):
+            text = _DANGLING.sub("", text[:start]) + text[end:]
+        colon = re.search(r":\s+(?=\S)", text)
+        if colon:
+            return _bare(text[colon.end() :]).strip()
+        words, named = text.split(), False
+        while words and self._is_known(words[0]):
+            word = _bare(words[0]).lower()
+            if named and meaning(word) not in self.known and word not in _LEADING:
+                break  # "translate hello world": what follows the verb is not politeness
+            named = named or meaning(word) in self.known
+            words.pop(0)
+        while words and self._is_known(words[-1]):
+            words.pop()
+        return _bare(" ".join(words))
 
 
 def _bare(word: str) -> str:
-    return re.sub(r"(?:['’]s)?[,;:.!?)]*$", "", word)
+    return re.sub(r"(?:['\u2019]s)?[,;:.!?)]*$", "", word)
 
 
 def _span(match: re.Match[str]) -> tuple[int, int]:

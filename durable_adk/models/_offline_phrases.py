@@ -6,7 +6,7 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.models._offline_words import is_question_verb, split
+from durable_adk.models._offline_words import READING, split
 
 _FINE = frozenset({"success", "ok", "okay", "successful", "succeeded"})
 _MARKS = ("status", "success", "ok")
@@ -18,7 +18,9 @@ REMEDY = (
 
 def no_tool(tools: Sequence[str]) -> str:
     """Why there is no answer, and what would help."""
-    offer = f"The tools I can call are: {', '.join(tools)}." if tools else "This agent has no tools."
+    offer = (
+        f"The tools I can call are: {', '.join(tools)}." if tools else "This agent has no tools."
+    )
     return (
         "I am the small offline model, not an LLM: I match the words of your message with the "
         f"agent's tools, and none fits this one. {offer} {REMEDY}"
@@ -37,8 +39,10 @@ def is_question(text: str) -> bool:
 
 
 def result(call: types.FunctionCall, response: Mapping[str, Any] | None) -> str:
-    """A tool's response as a sentence."""
-    values = dict(response or {})
+    """A tool's response as a sentence; None if it has not come yet."""
+    if response is None:
+        return f"{call.name} has not answered yet."
+    values = dict(response)
     problem = _problem(values)
     if problem is not None:
         return f"{call.name} failed: {problem}".rstrip(".") + "."
@@ -70,15 +74,17 @@ def _problem(values: Mapping[str, Any]) -> str | None:
 
 def _asks(call: types.FunctionCall) -> bool:
     words = split(call.name or "")
-    return len(words) > 1 and is_question_verb(words[0])
+    return len(words) > 1 and words[0].lower() in READING
 
 
 def _lead(call: types.FunctionCall) -> str:
     """How the sentence begins: ``The capital for France``, or the tool's name and arguments."""
     words = [word.lower() for word in split(call.name or "")]
-    arguments = ", ".join(_plain(value) for value in (call.args or {}).values())
+    values = list((call.args or {}).values())
     if _asks(call):
-        return f"The {' '.join(words[1:])}" + (f" for {arguments}" if arguments else "")
+        about = ", ".join(value for value in values if isinstance(value, str))
+        return f"The {' '.join(words[1:])}" + (f" for {about}" if about else "")
+    arguments = ", ".join(map(_plain, values))
     return " ".join(words).capitalize() + (f" ({arguments})" if arguments else "")
 
 
@@ -96,7 +102,9 @@ def _plain(value: Any) -> str:
             return _listed([_plain(item) for item in items]) or "nothing"
         case dict():
             pairs: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]: JSON
-            return ", ".join(f"{' '.join(split(key)).lower()} {_inner(v)}" for key, v in pairs.items())
+            return ", ".join(
+                f"{' '.join(split(key)).lower()} {_inner(v)}" for key, v in pairs.items()
+            )
         case _:
             return str(value)
 

@@ -9,10 +9,11 @@ from google.genai import types
 
 from durable_adk.models._offline_arguments import Filling, Parameter, meant, parameters
 from durable_adk.models._offline_evidence import Evidence
-from durable_adk.models._offline_words import is_question_verb, meanings, split
+from durable_adk.models._offline_words import meanings, only_looks
 
 _BY_NAME = 3
 _ENOUGH = 2
+_LONG = 2000
 _CLAUSE = re.compile(r"(?:[;\n]|[.?!](?=\s)|,?\s(?:and|then|also|plus)(?=\s))+")
 
 
@@ -29,18 +30,14 @@ class Choice:
     @property
     def label(self) -> str:
         """How it is shown to a user."""
-        return f"{self.name}({', '.join(parameter.name for parameter in self.parameters)})"
-
-    @property
-    def only_reads(self) -> bool:
-        """Whether its name says that it looks something up, so that asking twice does no harm."""
-        return is_question_verb(split(self.name)[0]) if split(self.name) else False
+        names = [*self.fixed.values(), *(parameter.name for parameter in self.parameters)]
+        return f"{self.name}({', '.join(names)})"
 
     def named_by(self) -> set[str]:
         """The meanings of its name."""
         return meanings(" ".join([self.name if not self.fixed else "", *self.fixed.values()]))
 
-    def score(self, text: str) -> float:
+    def score(self, text: str) -> int:
         """How well `text` fits: a word of the name counts three, of the description one.
 
         Arguments that can all be read off the text count one more.
@@ -49,10 +46,12 @@ class Choice:
         described = meanings(self.description).union(*map(meant, self.parameters))
         by_name = words & self.named_by()
         score = _BY_NAME * len(by_name) + len((words & described) - by_name)
-        if score and any(parameter.required for parameter in self.parameters):
-            filling = self.filling(text)
-            score += not filling.guessed and not filling.missing()
-        return score
+        return score + self.is_complete(text) if score else 0
+
+    def is_complete(self, text: str) -> bool:
+        """Whether `text` holds all arguments that are required."""
+        filling = self.filling(text)
+        return not filling.guessed and not filling.missing()
 
     def filling(self, text: str) -> Filling:
         """The arguments that `text` gives."""
@@ -100,16 +99,16 @@ def _step(choice: Choice, text: str, message: str) -> Step:
 
 
 def _pieces(message: str, offered: Sequence[Choice]) -> Iterator[tuple[Choice, str]]:
-    """The message cut where another call begins; what names no tool belongs to the one before."""
+    """The message cut where another call begins; what begins none belongs to the one before."""
     current: Choice | None = None
     begin = 0
     for start, end in _clauses(message):
         clause = message[start:end]
         found = _best(clause, offered) or _again(current, clause)
-        if found is None:
+        if found is None or (found == current and not _stands_alone(found, clause)):
             continue
         if current is not None:
-            yield current, message[begin:start].rstrip(" ,;")
+            yield current, message[begin:start]
             begin = start
         current = found
     if current is not None:
@@ -118,20 +117,27 @@ def _pieces(message: str, offered: Sequence[Choice]) -> Iterator[tuple[Choice, s
 
 def _clauses(message: str) -> Iterator[tuple[int, int]]:
     start = 0
-    for match in _CLAUSE.finditer(message):
+    for match in _CLAUSE.finditer(message) if len(message) <= _LONG else ():
         yield start, match.start()
         start = match.end()
     yield start, len(message)
 
 
 def _best(text: str, offered: Sequence[Choice]) -> Choice | None:
-    best = max(offered, key=lambda choice: choice.score(text), default=None)
-    return best if best is not None and best.score(text) >= _ENOUGH else None
+    scores = [choice.score(text) for choice in offered]
+    highest = max(scores, default=0)
+    return offered[scores.index(highest)] if highest >= _ENOUGH else None
+
+
+def _stands_alone(choice: Choice, clause: str) -> bool:
+    """Whether `clause` is another call of the same tool and not more of its arguments."""
+    listed = any(parameter.kind == "array" for parameter in choice.parameters)
+    return choice.is_complete(clause) and not listed
 
 
 def _again(choice: Choice | None, clause: str) -> Choice | None:
     """The same question about another thing: ``the weather in Paris and in Rome``."""
-    if choice is None or not choice.only_reads:
+    if choice is None or not only_looks(choice.name):
         return None
     needed = [parameter for parameter in choice.parameters if parameter.required]
     named = [found for found in Evidence(clause).found if found.kind in {"name", "quoted"}]

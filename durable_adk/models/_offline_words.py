@@ -2,20 +2,27 @@
 
 import re
 
-STOP = frozenset(
+
+def words_of(text: str) -> frozenset[str]:
+    """The words of a table in this package."""
+    return frozenset(text.split())
+
+
+STOP = words_of(
     "a about again all also am an and any are as at be been but by can could did do does for from "
     "had has have he hello help hey hi how i if in into is it its just know let like me may might "
     "mine much many my need no not of off on only or our out over please she should so some than "
     "thank thanks that the their them then there these they this those to too up us use using very "
-    "want was we were what when where which who whose why will with would you your yours "
+    "want was we were what whats when where which who whose why will with would you your yours "
+    "s t re ll ve d m "
     # what nearly every tool does, so that it says nothing about which is meant
-    "fetch find get give look obtain provide retrieve return show tell give call run tool function "
-    "s t re ll ve d m whats".split()
+    "fetch find get give look obtain provide retrieve return tell call run tool function"
 )
 
-_QUESTION_VERBS = frozenset(
-    "get find fetch look lookup search retrieve show read query compute check list".split()
-)
+READING = words_of("get find fetch lookup retrieve show read")
+"""Verbs with which the name of a tool begins that gets something."""
+
+_LOOKING = READING | words_of("look search query compute check list")
 
 _SAME = (
     ("add", "sum", "plus", "+", "total"),
@@ -32,7 +39,7 @@ _SAME = (
     ("price", "cost", "expensive"),
     ("money", "currency", "exchange"),
     ("time", "clock", "hour"),
-    ("list", "display"),
+    ("list", "display", "show"),
     ("roll", "throw"),
     ("die", "dice"),
     ("say", "speak"),
@@ -56,12 +63,13 @@ def stem(word: str) -> str:
 
 
 _MEANING = {stem(word): stem(group[0]) for group in _SAME for word in group}
+_WHOLE = {word: stem(group[0]) for group in _SAME for word in group}  # "times" is not "time"
 
 
 def meaning(word: str) -> str:
     """The stem of `word`, or of the word that stands for its synonyms."""
     short = stem(word)
-    return _MEANING.get(short, short)
+    return _WHOLE.get(word.lower()) or _MEANING.get(short, short)
 
 
 def split(text: str) -> list[str]:
@@ -74,6 +82,6 @@ def meanings(text: str) -> set[str]:
     return {meaning(word) for word in split(text) if word.lower() not in STOP}
 
 
-def is_question_verb(word: str) -> bool:
-    """Whether a tool whose name begins with `word` only looks something up."""
-    return word.lower() in _QUESTION_VERBS
+def only_looks(name: str) -> bool:
+    """Whether a tool's name says that calling it twice does no harm."""
+    return any(word.lower() in _LOOKING for word in split(name)[:1])

@@ -78,7 +78,7 @@ def _offered(request: LlmRequest) -> list[Choice]:
     offered = list(choices(config.tools))
     tools = [choice for choice in offered if choice.name != _TRANSFER]
     # Once per message: two agents that each find the other fitter would go on for ever.
-    if len(tools) < len(offered) and _TRANSFER not in _since_message(request.contents):
+    if len(tools) < len(offered) and not _was_handed_over(request.contents):
         agents = _AGENT.findall(_instruction(config.system_instruction))
         tools += [Choice(_TRANSFER, text, fixed={"agent_name": name}) for name, text in agents]
     return tools
@@ -108,9 +108,9 @@ def _last_message(contents: Sequence[types.Content]) -> int:
     return max(own or [i for i, text in texts.items() if text], default=0)
 
 
-def _since_message(contents: Sequence[types.Content]) -> str:
-    rest = contents[_last_message(contents) + 1 :]
-    return "\n".join(content.model_dump_json(exclude_none=True) for content in rest)
+def _was_handed_over(contents: Sequence[types.Content]) -> bool:
+    """Whether the message came here from another agent, whose call is quoted as text."""
+    return any(_TRANSFER in _text(content) for content in contents[_last_message(contents) + 1 :])
 
 
 def _text(content: types.Content) -> str:

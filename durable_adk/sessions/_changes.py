@@ -1,7 +1,7 @@
 """News of changed sessions, within the process."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Lock
@@ -48,7 +48,7 @@ class Changes:
         self._watches: dict[SessionKey, set[Watch]] = {}
 
     @contextmanager
-    def watch(self, key: SessionKey) -> Iterator[Watch]:
+    def watch(self, key: SessionKey) -> Generator[Watch]:
         """A watch that is woken by changes of the session while the block runs."""
         watch = Watch(key)
         with self._lock:

@@ -37,9 +37,7 @@ class Entry:
         """
         if event.partial or not event.id:
             raise InvalidRequestError("Only a whole event that has an id can be stored.")
-        for key, value in event.actions.state_delta.items():
-            check_json(key, "a state key")
-            check_json(value, f"state[{key!r}]")
+        check_state(event.actions.state_delta)
         delta = without_temp(event.actions.state_delta)
         body = _body(event, delta)
         return cls(
@@ -85,6 +83,17 @@ def _digest(body: str) -> str:
 def decode_event(body: str) -> Event:
     """The event of a stored body, written by this or a newer version."""
     return Event.model_validate_json(body, extra="ignore")
+
+
+def check_state(values: dict[str, Any]) -> None:
+    """Refuse keys and values that would not come back as they went in.
+
+    Raises:
+        StateValueError: Naming the key.
+    """
+    for key, value in values.items():
+        check_json(key, "a state key")
+        check_json(value, f"state[{key!r}]")
 
 
 def encode(values: dict[str, Any]) -> dict[str, str]:

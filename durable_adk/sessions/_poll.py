@@ -1,15 +1,13 @@
 """Hearing of other processes' commits."""
 
 import asyncio
-import sqlite3
-from collections.abc import Awaitable, Callable, Collection
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.sessions._changes import Changes
 from durable_adk.sessions._head import Head
-from durable_adk.sessions._sqlite import DataVersion
+from durable_adk.sessions._postgres import PostgresStore
+from durable_adk.sessions._sqlite import SqliteStore
 from durable_adk.sessions.session import SessionKey
 
 _FILE_INTERVAL = 0.02
@@ -22,33 +20,57 @@ _LINGER = 1.0
 """Seconds to go on without watches, as a caller that reads what is new will wait again."""
 
 
-async def poll(
-    changes: Changes,
-    heads_of: Callable[[Collection[SessionKey]], Awaitable[dict[SessionKey, Head | None]]],
-    path: Path | None,
-) -> None:
-    """Wake the watches whose session is not as they saw it; ends when there are none for a while.
+class Poll:
+    """Wakes the watches whose session is not as they saw it, from one task in each event loop.
 
-    However many watches there are, it is one query at a time, and none while a SQLite file at
-    `path` does not change.
+    However many watches there are, it is one query at a time, and none while a SQLite file does not
+    change.
     """
-    known: dict[SessionKey, Head | None] = {}
-    version: int | None = None
-    with ExitStack() as stack:
-        file = stack.enter_context(closing(DataVersion(path))) if path else None
-        interval = _FILE_INTERVAL if file else _QUERY_INTERVAL
+
+    def __init__(self, store: SqliteStore | PostgresStore, changes: Changes) -> None:
+        self._store = store
+        self._changes = changes
+        self._tasks: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+
+    def start(self) -> None:
+        """See to it that it runs in this loop; it ends by itself."""
+        loop = asyncio.get_running_loop()
+        task = self._tasks.get(loop)
+        if task is None or task.done():
+            self._tasks = {one: t for one, t in self._tasks.items() if not one.is_closed()}
+            self._tasks[loop] = loop.create_task(self._run())
+
+    def stop(self) -> None:
+        """End it in all loops."""
+        tasks, self._tasks = self._tasks, {}
+        for loop, task in tasks.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(task.cancel)
+
+    async def _run(self) -> None:
+        known: dict[SessionKey, Head | None] = {}
+        version: int | None = None
         left = _LINGER
-        while left > 0:
-            await asyncio.sleep(interval)
-            watches = changes.current()
-            left = _LINGER if watches else left - interval
-            keys = {watch.key for watch in watches}
-            try:
-                # Before the rows, so that a commit in between is seen the next time.
-                latest = file.read() if file else None
-                if latest is None or latest != version or not keys <= known.keys():
-                    known, version = await heads_of(keys), latest
-            except (StoreUnavailableError, sqlite3.OperationalError):
-                continue
-            for watch in watches:
-                watch.compare(known[watch.key])
+        with ExitStack() as stack:
+            file = None
+            if isinstance(self._store, SqliteStore):
+                file = stack.enter_context(closing(self._store.version()))
+            interval = _FILE_INTERVAL if file else _QUERY_INTERVAL
+            while left > 0:
+                await asyncio.sleep(interval)
+                watches = self._changes.current()
+                left = _LINGER if watches else left - interval
+                keys = {watch.key for watch in watches}
+                try:
+                    # Before the rows, so that a commit in between is seen the next time.
+                    latest = file.read() if file else None
+                    if latest is None or latest != version or not keys <= known.keys():
+                        known, version = await self._heads(keys), latest
+                except StoreUnavailableError:
+                    continue
+                for watch in watches:
+                    watch.compare(known[watch.key])
+
+    async def _heads(self, keys: set[SessionKey]) -> dict[SessionKey, Head | None]:
+        found = await self._store.read(lambda tables: tables.heads_of(keys))
+        return {key: found.get(key) for key in keys}

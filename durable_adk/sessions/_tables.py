@@ -1,14 +1,16 @@
 """The port between the rules of the session store and a store's tables."""
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
 from durable_adk.sessions.base_session_service import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX
+
+T = TypeVar("T")
 
 
 class Row(NamedTuple):
@@ -37,68 +39,72 @@ class Tables(Protocol):
     State is kept by its owner (see `owner`), each value as JSON text.
     """
 
-    async def head(self, key: SessionKey) -> Head | None:
+    def head(self, key: SessionKey) -> Head | None:
         """The session's row, locked until the end of a writing transaction; None if missing."""
         ...
 
-    async def heads(self, app_name: str, user_id: str | None) -> list[tuple[SessionKey, Head]]:
+    def heads(self, app_name: str, user_id: str | None) -> list[tuple[SessionKey, Head]]:
         """The sessions of an app, or of one of its users, in any order."""
         ...
 
-    async def add_session(self, key: SessionKey, head: Head) -> bool:
+    def add_session(self, key: SessionKey, head: Head) -> bool:
         """Add a session; False when it exists."""
         ...
 
-    async def save_head(self, key: SessionKey, head: Head) -> None:
+    def save_head(self, key: SessionKey, head: Head) -> None:
         """Replace the session's row."""
         ...
 
-    async def remove_session(self, key: SessionKey) -> None:
+    def remove_session(self, key: SessionKey) -> None:
         """Remove a session with its events, invocations and own state."""
         ...
 
-    async def add_event(self, key: SessionKey, seq: int, entry: Entry) -> bool:
+    def add_event(self, key: SessionKey, seq: int, entry: Entry) -> bool:
         """Add an event; False, and nothing added, when its id is taken in the session."""
         ...
 
-    async def find_event(self, key: SessionKey, event_id: str) -> Row | None:
+    def find_event(self, key: SessionKey, event_id: str) -> Row | None:
         """The event of this id."""
         ...
 
-    async def events(self, key: SessionKey, window: Window) -> list[Row]:
+    def events(self, key: SessionKey, window: Window) -> list[Row]:
         """The events of the window, by sequence number."""
         ...
 
-    async def put_state(self, key: SessionKey, delta: dict[str, str]) -> None:
+    def put_state(self, key: SessionKey, delta: dict[str, str]) -> None:
         """Set the delta's keys, each at its owner; other keys are not touched (SSN-14)."""
         ...
 
-    async def state(self, key: SessionKey) -> dict[str, str]:
+    def state(self, key: SessionKey) -> dict[str, str]:
         """All that the session sees: its own keys, its user's and its app's."""
         ...
 
-    async def states(self, app_name: str, user_id: str | None) -> dict[SessionKey, dict[str, str]]:
+    def states(self, app_name: str, user_id: str | None) -> dict[SessionKey, dict[str, str]]:
         """By owner, all state of an app, or what the sessions of one of its users see."""
         ...
 
-    async def invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
+    def invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
         """An independent copy of the invocation's row."""
         ...
 
-    async def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:
+    def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:
         """Add the invocation's row or replace it."""
         ...
 
 
 class Store(Protocol):
-    """Where the tables are."""
+    """Where the tables are.
 
-    def reading(self) -> AbstractAsyncContextManager[Tables]:
-        """A transaction that sees one point in time."""
+    What is done in a transaction is a plain function: it runs as a whole wherever the store wants
+    it, under a lock, in a thread or beside a driver's own waiting, and never meets an event loop.
+    """
+
+    async def read(self, work: Callable[[Tables], T]) -> T:
+        """What `work` returns for the tables at one point in time."""
         ...
 
-    def writing(self) -> AbstractAsyncContextManager[Tables]:
-        """A transaction that happens as a whole when its block ends, and not if it raises."""
+    async def write(self, work: Callable[[Tables], T]) -> T:
+        """What `work` returns; its changes happen as a whole, or not at all if it raises."""
         ...
 
 

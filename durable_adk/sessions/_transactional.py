@@ -1,20 +1,17 @@
-"""The rules of the session store, written once for all kinds of tables."""
+"""The session service over any store that has transactions."""
 
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from durable_adk.errors import (
-    AlreadyExistsError,
-    EventConflictError,
-    InvalidRequestError,
-    SessionNotFoundError,
-)
+from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import Event
+from durable_adk.sessions import _log
 from durable_adk.sessions._changes import Changes
-from durable_adk.sessions._entry import Entry, decode, decode_event, encode
-from durable_adk.sessions._head import Head, lease_lost
+from durable_adk.sessions._entry import Entry, check_state, decode, decode_event, encode
+from durable_adk.sessions._head import Head
 from durable_adk.sessions._tables import Store, Tables, Window, owners
 from durable_adk.sessions.base_session_service import (
     BaseSessionService,
@@ -26,7 +23,7 @@ from durable_adk.sessions.base_session_service import (
 )
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import without_temp
-from durable_adk.values import check_id, check_json
+from durable_adk.values import check_id
 
 _PATIENCE = 0.5
 """Longest wait for a change, in seconds. An invocation that is closed between a caller's look at it
@@ -34,11 +31,7 @@ and its wait changes nothing afterwards; a wait that ends early makes the caller
 
 
 class TransactionalSessionService(BaseSessionService):
-    """A session service over any store with transactions.
-
-    Each write decides inside its transaction, before it changes anything, in the order event id,
-    lease, revision: so a repeated call meets its own first attempt, not its consequences (TRAP-12).
-    """
+    """Checks what it is given, lets the store run the rules of `_log`, and tells who waits."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -55,18 +48,13 @@ class TransactionalSessionService(BaseSessionService):
         session_id: str | None = None,
     ) -> Session:
         """See `BaseSessionService.create_session`."""
-        key = _checked(app_name, user_id, session_id if session_id is not None else str(uuid4()))
-        for name, value in (state or {}).items():
-            check_json(name, "a state key")
-            check_json(value, f"state[{name!r}]")
-        head = _new_head()
-        async with self._store.writing() as tables:
-            if not await tables.add_session(key, head):
-                raise AlreadyExistsError(f"The session {key.session_id!r} exists already.")
-            await tables.put_state(key, encode(without_temp(state or {})))
-            merged = await tables.state(key)
+        key = _checked(app_name, user_id, str(uuid4()) if session_id is None else session_id)
+        state = state or {}
+        check_state(state)
+        texts = encode(without_temp(state))
+        view = await self._store.write(lambda tables: _log.create(tables, key, texts))
         self._changes.announce(key)
-        return _session(key, head, merged)
+        return _session(key, view.head, view.state)
 
     async def get_session(
         self,
@@ -80,27 +68,24 @@ class TransactionalSessionService(BaseSessionService):
         key = _checked(app_name, user_id, session_id)
         config = config or GetSessionConfig()
         window = Window(since=config.after_timestamp, last=config.num_recent_events)
-        async with self._store.reading() as tables:
-            head = await tables.head(key)
-            if head is None:
-                return None
-            state = await tables.state(key)
-            rows = await tables.events(key, window)
-        session = _session(key, head, state)
-        session.events = [decode_event(row.body) for row in rows]
+        view = await self._store.read(lambda tables: _log.view(tables, key, window))
+        if view is None:
+            return None
+        session = _session(key, view.head, view.state)
+        session.events = [decode_event(row.body) for row in view.rows]
         return session
 
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
         """See `BaseSessionService.list_sessions`."""
-        async with self._store.reading() as tables:
-            heads = await tables.heads(app_name, user_id)
-            states = await tables.states(app_name, user_id)
+        heads, states = await self._store.read(
+            lambda tables: (tables.heads(app_name, user_id), tables.states(app_name, user_id))
+        )
         heads.sort(key=lambda item: (item[1].update_time, item[0]))
         return ListSessionsResponse(
             sessions=[
-                _session(key, head, _merged(states.get(name) for name in owners(key)))
+                _session(key, head, _merged(states.get(one) for one in owners(key)))
                 for key, head in heads
             ]
         )
@@ -108,8 +93,7 @@ class TransactionalSessionService(BaseSessionService):
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """See `BaseSessionService.delete_session`."""
         key = _checked(app_name, user_id, session_id)
-        async with self._store.writing() as tables:
-            await tables.remove_session(key)
+        await self._store.write(lambda tables: tables.remove_session(key))
         self._changes.announce(key)
 
     async def append_event(self, session: Session, event: Event) -> Event:
@@ -120,18 +104,16 @@ class TransactionalSessionService(BaseSessionService):
             update={"id": event.id or str(uuid4()), "timestamp": event.timestamp or time.time()}
         )
         entry = Entry.of(event)
-        async with self._store.writing() as tables:
-            head = await _existing(tables, session.key)
-            row = await tables.find_event(session.key, entry.event_id)
-            if row is None:
-                head.require_fresh(session.revision)
-                head = await _append(tables, session.key, head, entry)
-                seq, stored = head.revision, entry.event()
-            else:
-                entry.require_same(row.digest)
-                seq, stored = row.seq, decode_event(row.body)
+        row, head = await self._store.write(
+            lambda tables: _log.append(tables, session.key, entry, session.revision)
+        )
         self._changes.announce(session.key)
-        _show(session, stored, event.actions.state_delta, seq=seq, update_time=head.update_time)
+        stored = decode_event(row.body)
+        # A copy that shows the event already, or lacks others before it, stays as it is.
+        if row.seq == session.revision + 1:
+            session.events.append(stored)
+            session.state.update(decode(encode(event.actions.state_delta)))  # `temp:` too (STA-6)
+            session.revision, session.last_update_time = row.seq, head.update_time
         return stored
 
     # ----- the durable log
@@ -150,28 +132,17 @@ class TransactionalSessionService(BaseSessionService):
         """See `BaseSessionService.open_invocation`."""
         key = _checked(*key)
         check_id(invocation_id, "invocation_id")
-        entry = _entry_of(user_event, invocation_id)
-        now = time.time()
-        async with self._store.writing() as tables:
-            head = await tables.head(key)
-            if head is None:
-                head = await _create(tables, key, create=create_session)
-            opened = await tables.invocation(key, invocation_id)
-            if opened is not None:
-                await _require_opened_by(tables, key, opened, entry)
-                return opened
-            head.require_free(now, take_over_epoch)
-            await _abandon(tables, key, head)
-            head = head.leased(invocation_id, ttl, now)
-            head = await _append(tables, key, head, entry)
-            record = InvocationRecord(
-                invocation_id=invocation_id,
-                status=Status.RUNNING,
-                epoch=head.lease_epoch,
+        record = await self._store.write(
+            partial(
+                _log.open_invocation,
+                key=key,
+                entry=_entry(user_event, invocation_id),
                 holder=holder,
-                start_seq=head.revision,
+                create_session=create_session,
+                take_over_epoch=take_over_epoch,
+                ttl=ttl,
             )
-            await tables.put_invocation(key, record)
+        )
         self._changes.announce(key)
         return record
 
@@ -179,25 +150,18 @@ class TransactionalSessionService(BaseSessionService):
         self, key: SessionKey, event: Event, *, invocation_id: str, epoch: int
     ) -> int:
         """See `BaseSessionService.commit_event`."""
-        entry = _entry_of(event, invocation_id)
-        async with self._store.writing() as tables:
-            head = await tables.head(key)
-            if head is None or not head.holds(invocation_id, epoch):
-                return await _repeated(tables, key, entry, invocation_id, epoch)
-            seq = head.revision + 1
-            # The insert itself finds a repeat: one statement less for the usual, first commit.
-            if not await tables.add_event(key, seq, entry):
-                return await _repeated(tables, key, entry, invocation_id, epoch)
-            await _advance(tables, key, head, entry)
+        entry = _entry(event, invocation_id)
+        seq = await self._store.write(
+            lambda tables: _log.commit(tables, key, entry, invocation_id=invocation_id, epoch=epoch)
+        )
         self._changes.announce(key)
         return seq
 
     async def renew(self, key: SessionKey, *, invocation_id: str, epoch: int) -> None:
         """See `BaseSessionService.renew`."""
-        async with self._store.writing() as tables:
-            head = await tables.head(key)
-            if head is not None and head.holds(invocation_id, epoch):
-                await tables.save_head(key, head.renewed(time.time()))
+        await self._store.write(
+            lambda tables: _log.renew(tables, key, invocation_id=invocation_id, epoch=epoch)
+        )
 
     async def close_invocation(
         self,
@@ -210,52 +174,50 @@ class TransactionalSessionService(BaseSessionService):
     ) -> InvocationRecord:
         """See `BaseSessionService.close_invocation`."""
         if not status.closed:
-            raise InvalidRequestError(f"{status.value!r} is not a status to close with.")
-        async with self._store.writing() as tables:
-            head = await tables.head(key)
-            record = await tables.invocation(key, invocation_id)
-            if record is None or head is None or record.status is Status.ABANDONED:
-                raise lease_lost(invocation_id, epoch)
-            if record.status.closed and record.epoch == epoch:
-                return record
-            head.require_held(invocation_id, epoch)
-            record.status, record.error, record.end_seq = status, error, head.revision
-            await tables.put_invocation(key, record)
-            await tables.save_head(key, head.released())
+            raise InvalidRequestError(f"An invocation is not closed as {status.value!r}.")
+        record = await self._store.write(
+            partial(
+                _log.close,
+                key=key,
+                invocation_id=invocation_id,
+                epoch=epoch,
+                status=status,
+                error=error,
+            )
+        )
         self._changes.announce(key)
         return record
 
     async def get_invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
         """See `BaseSessionService.get_invocation`."""
-        async with self._store.reading() as tables:
-            return await tables.invocation(key, invocation_id)
+        return await self._store.read(lambda tables: tables.invocation(key, invocation_id))
 
     async def active_invocation(self, key: SessionKey) -> InvocationRecord | None:
         """See `BaseSessionService.active_invocation`."""
-        async with self._store.reading() as tables:
-            head = await tables.head(key)
-            active = head and head.active(time.time())
-            return await tables.invocation(key, active) if active else None
+        return await self._store.read(lambda tables: _log.active(tables, key))
 
     async def read_events(
         self, key: SessionKey, *, after: int = 0, upto: int | None = None, limit: int | None = None
     ) -> list[StoredEvent]:
         """See `BaseSessionService.read_events`."""
-        async with self._store.reading() as tables:
-            rows = await tables.events(key, Window(after=after, upto=upto, first=limit))
+        window = Window(after=after, upto=upto, first=limit)
+        rows = await self._store.read(lambda tables: tables.events(key, window))
         return [StoredEvent(seq=row.seq, event=decode_event(row.body)) for row in rows]
 
     async def read_state(self, key: SessionKey) -> tuple[int, dict[str, Any]]:
         """See `BaseSessionService.read_state`."""
-        async with self._store.reading() as tables:
-            head = await _existing(tables, key)
-            return head.revision, decode(await tables.state(key))
+
+        def work(tables: Tables) -> tuple[Head, dict[str, str]]:
+            return _log.existing(tables, key), tables.state(key)
+
+        head, state = await self._store.read(work)
+        return head.revision, decode(state)
 
     async def wait_for_change(self, key: SessionKey, *, after: int, timeout: float) -> None:  # noqa: ASYNC109  # as in the port
         """See `BaseSessionService.wait_for_change`."""
         with self._changes.watch(key) as watch:
-            async with self._store.reading() as tables:
-                head = await tables.head(key)
+            # After the watch is set, so that no change falls between the look and the wait.
+            head = await self._store.read(lambda tables: tables.head(key))
             watch.saw(head)
             if head is None or head.revision <= after:
                 await watch.wait(min(timeout, _PATIENCE))
@@ -269,12 +231,7 @@ def _checked(app_name: str, user_id: str, session_id: str) -> SessionKey:
     )
 
 
-def _new_head() -> Head:
-    now = time.time()
-    return Head(create_time=now, update_time=now)
-
-
-def _entry_of(event: Event, invocation_id: str) -> Entry:
+def _entry(event: Event, invocation_id: str) -> Entry:
     if event.invocation_id != invocation_id:
         raise InvalidRequestError(
             f"The event {event.id!r} belongs to the invocation {event.invocation_id!r}, "
@@ -296,73 +253,3 @@ def _session(key: SessionKey, head: Head, state: dict[str, str]) -> Session:
         last_update_time=head.update_time,
         revision=head.revision,
     )
-
-
-def _show(
-    session: Session, event: Event, delta: dict[str, Any], *, seq: int, update_time: float
-) -> None:
-    """Bring a caller's copy up to date; one that already shows the event, or lacks more, stays."""
-    if seq != session.revision + 1:
-        return
-    session.events.append(event)
-    session.state.update(decode(encode(delta)))  # with the `temp:` keys (STA-6), as copies
-    session.revision = seq
-    session.last_update_time = update_time
-
-
-async def _existing(tables: Tables, key: SessionKey) -> Head:
-    head = await tables.head(key)
-    if head is None:
-        raise SessionNotFoundError(f"There is no session {key.session_id!r}.")
-    return head
-
-
-async def _create(tables: Tables, key: SessionKey, *, create: bool) -> Head:
-    if create:
-        await tables.add_session(key, _new_head())
-    # Read again rather than used: where rows are locked one by one, another may have been first.
-    return await _existing(tables, key)
-
-
-async def _append(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
-    if not await tables.add_event(key, head.revision + 1, entry):
-        raise EventConflictError(f"The id {entry.event_id!r} is taken by another event.")
-    return await _advance(tables, key, head, entry)
-
-
-async def _advance(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
-    """What changes with an event that was added: the session's row and its state."""
-    head = head.appended(entry.timestamp, time.time())
-    await tables.save_head(key, head)
-    await tables.put_state(key, entry.delta)
-    return head
-
-
-async def _repeated(
-    tables: Tables, key: SessionKey, entry: Entry, invocation_id: str, epoch: int
-) -> int:
-    """The sequence number of a commit that was made before."""
-    row = await tables.find_event(key, entry.event_id)
-    if row is None:
-        raise lease_lost(invocation_id, epoch)
-    entry.require_same(row.digest)
-    return row.seq
-
-
-async def _require_opened_by(
-    tables: Tables, key: SessionKey, record: InvocationRecord, entry: Entry
-) -> None:
-    """Tell a repeated opening from another request under the same invocation id."""
-    window = Window(after=record.start_seq - 1, upto=record.start_seq)
-    (row,) = await tables.events(key, window)
-    entry.require_same(row.digest)
-
-
-async def _abandon(tables: Tables, key: SessionKey, head: Head) -> None:
-    """Close the invocation whose lease is taken over."""
-    if head.lease_invocation_id is None:
-        return
-    record = await tables.invocation(key, head.lease_invocation_id)
-    if record is not None:
-        record.status, record.end_seq = Status.ABANDONED, head.revision
-        await tables.put_invocation(key, record)

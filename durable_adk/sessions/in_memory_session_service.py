@@ -1,14 +1,13 @@
 """Sessions that live as long as their process."""
 
 from collections import defaultdict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
-from durable_adk.sessions._tables import Row, Window, owner, owners
+from durable_adk.sessions._tables import Row, T, Tables, Window, owner, owners
 from durable_adk.sessions._transactional import TransactionalSessionService
 from durable_adk.sessions.base_session_service import InvocationRecord
 from durable_adk.sessions.session import SessionKey
@@ -30,22 +29,21 @@ class _Log:
 
 
 class _MemoryStore:
-    """One lock around plain tables.
+    """One lock around plain tables; it is held for microseconds, so waiting for it harms no loop.
 
-    A thread's lock may be held over the awaits of a transaction because none of them suspends: the
-    tables answer at once. The rules check before they change, so nothing needs to be rolled back.
+    The rules check before they change, so nothing ever needs to be rolled back.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._tables = _MemoryTables()
 
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator["_MemoryTables"]:
+    async def read(self, work: Callable[[Tables], T]) -> T:
         with self._lock:
-            yield self._tables
+            return work(self._tables)
 
-    writing = reading
+    async def write(self, work: Callable[[Tables], T]) -> T:
+        return await self.read(work)
 
 
 class _MemoryTables:
@@ -53,28 +51,28 @@ class _MemoryTables:
         self._logs: dict[SessionKey, _Log] = {}
         self._state: defaultdict[SessionKey, dict[str, str]] = defaultdict(dict)
 
-    async def head(self, key: SessionKey) -> Head | None:
+    def head(self, key: SessionKey) -> Head | None:
         log = self._logs.get(key)
         return log and log.head
 
-    async def heads(self, app_name: str, user_id: str | None) -> list[tuple[SessionKey, Head]]:
+    def heads(self, app_name: str, user_id: str | None) -> list[tuple[SessionKey, Head]]:
         return [
             (key, log.head)
             for key, log in self._logs.items()
             if key.app_name == app_name and user_id in (None, key.user_id)
         ]
 
-    async def add_session(self, key: SessionKey, head: Head) -> bool:
+    def add_session(self, key: SessionKey, head: Head) -> bool:
         return self._logs.setdefault(key, log := _Log(head)) is log
 
-    async def save_head(self, key: SessionKey, head: Head) -> None:
+    def save_head(self, key: SessionKey, head: Head) -> None:
         self._logs[key].head = head
 
-    async def remove_session(self, key: SessionKey) -> None:
+    def remove_session(self, key: SessionKey) -> None:
         self._logs.pop(key, None)
         self._state.pop(key, None)
 
-    async def add_event(self, key: SessionKey, seq: int, entry: Entry) -> bool:
+    def add_event(self, key: SessionKey, seq: int, entry: Entry) -> bool:
         log = self._logs[key]
         if entry.event_id in log.seqs:
             return False
@@ -82,12 +80,12 @@ class _MemoryTables:
         log.entries.append(entry)
         return True
 
-    async def find_event(self, key: SessionKey, event_id: str) -> Row | None:
+    def find_event(self, key: SessionKey, event_id: str) -> Row | None:
         log = self._logs.get(key)
         seq = log and log.seqs.get(event_id)
         return _row(seq, log.entries[seq - 1]) if log and seq else None
 
-    async def events(self, key: SessionKey, window: Window) -> list[Row]:
+    def events(self, key: SessionKey, window: Window) -> list[Row]:
         log = self._logs.get(key)
         entries = log.entries[window.after : window.upto] if log else []
         rows = [
@@ -98,28 +96,28 @@ class _MemoryTables:
         rows = rows[: window.first]
         return rows if window.last is None else rows[len(rows) - min(window.last, len(rows)) :]
 
-    async def put_state(self, key: SessionKey, delta: dict[str, str]) -> None:
+    def put_state(self, key: SessionKey, delta: dict[str, str]) -> None:
         for name, text in delta.items():
             self._state[owner(key, name)][name] = text
 
-    async def state(self, key: SessionKey) -> dict[str, str]:
+    def state(self, key: SessionKey) -> dict[str, str]:
         return {
             name: text for one in owners(key) for name, text in self._state.get(one, {}).items()
         }
 
-    async def states(self, app_name: str, user_id: str | None) -> dict[SessionKey, dict[str, str]]:
+    def states(self, app_name: str, user_id: str | None) -> dict[SessionKey, dict[str, str]]:
         return {
             one: dict(state)
             for one, state in self._state.items()
             if one.app_name == app_name and user_id in (None, one.user_id or user_id)
         }
 
-    async def invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
+    def invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
         log = self._logs.get(key)
         record = log and log.invocations.get(invocation_id)
         return record.model_copy(deep=True) if record else None
 
-    async def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:
+    def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:
         self._logs[key].invocations[record.invocation_id] = record.model_copy(deep=True)
 
 

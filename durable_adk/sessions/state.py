@@ -1,5 +1,6 @@
 """State with a memory of what was changed."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,6 +10,8 @@ from durable_adk.values import canonical, check_json
 APP_PREFIX = "app:"
 USER_PREFIX = "user:"
 TEMP_PREFIX = "temp:"
+
+_MISSING = object()
 
 
 def is_temp(key: str) -> bool:
@@ -25,9 +28,11 @@ class State:
     """A view of a state dict that records every change in a delta (semantics STA-9, STA-10).
 
     Writes go to both the value (later code in the same step reads them: a dirty read, STA-14) and
-    the delta (which rides on the step's event, STA-16). A dict or list that was read and then
-    changed in place is found when the delta is collected: its JSON is compared with what it was.
-    Values are checked when they are written, so a bad one is named where it was made (TRAP-21).
+    the delta (which rides on the step's event, STA-16). The delta gets a copy: an event must not
+    change because someone goes on working with a list that was put into the state (TRAP-52). A dict
+    or list that is changed in place after it was read or set is found when the delta is collected:
+    its JSON is compared with what it was. What others did to the value dict meanwhile is theirs. Values are checked when they are written, so a bad one is
+    named where it was made (TRAP-21).
     """
 
     APP_PREFIX = APP_PREFIX
@@ -37,21 +42,25 @@ class State:
     def __init__(self, value: dict[str, Any], delta: dict[str, Any]) -> None:
         self._value = value
         self._delta = delta
-        self._handed_out: dict[str, str] = {}
+        self._copies: dict[str, Any] = {}
+        self._shared: dict[str, tuple[Any, str]] = {}
+        """The dicts and lists that others may be holding, each with its JSON when last seen."""
 
     def __getitem__(self, key: str) -> Any:
-        value = self._delta[key] if key in self._delta else self._value[key]
-        if isinstance(value, (dict, list)) and key not in self._handed_out:
-            self._handed_out[key] = canonical(value)
-        return value
+        value = self._live(key)
+        if value is _MISSING:
+            raise KeyError(key)
+        if isinstance(value, (dict, list)) and key not in self._shared:
+            self._shared[key] = value, canonical(value)
+        return value  # pyright: ignore[reportUnknownVariableType]  # a JSON value
 
     def __setitem__(self, key: str, value: Any) -> None:
-        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]: callers may be untyped
+        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise StateValueError(f"The state key {key!r} is not a string.")
         check_json(key, "a state key")
         check_json(value, f"state[{key!r}]")
         self._value[key] = value
-        self._delta[key] = value
+        self._record(key, value)
 
     def __contains__(self, key: object) -> bool:
         return key in self._delta or key in self._value
@@ -64,7 +73,10 @@ class State:
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a key, or `default`."""
-        return self[key] if key in self else default
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """The value of a key, which is set to `default` first if it is missing."""
@@ -73,7 +85,9 @@ class State:
         return self[key]
 
     def update(self, delta: Mapping[str, Any]) -> None:
-        """Set several keys."""
+        """Set several keys; none of them if one of the values is not JSON."""
+        for key, value in delta.items():
+            check_json(value, f"state[{key!r}]")
         for key, value in delta.items():
             self[key] = value
 
@@ -87,12 +101,34 @@ class State:
         Raises:
             StateValueError: A value was changed in place into something that is not JSON.
         """
-        for key, before in self._handed_out.items():
-            current = self._delta[key] if key in self._delta else self._value.get(key)
-            if canonical(current) != before:
-                self[key] = current
+        for key, (value, before) in list(self._shared.items()):
+            check_json(value, f"state[{key!r}]")  # first: what is not JSON has no canonical form
+            if canonical(value) != before:
+                self._value[key] = value
+                self._record(key, value)
+        for key, value in self._delta.items():
+            if value is not self._copies.get(key, _MISSING):
+                check_json(value, f"state[{key!r}]")
         return self._delta
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole state as later code of the step sees it."""
-        return {**self._value, **self._delta}
+        """The whole state as later code of the step sees it; in-place changes are found as well."""
+        return {key: self[key] for key in self}
+
+    def _live(self, key: str) -> Any:
+        """The object that readers of the key share.
+
+        It is in the value, unless someone wrote to the delta directly, as ADK's users may.
+        """
+        mine = self._copies.get(key, _MISSING)
+        if key in self._delta and self._delta[key] is not mine:
+            return self._delta[key]
+        return self._value.get(key, _MISSING)
+
+    def _record(self, key: str, value: Any) -> None:
+        if isinstance(value, (dict, list)):
+            self._shared[key] = value, canonical(value)
+            value = json.loads(json.dumps(value))
+        else:
+            self._shared.pop(key, None)
+        self._copies[key] = self._delta[key] = value

@@ -47,8 +47,7 @@ class TemporalRuntime:
 
     def __init__(self) -> None:
         self._limits = Limits()
-        # Read once: a property of the running worker, used to look code up, never to decide.
-        self._apps = serving(workflow.info().task_queue)
+        self._registry = ""
 
     def now(self) -> float:
         """Workflow time, seconds since the epoch: recorded, so the same at every replay."""
@@ -60,12 +59,13 @@ class TemporalRuntime:
 
     def agent(self, app: str, name: str) -> BaseAgent:
         """The agent whose own code the loop is to run."""
-        return self._apps.agent(app, name)
+        return serving(self._registry).agent(app, name)
 
     async def open_invocation(self, step: OpenStep) -> Opened:
         """A local activity, then a normal one whose retries are the wait for a busy session."""
         opened = await self._store("open_invocation", step, Opened)
         self._limits = opened.limits
+        self._registry = opened.registry
         return opened
 
     async def call_model(self, step: ModelStep) -> StepResult:

@@ -1,0 +1,198 @@
+"""The rules of the session log, as functions over a store's tables within one transaction.
+
+Each decides before it changes anything, in the order event id, lease, revision: so a repeated call
+meets its own first attempt rather than its consequences (TRAP-11, TRAP-12).
+"""
+
+import time
+from typing import Any, NamedTuple
+
+from durable_adk.errors import AlreadyExistsError, EventConflictError, SessionNotFoundError
+from durable_adk.sessions._entry import Entry
+from durable_adk.sessions._head import Head, lease_lost
+from durable_adk.sessions._tables import Row, Tables, Window
+from durable_adk.sessions.base_session_service import InvocationRecord, Status
+from durable_adk.sessions.session import SessionKey
+
+
+class View(NamedTuple):
+    """A session as it was at one point in time."""
+
+    head: Head
+    state: dict[str, str]
+    rows: list[Row]
+
+
+def create(tables: Tables, key: SessionKey, state: dict[str, str]) -> View:
+    """Add a session; see `BaseSessionService.create_session`."""
+    head = _new_head()
+    if not tables.add_session(key, head):
+        raise AlreadyExistsError(f"The session {key.session_id!r} exists already.")
+    tables.put_state(key, state)
+    return View(head, tables.state(key), [])
+
+
+def view(tables: Tables, key: SessionKey, window: Window) -> View | None:
+    """A session with the events of the window; None if missing."""
+    head = tables.head(key)
+    return head and View(head, tables.state(key), tables.events(key, window))
+
+
+def existing(tables: Tables, key: SessionKey) -> Head:
+    """The session's row.
+
+    Raises:
+        SessionNotFoundError: There is none.
+    """
+    head = tables.head(key)
+    if head is None:
+        raise SessionNotFoundError(f"There is no session {key.session_id!r}.")
+    return head
+
+
+def append(tables: Tables, key: SessionKey, entry: Entry, revision: int) -> tuple[Row, Head]:
+    """Append outside any invocation; see `BaseSessionService.append_event`.
+
+    Other scopes take no part in the check of `revision`: an app or user key that another session
+    changed makes no copy stale (TRAP-14).
+    """
+    head = existing(tables, key)
+    row = tables.find_event(key, entry.event_id)
+    if row is not None:
+        entry.require_same(row.digest)
+        return row, head
+    head.require_fresh(revision)
+    head = _append(tables, key, head, entry)
+    return Row(head.revision, entry.digest, entry.body), head
+
+
+def commit(tables: Tables, key: SessionKey, entry: Entry, *, invocation_id: str, epoch: int) -> int:
+    """Append under the lease; see `BaseSessionService.commit_event`."""
+    head = tables.head(key)
+    # The insert itself finds a repeat: one statement less for the usual, first commit.
+    if (
+        head is None
+        or not head.holds(invocation_id, epoch)
+        or not tables.add_event(key, head.revision + 1, entry)
+    ):
+        return _repeated(tables, key, entry, invocation_id=invocation_id, epoch=epoch)
+    return _advance(tables, key, head, entry).revision
+
+
+def open_invocation(  # the port's own parameters
+    tables: Tables,
+    key: SessionKey,
+    entry: Entry,
+    *,
+    holder: str,
+    create_session: bool,
+    take_over_epoch: int | None,
+    ttl: float | None,
+) -> InvocationRecord:
+    """Take the lease and append the user's event; see `BaseSessionService.open_invocation`."""
+    now = time.time()
+    if create_session and tables.head(key) is None:
+        tables.add_session(key, _new_head())
+    # Read again after adding: where rows are locked one by one, another may have been first.
+    head = existing(tables, key)
+    opened = tables.invocation(key, entry.invocation_id)
+    if opened is not None:
+        _require_opened_by(tables, key, opened, entry)
+        return opened
+    head.require_free(now, take_over_epoch)
+    _abandon(tables, key, head)
+    head = _append(tables, key, head.leased(entry.invocation_id, ttl, now), entry)
+    record = InvocationRecord(
+        invocation_id=entry.invocation_id,
+        status=Status.RUNNING,
+        epoch=head.lease_epoch,
+        holder=holder,
+        start_seq=head.revision,
+    )
+    tables.put_invocation(key, record)
+    return record
+
+
+def renew(tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int) -> None:
+    """Start the lease's time anew; see `BaseSessionService.renew`."""
+    head = tables.head(key)
+    if head is not None and head.holds(invocation_id, epoch):
+        tables.save_head(key, head.renewed(time.time()))
+
+
+def close(
+    tables: Tables,
+    key: SessionKey,
+    *,
+    invocation_id: str,
+    epoch: int,
+    status: Status,
+    error: dict[str, Any] | None,
+) -> InvocationRecord:
+    """End an invocation; see `BaseSessionService.close_invocation`."""
+    head = tables.head(key)
+    record = tables.invocation(key, invocation_id)
+    if head is None or record is None or record.status is Status.ABANDONED:
+        raise lease_lost(invocation_id, epoch)
+    if record.status.closed and record.epoch == epoch:
+        return record
+    head.require_held(invocation_id, epoch)
+    record.status, record.error, record.end_seq = status, error, head.revision
+    tables.put_invocation(key, record)
+    tables.save_head(key, head.released())
+    return record
+
+
+def active(tables: Tables, key: SessionKey) -> InvocationRecord | None:
+    """The invocation that holds an unexpired lease."""
+    head = tables.head(key)
+    invocation_id = head and head.active(time.time())
+    return tables.invocation(key, invocation_id) if invocation_id else None
+
+
+def _new_head() -> Head:
+    now = time.time()
+    return Head(create_time=now, update_time=now)
+
+
+def _append(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
+    if not tables.add_event(key, head.revision + 1, entry):
+        raise EventConflictError(f"The id {entry.event_id!r} is taken by another event.")
+    return _advance(tables, key, head, entry)
+
+
+def _advance(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
+    """What changes with an event that was added: the session's row and its state."""
+    head = head.appended(entry.timestamp, time.time())
+    tables.save_head(key, head)
+    tables.put_state(key, entry.delta)
+    return head
+
+
+def _repeated(
+    tables: Tables, key: SessionKey, entry: Entry, *, invocation_id: str, epoch: int
+) -> int:
+    """The sequence number of a commit that was made before."""
+    row = tables.find_event(key, entry.event_id)
+    if row is None:
+        raise lease_lost(invocation_id, epoch)
+    entry.require_same(row.digest)
+    return row.seq
+
+
+def _require_opened_by(
+    tables: Tables, key: SessionKey, record: InvocationRecord, entry: Entry
+) -> None:
+    """Tell a repeated opening from another request under the same invocation id."""
+    (row,) = tables.events(key, Window(after=record.start_seq - 1, upto=record.start_seq))
+    entry.require_same(row.digest)
+
+
+def _abandon(tables: Tables, key: SessionKey, head: Head) -> None:
+    """Close the invocation whose lease is taken over."""
+    if head.lease_invocation_id is None:
+        return
+    record = tables.invocation(key, head.lease_invocation_id)
+    if record is not None:
+        record.status, record.end_seq = Status.ABANDONED, head.revision
+        tables.put_invocation(key, record)

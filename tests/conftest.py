@@ -1,0 +1,76 @@
+"""One real Temporal server for all tests, and runners in each way an app can run."""
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from durable_adk.agents import BaseAgent
+from durable_adk.apps import App
+from durable_adk.client import connect
+from durable_adk.embedded import TemporalServer
+from durable_adk.runners import Runner
+from durable_adk.sessions import InMemorySessionService, SqliteSessionService
+from durable_adk.worker import WorkerOptions, worker
+from tests.support.replay import replay_all
+
+MakeRunner = Callable[..., Awaitable[Runner]]
+
+
+@pytest.fixture(scope="session")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TemporalServer]:
+    """The embedded server, tuned as users get it."""
+    folder = tmp_path_factory.mktemp("temporal")
+    async with TemporalServer.start(data_dir=folder, headless=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+async def client(server: TemporalServer) -> AsyncIterator[Client]:
+    """A client; at the end every history the tests made is replayed (F42)."""
+    connected = await connect(server.address)
+    yield connected
+    await replay_all(connected)
+
+
+@pytest.fixture
+async def sessions(tmp_path: Path) -> AsyncIterator[SqliteSessionService]:
+    """An empty SQLite store."""
+    service = SqliteSessionService(tmp_path / "sessions.db")
+    yield service
+    await service.close()
+
+
+@pytest.fixture(params=["local", "temporal", "temporal-uncached"])
+async def make_runner(
+    request: pytest.FixtureRequest, tmp_path: Path, client: Client
+) -> AsyncIterator[MakeRunner]:
+    """Make a runner for an agent: in process, on Temporal, and on Temporal with the cache at zero.
+
+    The last replays the workflow from its history at every single task.
+    """
+    async with AsyncExitStack() as stack:
+
+        async def make(agent: BaseAgent, **options: object) -> Runner:
+            app = App(name="app", root_agent=agent)
+            if request.param == "local":
+                runner = Runner(app=app, session_service=InMemorySessionService(), **options)
+                return await stack.enter_async_context(runner)
+            service = SqliteSessionService(tmp_path / f"{uuid.uuid4().hex}.db")
+            stack.push_async_callback(service.close)
+            queue = f"test-{uuid.uuid4().hex}"
+            limits = {"limits": options.pop("limits")} if "limits" in options else {}
+            cache = 0 if request.param == "temporal-uncached" else 1000
+            worker_options = WorkerOptions(task_queue=queue, max_cached_workflows=cache, **limits)
+            await stack.enter_async_context(
+                worker(client, apps=[app], session_service=service, options=worker_options)
+            )
+            runner = Runner(
+                app=app, session_service=service, client=client, task_queue=queue, **options
+            )
+            return await stack.enter_async_context(runner)
+
+        yield make
