@@ -84,7 +84,7 @@ class CallbackContext(ReadonlyContext):
         self._state = State(scope.session.state, self.actions.state_delta)
 
     @property
-    def state(self) -> State:  # pyright: ignore[reportIncompatibleVariableOverride]: ADK narrows it to a writable state
+    def state(self) -> State:  # pyright: ignore[reportIncompatibleMethodOverride]: ADK narrows it to a writable state
         """The state; writes are recorded."""
         return self._state
 

@@ -28,7 +28,7 @@ class WireJsonConverter(PydanticJSONPlainPayloadConverter):
             return super().to_payload(value)
         return Payload(metadata={"encoding": b"json/plain"}, data=value.to_json().encode())
 
-    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+    def from_payload(self, payload: Payload, type_hint: type[Any] | None = None) -> Any:
         """See base class."""
         if isinstance(type_hint, type) and issubclass(type_hint, Wire):
             return type_hint.from_json(payload.data)

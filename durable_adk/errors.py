@@ -3,7 +3,7 @@
 ::
 
     DurableAdkError
-    +-- CallerError                    refused before anything is stored; fix the call, call again
+    +-- CallerError                    refused before anything is stored; fix the call
     |   +-- InvalidRequestError        (ValueError)
     |   +-- StateValueError            (ValueError) a value that is not JSON
     |   +-- PayloadTooLargeError       (ValueError)
@@ -15,7 +15,7 @@
     |   +-- StaleSessionError          (ValueError)
     |   +-- SessionBusyError
     |   +-- NotInLoopError
-    +-- RunError                       ends the run: one stored error event, then raised at the client
+    +-- RunError                       ends the run: a stored error event, then raised
     |   +-- LlmCallsLimitExceededError
     |   +-- InstructionError           (KeyError)
     |   +-- OutputSchemaError          (ValueError)
@@ -30,7 +30,7 @@
     |   +-- LeaseLostError
     |   +-- InvocationCancelledError
     |   +-- InvocationTerminatedError
-    +-- TransientError                 tried again by itself; reaches a caller only when patience ends
+    +-- TransientError                 tried again; reaches a caller when patience ends
         +-- StoreUnavailableError
         +-- ModelUnavailableError
         +-- NoWorkerError
@@ -208,20 +208,22 @@ class _Foreign:
     base_name: ClassVar[str]
 
 
+_SPECIAL = (OSError, UnicodeError, ImportError, SyntaxError, StopIteration, StopAsyncIteration)
+"""Builtins whose constructors or meaning are not those of a plain exception."""
+
+
 @cache
 def _foreign_class(base: type[DurableAdkError], name: str) -> type[DurableAdkError]:
-    original = getattr(builtins, name, None)
-    # Only plain exceptions with the ordinary constructor can be mixed in (not e.g. UnicodeError).
-    plain = (
-        isinstance(original, type)
-        and issubclass(original, Exception)
-        and not issubclass(
-            original, (OSError, UnicodeError, ImportError, SyntaxError, StopIteration)
-        )
-        and not issubclass(base, original)
-    )
-    bases: tuple[type, ...] = (base, original, _Foreign) if plain and original else (base, _Foreign)
+    original: Any = getattr(builtins, name, None)
+    bases: tuple[type, ...] = (base, _Foreign)
+    if isinstance(original, type) and _mixes_with(base, original):
+        bases = (base, original, _Foreign)
     return type(base.__name__, bases, {"__doc__": base.__doc__, "base_name": base.__name__})
+
+
+def _mixes_with(base: type[DurableAdkError], original: type) -> bool:
+    ordinary = issubclass(original, Exception) and not issubclass(original, _SPECIAL)
+    return ordinary and not issubclass(base, original)
 
 
 def raised(base: type[DurableAdkError], name: str, message: str) -> DurableAdkError:

@@ -1,9 +1,9 @@
 """Places where a test may kill the process, named; they cost one comparison when unused.
 
 ``DURABLE_ADK_FAILPOINT="commit.after:kill@3"`` kills the process the third time it comes by
-``commit.after``. Every hit of the armed failpoint is appended to ``DURABLE_ADK_FAILPOINT_LOG``, from
-which the count is taken too, so that it goes on across the processes of one test: a process started
-after the kill does not die again. A failpoint that was never hit shows as a missing log.
+``commit.after``. Every hit of the armed failpoint is appended to ``DURABLE_ADK_FAILPOINT_LOG``,
+from which the count is taken too, so that it goes on across the processes of one test: a process
+started after the kill does not die again. A failpoint that was never hit leaves no log.
 """
 
 import os

@@ -22,5 +22,8 @@ class TemporalHolder:
     def parse(cls, text: str) -> Self | None:
         """The holder written as text; None if it is of another kind."""
         # Only the workflow id, which comes last, can hold a colon.
-        parts = text.split(":", 3)
-        return cls(*parts[1:]) if parts[0] == "temporal" and len(parts) == 4 else None  # noqa: PLR2004: the four parts above
+        match text.split(":", 3):
+            case ["temporal", namespace, first_run_id, workflow_id]:
+                return cls(namespace, first_run_id, workflow_id)
+            case _:
+                return None

@@ -259,7 +259,7 @@ class StepResult(Wire):
     end_invocation: bool = False
     """Whether the step's code asked for the agent's end (CTX-11)."""
     error: dict[str, Any] | None = None
-    """`errors.as_detail` of what a tool raised: its siblings' results are committed first (FLW-46)."""
+    """`errors.as_detail` of what a tool raised: other results are committed first (FLW-46)."""
 
 
 class CommitStep(Wire):

@@ -83,14 +83,7 @@ class Runner:
         Raises:
             InvalidRequestError: Not exactly one of `app` and `agent`, or no name for the agent.
         """
-        if (app is None) == (agent is None):
-            raise InvalidRequestError("Give Runner either app, or agent with app_name.")
-        if agent is not None:
-            if not app_name:
-                raise InvalidRequestError("Runner(agent=...) needs app_name too.")
-            app = App(name=app_name, root_agent=agent)
-        assert app is not None  # noqa: S101: for the type checker; one of the two is given
-        self.app = app
+        self.app = app = _one_app(app, app_name, agent)
         self.session_service = session_service
         self.auto_create_session = auto_create_session
         self._runs: Runs = (
@@ -241,7 +234,7 @@ class Runner:
         def work() -> None:
             try:
                 asyncio.run(pump())
-            except BaseException as error:  # noqa: BLE001: raised again in the caller's thread
+            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
                 items.put(error)
             else:
                 items.put(None)
@@ -273,6 +266,14 @@ class Runner:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _one_app(app: App | None, app_name: str | None, agent: BaseAgent | None) -> App:
+    if app is not None and agent is None:
+        return app
+    if app is None and agent is not None and app_name:
+        return App(name=app_name, root_agent=agent)
+    raise InvalidRequestError("Give Runner either app, or agent with app_name.")
 
 
 class InMemoryRunner(Runner):

@@ -9,10 +9,10 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -36,9 +36,11 @@ def check_json(value: Any, path: str = "value") -> None:
     _check(value, path, 0)
 
 
-def _check(value: Any, path: str, depth: int) -> None:
+def _check(value: Any, path: str, depth: int) -> None:  # noqa: C901 - one case a JSON type
     if depth > MAX_DEPTH:
         raise StateValueError(f"{path} is nested more than {MAX_DEPTH} levels deep; flatten it.")
+    if isinstance(value, Enum):
+        raise StateValueError(f"{path} is the enum {value!r}; store its .value.")
     match value:
         case None | bool() | int():
             pass
@@ -48,21 +50,23 @@ def _check(value: Any, path: str, depth: int) -> None:
             if not math.isfinite(value):
                 raise StateValueError(f"{path} is {value}, which JSON cannot hold; use None.")
         case list():
-            for index, item in enumerate(value):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]: elements of an untyped JSON list
+            for index, item in enumerate(cast("list[Any]", value)):
                 _check(item, f"{path}[{index}]", depth + 1)
         case dict():
-            for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]: items of an untyped JSON object
-                if not isinstance(key, str):
-                    raise StateValueError(f"{path} has the key {key!r}; JSON keys are strings.")
-                _check_text(key, f"a key of {path}")
+            for key, item in cast("dict[Any, Any]", value).items():
+                _check_key(key, path)
                 _check(item, f"{path}[{key!r}]", depth + 1)
         case _:
             raise StateValueError(
                 f"{path} is a {type(value).__name__}, which JSON cannot hold; store a "
                 "str, number, bool, None, list or dict made of these."
             )
-    if isinstance(value, Enum):
-        raise StateValueError(f"{path} is the enum {value!r}; store its .value.")
+
+
+def _check_key(key: Any, path: str) -> None:
+    if not isinstance(key, str):
+        raise StateValueError(f"{path} has the key {key!r}; JSON keys are strings.")
+    _check_text(key, f"a key of {path}")
 
 
 def _check_text(value: str, path: str) -> None:
@@ -77,6 +81,18 @@ def to_json_value(value: Any) -> Any:
 
     Unknown objects come back as they are, for `check_json` to name.
     """
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {key: to_json_value(item) for key, item in items}
+    if isinstance(value, (list, tuple)):
+        return [to_json_value(item) for item in cast("Iterable[Any]", value)]
+    if isinstance(value, (set, frozenset)):
+        items = [to_json_value(item) for item in cast("Iterable[Any]", value)]
+        return sorted(items, key=canonical)  # a set's own order differs between processes
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
     match value:
         case BaseModel():
             return value.model_dump(mode="json")
@@ -86,12 +102,6 @@ def to_json_value(value: Any) -> Any:
             return value.isoformat()
         case UUID():
             return str(value)
-        case list() | tuple():
-            return [to_json_value(item) for item in value]  # pyright: ignore[reportUnknownVariableType]: as above
-        case set() | frozenset():
-            return sorted((to_json_value(item) for item in value), key=canonical)  # pyright: ignore[reportUnknownVariableType]: as above
-        case Mapping():
-            return {key: to_json_value(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]: as above
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return to_json_value(dataclasses.asdict(value))
         case _:

@@ -1,7 +1,7 @@
 """A worker: the process that runs invocations."""
 
 import pkgutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -91,7 +91,7 @@ async def worker(
     apps: Sequence[App],
     session_service: BaseSessionService,
     options: WorkerOptions | None = None,
-) -> AsyncIterator[Worker]:
+) -> AsyncGenerator[Worker]:
     """A worker that serves apps, running while the context is open.
 
     At its end it takes no new work, gives what is in flight `graceful_shutdown` to finish, and

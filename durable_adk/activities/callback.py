@@ -31,7 +31,7 @@ async def run_callback(world: World, step: CallbackStep) -> StepResult:
             )
     except TimeoutError:
         raise CallbackError(
-            f"The {step.hook}_callback of {agent.name} did not finish in {step.attempt_timeout:g} s."
+            f"{step.hook}_callback of {agent.name} did not finish in {step.attempt_timeout:g} s."
         ) from None
     delta = context.state.collect_delta()
     if content is None and not delta:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
@@ -61,7 +61,7 @@ def to_application_error(error: Exception, *, retry: bool) -> ApplicationError:
 
 
 @contextmanager
-def translated(*, retry: Callable[[DurableAdkError], bool]) -> Iterator[None]:
+def translated(*, retry: Callable[[DurableAdkError], bool]) -> Generator[None]:
     """Turn what the effect raises into an ApplicationError; ours are retried as `retry` says."""
     try:
         yield
@@ -105,7 +105,7 @@ class UserLoop:
 
 
 @asynccontextmanager
-async def beating() -> AsyncIterator[None]:
+async def beating() -> AsyncGenerator[None]:
     """Heartbeat while the body runs; a cancellation comes back on the same way (D11)."""
     timeout = activity.info().heartbeat_timeout
     if timeout is None:

@@ -110,18 +110,18 @@ async def _ask_or_recover(
         return recovered
 
 
-async def _ask(agent: LlmAgent, request: LlmRequest, timeout: float) -> LlmResponse:  # noqa: ASYNC109: the step's own limit
+async def _ask(agent: LlmAgent, request: LlmRequest, limit: float) -> LlmResponse:
     failpoint("model.before_call")
     whole: LlmResponse | None = None
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(limit):
             async for response in agent.canonical_model.generate_content_async(request):
                 if not response.partial:
                     whole = response
     except DurableAdkError:
         raise
     except TimeoutError as error:
-        raise ModelUnavailableError(f"The model gave no answer in {timeout:g} s.") from error
+        raise ModelUnavailableError(f"The model gave no answer in {limit:g} s.") from error
     except Exception as error:
         kind = type(error).__name__
         raise raised(ModelError, kind, f"The model raised {kind}: {error}") from error

@@ -12,7 +12,7 @@ from durable_adk.errors import CallbackError, DurableAdkError, raised
 async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function; a sync one runs in a thread, so it may block (semantics OPEN-7, CB-3)."""
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004: an object with an async __call__
+        type(function).__call__  # an object with an async __call__
     ):
         return await function(*args, **kwargs)
     result = await asyncio.to_thread(functools.partial(function, *args, **kwargs))
@@ -23,7 +23,7 @@ def as_list(callbacks: Any) -> list[Callable[..., Any]]:
     """A callback field as a list (CB-2)."""
     if callbacks is None:
         return []
-    return list(callbacks) if isinstance(callbacks, Sequence) else [callbacks]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]: fields are unions of callables
+    return list(callbacks) if isinstance(callbacks, Sequence) else [callbacks]  # pyright: ignore[reportUnknownArgumentType]: fields are unions of callables
 
 
 async def first_answer(hook: str, callbacks: Any, **kwargs: Any) -> Any:

@@ -15,7 +15,7 @@ from durable_adk.payloads import AgentNode
 from durable_adk.values import canonical
 
 AgentCallback: TypeAlias = Callable[
-    [CallbackContext], types.Content | None | Awaitable[types.Content | None]
+    [CallbackContext], types.Content | Awaitable[types.Content | None] | None
 ]
 """Called as ``callback(callback_context=...)``; a Content it returns becomes an event."""
 
@@ -105,6 +105,7 @@ class BaseAgent(BaseModel):
 
     def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         """The body, an async generator of events; to be written by subclasses."""
+        del ctx
         raise AgentDefinitionError(f"{type(self).__name__} does not define _run_async_impl.")
 
     def node(self) -> AgentNode:

@@ -21,22 +21,22 @@ from durable_adk.tools.function_tool import as_tool
 
 InstructionProvider: TypeAlias = Callable[[ReadonlyContext], str | Awaitable[str]]
 BeforeModelCallback: TypeAlias = Callable[
-    [CallbackContext, LlmRequest], LlmResponse | None | Awaitable[LlmResponse | None]
+    [CallbackContext, LlmRequest], LlmResponse | Awaitable[LlmResponse | None] | None
 ]
 AfterModelCallback: TypeAlias = Callable[
-    [CallbackContext, LlmResponse], LlmResponse | None | Awaitable[LlmResponse | None]
+    [CallbackContext, LlmResponse], LlmResponse | Awaitable[LlmResponse | None] | None
 ]
 OnModelErrorCallback: TypeAlias = Callable[
-    [CallbackContext, LlmRequest, Exception], LlmResponse | None | Awaitable[LlmResponse | None]
+    [CallbackContext, LlmRequest, Exception], LlmResponse | Awaitable[LlmResponse | None] | None
 ]
 BeforeToolCallback: TypeAlias = Callable[
-    [BaseTool, dict[str, Any], ToolContext], dict[str, Any] | None | Awaitable[Any]
+    [BaseTool, dict[str, Any], ToolContext], dict[str, Any] | Awaitable[Any] | None
 ]
 AfterToolCallback: TypeAlias = Callable[
-    [BaseTool, dict[str, Any], ToolContext, Any], dict[str, Any] | None | Awaitable[Any]
+    [BaseTool, dict[str, Any], ToolContext, Any], dict[str, Any] | Awaitable[Any] | None
 ]
 OnToolErrorCallback: TypeAlias = Callable[
-    [BaseTool, dict[str, Any], ToolContext, Exception], dict[str, Any] | None | Awaitable[Any]
+    [BaseTool, dict[str, Any], ToolContext, Exception], dict[str, Any] | Awaitable[Any] | None
 ]
 
 
@@ -117,7 +117,7 @@ class LlmAgent(BaseAgent):
         """What the manifest records; see `BaseAgent.node`."""
         node = super().node()
         # A subclass with a body of its own is driven by that body, in the loop.
-        if type(self)._run_async_impl is LlmAgent._run_async_impl:
+        if type(self)._run_async_impl is LlmAgent._run_async_impl:  # noqa: SLF001 - of the subclass
             node.kind = "llm"
         node.tools = {
             name: ToolSpec(timeout=tool.timeout)
@@ -129,10 +129,3 @@ class LlmAgent(BaseAgent):
 
 Agent = LlmAgent
 """ADK's short name."""
-
-
-def callbacks_of(value: Any) -> list[Callable[..., Any]]:
-    """A callback field as a list (CB-2)."""
-    if value is None:
-        return []
-    return list(value) if isinstance(value, Sequence) else [value]

@@ -26,8 +26,8 @@ class AgentLoop:
     def root(self) -> AsyncGenerator[Event, None]:
         """Run the agent the invocation starts with."""
         invocation = self._invocation
-        node = invocation.opened.manifest.find(invocation.opened.agent)
-        assert node is not None, "the manifest names the start agent"  # noqa: S101: written by us in one go
+        manifest = invocation.opened.manifest
+        node = manifest.find(invocation.opened.agent) or manifest
         ctx = InvocationContext(
             invocation_id=invocation.invocation_id,
             agent=None,
@@ -80,9 +80,9 @@ class AgentLoop:
                 yield result.event
 
     def _body(self, node: AgentNode, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        if node.kind == "llm":
+        if node.kind == "llm" or ctx.agent is None:
             return run_llm(self._invocation, node, ctx)
-        return _own_code(ctx)
+        return _own_code(ctx.agent, ctx)
 
     async def _callback(self, hook: Hook, ctx: InvocationContext) -> StepResult:
         invocation = self._invocation
@@ -97,12 +97,10 @@ class AgentLoop:
         return result
 
 
-async def _own_code(ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+async def _own_code(agent: "BaseAgent", ctx: InvocationContext) -> AsyncGenerator[Event, None]:
     """Run a custom agent's body; what it yields is checked here, where it can be named."""
-    agent = ctx.agent
-    assert agent is not None, "a custom node always has its agent"  # noqa: S101: see _run_node
     try:
-        async with aclosing(agent._run_async_impl(ctx)) as events:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]: ADK's name for the body
+        async with aclosing(agent._run_async_impl(ctx)) as events:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]: ADK's name of the body
             async for event in events:
                 check_json(event.actions.state_delta, f"state_delta of {agent.name}'s event")
                 check_size(event.to_json(), f"An event of {agent.name}")

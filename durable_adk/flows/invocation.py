@@ -1,6 +1,6 @@
 """One open invocation: what the loop remembers between events.
 
-Everything here is rebuilt by replay from the results of the effects, so nothing in it needs storing.
+Everything here is rebuilt by replay from the results of the effects: nothing of it needs storing.
 """
 
 from typing import Any

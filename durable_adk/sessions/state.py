@@ -29,10 +29,12 @@ class State:
 
     Writes go to both the value (later code in the same step reads them: a dirty read, STA-14) and
     the delta (which rides on the step's event, STA-16). The delta gets a copy: an event must not
-    change because someone goes on working with a list that was put into the state (TRAP-52). A dict
-    or list that is changed in place after it was read or set is found when the delta is collected:
-    its JSON is compared with what it was. What others did to the value dict meanwhile is theirs. Values are checked when they are written, so a bad one is
-    named where it was made (TRAP-21).
+    change because someone goes on working with a list that was put into the state (TRAP-52).
+
+    A dict or list that is changed in place after it was read or set is found when the delta is
+    collected: its JSON is compared with what it was. What others did to the value dict meanwhile is
+    theirs. Values are checked when they are written, so a bad one is named where it was made
+    (TRAP-21).
     """
 
     APP_PREFIX = APP_PREFIX

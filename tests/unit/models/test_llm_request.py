@@ -34,7 +34,7 @@ def test_instructions_are_appended(before, after):
 
 
 def test_instructions_are_appended_to_a_content():
-    """A Content stays one, because the client refuses lists that hold Contents; it is not shared."""
+    """A Content stays one, because the client refuses lists that hold Contents."""
     shared = types.UserContent("x")
     request = LlmRequest(config=types.GenerateContentConfig(system_instruction=shared))
     request.append_instructions(["a"])
@@ -43,7 +43,7 @@ def test_instructions_are_appended_to_a_content():
 
 
 def test_all_tools_are_declared_in_one():
-    """All declarations are in one Tool beside the provider's own; the last of a name wins (TOL-2)."""
+    """All declarations are in one Tool; the last of a name wins (TOL-2)."""
     search = types.Tool(google_search=types.GoogleSearch())
     request = LlmRequest(config=types.GenerateContentConfig(tools=[search]))
     request.append_tools([StubTool("f", "old"), StubTool("g")])

