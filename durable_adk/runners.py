@@ -16,7 +16,12 @@ from durable_adk.apps.app import App
 from durable_adk.client.feed import follow
 from durable_adk.client.invocations import Invocations
 from durable_adk.client.runs import LocalRuns, TemporalRuns
-from durable_adk.errors import InvalidRequestError, InvocationNotFoundError, SessionNotFoundError
+from durable_adk.errors import (
+    EventConflictError,
+    InvalidRequestError,
+    InvocationNotFoundError,
+    SessionNotFoundError,
+)
 from durable_adk.events.event import Event
 from durable_adk.payloads import InvocationRequest, WhenBusy
 from durable_adk.run_config import RunConfig
@@ -157,11 +162,28 @@ class Runner:
 
     async def _start(self, request: InvocationRequest) -> AsyncGenerator[Event, None]:
         key = SessionKey(request.app, request.user, request.session or "")
+        name = request.invocation_id or ""
         cursor = await self._revision(key)
+        record = await self.session_service.get_invocation(key, name)
+        if record is not None:  # a repeated call: the same events again, from the first
+            cursor = await self._start_of(key, record, request)
         run = await self._runs.start(request)
-        async with aclosing(self._follow(key, request.invocation_id or "", cursor, run)) as events:
+        async with aclosing(self._follow(key, name, cursor, run)) as events:
             async for event in events:
                 yield event
+
+    async def _start_of(
+        self, key: SessionKey, record: InvocationRecord, request: InvocationRequest
+    ) -> int:
+        """The cursor before an invocation's user event, if that has the request's message."""
+        start = record.start_seq - 1
+        stored = await self.session_service.read_events(key, after=start, upto=record.start_seq)
+        if not stored or stored[0].event.content != request.message:
+            raise EventConflictError(
+                f"Invocation {record.invocation_id!r} was started with another message; "
+                "use a new invocation_id, or none."
+            )
+        return start
 
     async def _attach(
         self, user_id: str, session_id: str, invocation_id: str | None

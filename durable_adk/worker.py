@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-import structlog
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
@@ -21,11 +20,12 @@ from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.converter import with_our_payloads
 from durable_adk.errors import InvalidRequestError
 from durable_adk.holders import TemporalHolder
+from durable_adk.log import get_logger
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits
 from durable_adk.workflows.invocation import InvocationWorkflow
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(kw_only=True, frozen=True)

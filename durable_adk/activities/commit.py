@@ -21,6 +21,7 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
         CallerError: The app or session does not exist; nothing was stored.
     """
     app = world.registry.app(step.key.app_name)
+    failpoint("open.before")
     try:
         record = await _open(world, step, take_over_epoch=None)
     except SessionBusyError:
@@ -35,6 +36,7 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
         raise InvalidRequestError(
             f"Invocation {step.invocation_id!r} is run by {record.holder}; attach to it instead."
         )
+    failpoint("open.after")
     manifest = app.root_agent.node()
     state = None
     if manifest.any_custom():
@@ -84,10 +86,12 @@ async def commit_event(world: World, step: CommitStep) -> int:
 async def close_invocation(world: World, step: CloseStep) -> InvocationRecord:
     """Record the end and give the lease back; a repeat changes nothing."""
     failpoint("close.before")
-    return await world.sessions.close_invocation(
+    record = await world.sessions.close_invocation(
         step.key,
         invocation_id=step.invocation_id,
         epoch=step.epoch,
         status=step.status,
         error=step.error,
     )
+    failpoint("close.after")
+    return record

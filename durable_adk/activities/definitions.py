@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from durable_adk.activities.effects import WorldEffects
 from durable_adk.errors import (
@@ -47,16 +47,19 @@ def to_application_error(error: Exception, *, retry: bool) -> ApplicationError:
         error = raised(RunError, type(error).__name__, str(error))
     error.message = error.message[:MAX_MESSAGE]
     delay: timedelta | None = None
+    category = ApplicationErrorCategory.UNSPECIFIED
     if isinstance(error, ModelUnavailableError) and error.retry_after is not None:
         delay = timedelta(seconds=error.retry_after)
     if isinstance(error, SessionBusyError):
-        delay = BUSY_DELAY  # waiting for the session is this activity's retries: no history (D7)
+        # Waiting for the session is this activity's retries: no history, and no news (D7).
+        delay, category = BUSY_DELAY, ApplicationErrorCategory.BENIGN
     return ApplicationError(
         error.message,
         as_detail(error),
         type=class_name(error),
         non_retryable=not retry,
         next_retry_delay=delay if retry else None,
+        category=category,
     )
 
 

@@ -37,6 +37,8 @@ _MODIFIERS = frozenset(
     {"thought", "thought_signature", "part_metadata", "video_metadata", "media_resolution"}
 )
 """Fields of a part that say something about it and are nothing by themselves."""
+_FLAT = frozenset({"text", "thought", "thought_signature"})
+"""Fields of a part that hold no objects."""
 
 
 @dataclass(eq=False)
@@ -182,8 +184,6 @@ def _pair(turns: list[_Turn]) -> None:
     for position, turn in enumerate(turns):
         rest: list[types.Part] = []
         for part in turn.parts:
-            if part.function_call and part.function_call.id:
-                callers[part.function_call.id] = position
             if not (answer := part.function_response):
                 rest.append(part)
             elif answer.id in callers:
@@ -193,6 +193,11 @@ def _pair(turns: list[_Turn]) -> None:
         if turn.answers_to and turn.is_text:  # what came with the responses goes with them
             turns[max(turn.callers)].beside_answers += rest
             turn.parts = []
+        callers |= {
+            part.function_call.id: position
+            for part in rest
+            if part.function_call and part.function_call.id
+        }
 
 
 def _superseded(turns: list[_Turn], agent_name: str) -> set[int]:
@@ -229,7 +234,7 @@ def _current_turn(turns: list[_Turn], agent_name: str) -> int:
     position = len(turns) - 1
     while position > 0:
         turn = turns[position]
-        if turn.callers:
+        if turn.callers:  # a call is always before its answer, so this ends
             position = min(turn.callers)
         elif turn.author != agent_name:
             return position
@@ -260,7 +265,8 @@ def _render(turn: _Turn) -> Iterable[types.Content]:
 
 def _sendable(part: types.Part) -> types.Part:
     """A copy without the ids the provider does not know (FLW-24)."""
-    copy = part.model_copy(deep=True)
+    # Text and bytes cannot change, so most of a long history needs no deep copy.
+    copy = part.model_copy(deep=not part.model_fields_set <= _FLAT)
     function = copy.function_call or copy.function_response
     if function and function.id and function.id.startswith(ID_PREFIX):
         function.id = None

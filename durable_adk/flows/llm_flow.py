@@ -1,8 +1,7 @@
 """The body of an LlmAgent: model, tools, model, ... until a final answer (semantics 9)."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
-from typing import Any
+from collections.abc import AsyncGenerator
 
 from google.genai import types
 
@@ -67,16 +66,14 @@ async def _call_tools(
     calls = event.get_function_calls()
     tasks: list[asyncio.Task[StepResult]] = []
 
-    async def guarded(work: Coroutine[Any, Any, StepResult]) -> StepResult:
-        result = await work
+    async def guarded(index: int, call: types.FunctionCall) -> StepResult:
+        result = await _call_tool(invocation, node, ctx, call)
         if result.error:
-            for other in tasks:
-                other.cancel()  # a finished task, like this one in a moment, takes no notice
+            for other in tasks[:index] + tasks[index + 1 :]:
+                other.cancel()  # those that have finished take no notice
         return result
 
-    tasks.extend(
-        asyncio.ensure_future(guarded(_call_tool(invocation, node, ctx, call))) for call in calls
-    )
+    tasks.extend(asyncio.ensure_future(guarded(*item)) for item in enumerate(calls))
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     invocation.tool_calls += len(calls)
     results = [_settled(call, outcome, ctx) for call, outcome in zip(calls, outcomes, strict=True)]

@@ -21,6 +21,7 @@ KEY_REMEDY = (
 _STATUS = re.compile("[A-Z][A-Z_]+")
 _TRANSIENT_CODES = {408, 429}
 _SERVER_ERROR = 500
+_LONGEST = 1000
 
 
 _HTTPX = ("TimeoutException", "NetworkError", "RemoteProtocolError", "ProxyError")
@@ -55,7 +56,9 @@ def to_error(error: Exception) -> DurableAdkError:
             result = error
         case APIError():
             result = _of_status(error)
-        case UnknownApiResponseError():  # its message holds the answer, which may be private
+        case (
+            UnknownApiResponseError() | json.JSONDecodeError()
+        ):  # its message holds the answer, which may be private
             result = ModelUnavailableError("Gemini's answer is not JSON; it was cut short.")
         case GoogleAuthError():
             retryable = bool(getattr(error, "retryable", False))
@@ -81,7 +84,8 @@ def retry_after(error: APIError) -> float | None:
 def _of_status(error: APIError) -> DurableAdkError:
     status = error.status or ""
     name = status if _STATUS.fullmatch(status) else f"HTTP_{error.code}"
-    text = f"Gemini answered {error.code} {name}: {error.message or 'no reason given'}"
+    reason = (error.message or "no reason given")[:_LONGEST]  # it may be a whole HTML page
+    text = f"Gemini answered {error.code} {name}: {reason}"
     if error.code in _TRANSIENT_CODES or error.code >= _SERVER_ERROR:
         return ModelUnavailableError(text, retry_after=retry_after(error), error_type=name)
     if "api key" in text.lower():

@@ -1,5 +1,6 @@
 """Arguments for a tool, out of a message."""
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +9,13 @@ from typing import Any, cast
 from pydantic import BaseModel, TypeAdapter
 
 from durable_adk.models._offline_evidence import Evidence, Found
-from durable_adk.models._offline_words import meaning, meanings, split, words_of
+from durable_adk.models._offline_words import (
+    meaning,
+    meanings,
+    split,
+    stem,
+    words_of,
+)
 
 # Which words introduce a value for a parameter with such a word in its name.
 _AFTER = {
@@ -34,6 +41,8 @@ _FORMS = (
     (words_of("email mail recipient to"), ("email",)),
     (words_of("url uri link website"), ("url",)),
 )
+_COLON = re.compile(r":\s")
+_COMMA = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
 _NO = re.compile(
     r"\b(?:no|not|without|don't|do not|never|non|disable)\W*(?:\w+\W+){0,1}$", re.IGNORECASE
 )
@@ -73,6 +82,11 @@ class Parameter:
     def is_moment(self) -> bool:
         """Whether it must be a date or a time, which no other text can stand for."""
         return self.form in {("date",), ("time",)}
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is any text, rather than the name of something."""
+        return bool(self.words & _FREE)
 
     @property
     def choices(self) -> list[Any]:
@@ -165,9 +179,9 @@ class Filling:
 
     def _yes_or_no(self, parameter: Parameter) -> bool | None:
         ignored = {"is", "has", "include", "with", "enable", "use", "be"}
-        wanted = {meaning(word) for word in parameter.words - ignored} or parameter.meanings
+        wanted = {stem(word) for word in parameter.words - ignored or parameter.words}
         for match in re.finditer(r"\w+", self.evidence.text):
-            if meaning(match[0]) in wanted:
+            if stem(match[0]) in wanted:
                 return not _NO.search(self.evidence.text[: match.start()])
         return False if parameter.required else None
 
@@ -177,15 +191,17 @@ class Filling:
             return self._number(parameter, near=parameter.meanings)
         if parameter.kind != "string":
             return None
-        if parameter.words & _FREE:
-            return _text(self.evidence.take("quoted"))
+        if parameter.is_free:
+            colon = _COLON.search(self.evidence.text)
+            return None if colon else _text(self.evidence.take("quoted"))
         if parameter.words & _CODES:
             return _text(self.evidence.take("code", "number", near=parameter.meanings))
         if parameter.is_moment:
             return None
         after = {word for key in parameter.words for word in _AFTER.get(key, "").split()}
         after |= parameter.words
-        return self._proper(parameter, self.evidence.take("quoted", "name", "phrase", after=after))
+        found = self.evidence.take("quoted", "code", "name", "phrase", after=after)
+        return self._proper(parameter, found)
 
     def _typed(self, parameter: Parameter) -> Any:
         """What has the right form: a number, a date, an address."""
@@ -209,33 +225,41 @@ class Filling:
         if parameter.is_moment:
             return None
         waiting = [p for p in self.missing() if p.kind == "string"]
-        if parameter.words & _FREE and len(waiting) == 1:
+        if parameter.is_free and len(waiting) == 1:
             return self._behind_the_verb()
         found = self.evidence.take("quoted", "code", "name", "phrase", "unit", "url", "email")
         if found is None and len(waiting) == 1 and not self.arguments:
             self.guessed = True
+            if _COLON.search(self.evidence.text):
+                return self._behind_the_verb()
             return _capitalised(parameter, self.evidence.rest()) or None
         return self._proper(parameter, found)
 
     def _behind_the_verb(self) -> str | None:
+        colon = _COLON.search(self.evidence.text)
+        if colon:  # "say: ..." is meant to the letter
+            said = self.evidence.text[colon.end() :].strip()
+            quoted = re.fullmatch(r"\"([^\"]+)\"|'([^']+)'", said)
+            return (quoted[1] or quoted[2]) if quoted else said or None
         match = re.search(r"\b(?:for|about|that)\s+(.+)", self.evidence.text, re.DOTALL)
-        text = match[1] if match and ": " not in self.evidence.text else self.evidence.rest()
+        text = match[1] if match else self.evidence.rest()
         return text.strip().rstrip("?.!") or None
 
     def _number(self, parameter: Parameter, near: Collection[str] = ()) -> float | int | None:
         found = self.evidence.take("number", near=near, whole=parameter.kind == "integer")
-        if found is None:
-            return None
-        return int(found.number) if found.number.is_integer() else found.number
+        return None if found is None else _finite(found.number)
 
     def _items(self, parameter: Parameter) -> list[Any] | None:
-        inner = str(parameter.schema.get("items", {}).get("type", "string")).lower()
+        element: dict[str, Any] = parameter.schema.get("items") or {}
+        inner = str(element.get("type") or "string").lower()
         items: list[Any] = []
         kinds = ("number",) if inner.endswith(("integer", "number")) else ("quoted", "name")
         while found := self.evidence.take(*kinds):
             items.append(_converted(found.text, "number") if kinds == ("number",) else found.text)
         if not items and inner.endswith("string") and parameter.required:
-            items = [x for x in re.split(r",\s*(?:and\s+)?|\s+and\s+", self.evidence.rest()) if x]
+            rest = self.evidence.rest()
+            listed = re.search(r"\b(?:with|of|for|containing|including|are)\s+(.+)", rest)
+            items = [x for x in _COMMA.split(listed[1] if listed else rest) if x]
         return items or None
 
     def _proper(self, parameter: Parameter, found: Found | None) -> str | None:
@@ -287,11 +311,19 @@ def meant(parameter: Parameter) -> set[str]:
 
 def _capitalised(parameter: Parameter, text: str) -> str:
     # People type "france"; what looks the name up expects "France", as a model would say.
-    return text.title() if parameter.words & _PROPER and text.islower() else text
+    is_shouted = text.isupper() and len(text) > 3  # noqa: PLR2004  # USA, UK
+    is_name = bool(parameter.words & _PROPER)
+    return text.title() if is_name and (text.islower() or is_shouted) else text
 
 
 def _text(found: Found | None) -> str | None:
     return found.text if found else None
+
+
+def _finite(value: float) -> float | int | None:
+    if not math.isfinite(value):
+        return None  # JSON has no word for it
+    return int(value) if value.is_integer() else value
 
 
 def _converted(text: str, kind: str) -> Any:
@@ -300,8 +332,7 @@ def _converted(text: str, kind: str) -> Any:
             case "integer":
                 return int(text.replace(",", ""))
             case "number":
-                value = float(text.replace(",", ""))
-                return int(value) if value.is_integer() else value
+                return _finite(float(text.replace(",", "")))
             case "boolean":
                 return text.lower() in {"true", "yes", "on", "1"}
             case _:

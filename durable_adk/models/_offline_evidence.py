@@ -1,7 +1,7 @@
 """What a message holds that could be an argument."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from durable_adk.models._offline_words import STOP, meaning, split, words_of
@@ -39,7 +39,13 @@ _PATTERNS = [
         "time",
         re.compile(r"\b\d{1,2}:\d\d(?: ?[ap]m)?\b|\b\d{1,2} ?[ap]m\b|\bnoon\b", re.IGNORECASE),
     ),
-    ("code", re.compile(r"#\w+|\b(?=[A-Z0-9-]*\d)(?=[A-Z0-9-]*[A-Z])[A-Z0-9]+(?:-[A-Z0-9]+)*\b")),
+    (
+        "code",
+        re.compile(
+            r"#\w+|\b\d+(?:-\d+)+\b"
+            r"|\b(?=[A-Z0-9-]*\d)(?=[A-Z0-9-]*[A-Z])[A-Z0-9]+(?:-[A-Z0-9]+)*\b"
+        ),
+    ),
     (
         "number",
         re.compile(
@@ -48,17 +54,23 @@ _PATTERNS = [
         ),
     ),
 ]
-_NAME = re.compile(r"\b[A-ZÀ-Ý][\w'-]*(?:\s+[A-ZÀ-Ý][\w'-]*)*")
+# Not the verb that begins a command ("Search the web"), but "Paris weather".
+_NAME = re.compile(
+    r"(?!(?:^|(?<=[.!?]\s))[A-Z]\w*\s(?:the|a|an|me|my|for|to|this|that|up|all|in|it)\b)"
+    r"\b[A-ZÀ-Ý][\w'-]*(?:\s+(?:(?:of|de|la|von|van)\s+(?:the\s+)?)?[A-ZÀ-Ý][\w'-]*)*"
+)
+_MASK = "\N{SYMBOL FOR NULL}"
 _PREPOSITIONS = (
     "of in for to from at on about into with by near named called via as between against"
 )
 _PHRASE = re.compile(
     rf"\b(?P<after>{_PREPOSITIONS.replace(' ', '|')})\s+(?:(?:the|a|an|my|our|your|his|her)\s+)?"
     rf"(?P<v>.+?)(?=\s+(?:{_PREPOSITIONS.replace(' ', '|')}|and|or|then|but|please|right|now"
-    r"|if|when|is|are|like|using|so|today|tonight|tomorrow|yesterday)\b|\s*[,;:.!?](?:\s|$)|$)",
+    r"|if|when|is|are|like|using|so|that|saying|today|tonight|tomorrow|yesterday)\b"
+    rf"|\s*[,;:.!?{_MASK}](?:\s|$)|\s*{_MASK}|$)",
     re.IGNORECASE,
 )
-_LEADING = words_of("the a an for to that of me about up")
+_LEADING = words_of("the a an for to that of me about up in by with on from")
 _DANGLING = re.compile(rf"\b(?:{_PREPOSITIONS.replace(' ', '|')})\s+(?:the\s+)?$", re.IGNORECASE)
 _HEAD = 4000  # characters that are searched: the longest message costs milliseconds
 _AFTER_NUMBER = re.compile(r"\d\s+(?P<v>[A-Za-z]+)")
@@ -94,14 +106,18 @@ class Evidence:
     def __post_init__(self) -> None:
         head = self.text[:_HEAD]
         self.found = self._typed(head)
-        typed = list(self.found)
-        for kind, pattern in (("name", _NAME), ("phrase", _PHRASE), ("unit", _AFTER_NUMBER)):
-            for match in pattern.finditer(head):
-                value = self._trimmed(_span(match))
-                if value is None or any(_overlap(value, (t.start, t.end)) for t in typed):
-                    continue
-                after = match.groupdict().get("after") or _word_before(self.text, value[0])
-                self.found.append(Found(kind, self.text[slice(*value)], *value, after.lower()))
+        for item in self.found:  # what was found ends a phrase
+            head = head[: item.start] + _MASK * (item.end - item.start) + head[item.end :]
+        for kind, pattern in (("name", _NAME), ("phrase", _PHRASE)):
+            self.found += self._named(kind, pattern, head)
+        self.found += self._named("unit", _AFTER_NUMBER, self.text[:_HEAD])
+
+    def _named(self, kind: str, pattern: re.Pattern[str], text: str) -> Iterator[Found]:
+        for match in pattern.finditer(text):
+            place = self._trimmed(text, _span(match))
+            if place is not None:
+                after = match.groupdict().get("after") or _word_before(text, place[0])
+                yield Found(kind, self.text[slice(*place)], *place, after.lower())
 
     def take(
         self,
@@ -153,23 +169,19 @@ class Evidence:
                 found.append(Found(kind, text.lstrip("#"), start, end, after))
         return sorted(found, key=lambda item: item.start)
 
-    def _trimmed(self, span: tuple[int, int]) -> tuple[int, int] | None:
+    def _trimmed(self, text: str, span: tuple[int, int]) -> tuple[int, int] | None:
         """`span` without words at its ends that cannot be part of a value; None if none is left."""
-        words = [
-            (match.start() + span[0], match.end() + span[0])
-            for match in re.finditer(r"\S+", self.text[slice(*span)])
-        ]
-        while words and self._is_known(self.text[slice(*words[0])]):
+        words = list(re.compile(r"\S+").finditer(text, *span))
+        while words and self._is_known(words[0][0]):
             words.pop(0)
-        while words and self._is_known(self.text[slice(*words[-1])]):
+        while words and self._is_known(words[-1][0]):
             words.pop()
         if not words:
             return None
-        end = words[-1][1]
-        return words[0][0], end - (len(tail := self.text[words[0][0] : end]) - len(_bare(tail)))
+        return words[0].start(), words[-1].start() + len(_bare(words[-1][0]))
 
     def _is_known(self, word: str) -> bool:
-        bare = _bare(word).lower()
+        bare = _bare(word).lower().partition("'")[0].strip(_MASK)
         return not bare or bare in STOP or meaning(bare) in self.known
 
     def rest(self) -> str:
@@ -177,9 +189,6 @@ class Evidence:
         text = self.text
         for start, end in sorted(self.consumed, reverse=True):
             text = _DANGLING.sub("", text[:start]) + text[end:]
-        colon = re.search(r":\s+(?=\S)", text)
-        if colon:
-            return _bare(text[colon.end() :]).strip()
         words, named = text.split(), False
         while words and self._is_known(words[0]):
             word = _bare(words[0]).lower()
@@ -193,7 +202,7 @@ class Evidence:
 
 
 def _bare(word: str) -> str:
-    return re.sub(r"(?:['\u2019]s)?[,;:.!?)]*$", "", word)
+    return word.rstrip(",;:.!?)").removesuffix("'s").removesuffix("\u2019s")
 
 
 def _span(match: re.Match[str]) -> tuple[int, int]:
@@ -205,5 +214,5 @@ def _overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
 
 
 def _word_before(text: str, place: int) -> str:
-    words = re.findall(r"[\w']+", text[:place])
+    words = re.findall(r"[\w']+", re.sub(r"\b(?:the|a|an)\s+$", "", text[:place]))
     return words[-1] if words else ""

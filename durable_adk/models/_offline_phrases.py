@@ -39,7 +39,7 @@ def is_question(text: str) -> bool:
 
 
 def result(call: types.FunctionCall, response: Mapping[str, Any] | None) -> str:
-    """A tool's response as a sentence; None if it has not come yet."""
+    """A tool's response as a sentence; `response` is None while it has not come."""
     if response is None:
         return f"{call.name} has not answered yet."
     values = dict(response)

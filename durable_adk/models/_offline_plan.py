@@ -14,6 +14,7 @@ from durable_adk.models._offline_words import meanings, only_looks
 _BY_NAME = 3
 _ENOUGH = 2
 _LONG = 2000
+_MORE = re.compile(r"\s*(?:and|what about|how about)\b", re.IGNORECASE)
 _CLAUSE = re.compile(r"(?:[;\n]|[.?!](?=\s)|,?\s(?:and|then|also|plus)(?=\s))+")
 
 
@@ -82,17 +83,28 @@ def choices(tools: Sequence[Any] | None) -> Iterator[Choice]:
                 )
 
 
-def plan(message: str, offered: Sequence[Choice]) -> list[Step]:
-    """The calls `message` asks for, in the order it asks; none if nothing fits."""
+def plan(message: str, offered: Sequence[Choice], before: str | None = None) -> list[Step]:
+    """The calls `message` asks for, in the order it asks; none if nothing fits.
+
+    Args:
+        message: The user's message.
+        offered: What may be called.
+        before: The tool that was called last, for messages like "and of Spain?".
+    """
     pieces = list(_pieces(message, offered))
     if not pieces and (best := _best(message, offered)):
         pieces = [(best, message)]
+    more = _MORE.match(message)
+    if not pieces and more:
+        last = next((choice for choice in offered if choice.name == before), None)
+        rest = message[more.end() :]
+        pieces = [(choice, rest) for choice in [_again(last, rest)] if choice]
     return [_step(choice, text, message) for choice, text in pieces]
 
 
 def _step(choice: Choice, text: str, message: str) -> Step:
     filling = choice.filling(text)
-    if filling.missing():
+    if any(not parameter.is_free for parameter in filling.missing()):
         filling = choice.filling(message)
     missing = [parameter.name for parameter in filling.missing()]
     return Step(choice, {**choice.fixed, **filling.in_order()}, missing)

@@ -50,8 +50,11 @@ class Gemini(BaseLlm):
     """The key; without it the environment's."""
     timeout: float = Field(default=120, gt=0)
     """Seconds the provider may be silent: before the answer, or between two chunks of a stream."""
-    http_options: types.HttpOptions | None = Field(default=None, repr=False)
-    """More settings of the client (headers, API version); its retry options are ignored."""
+    http_options: types.HttpOptions | None = Field(default=None, repr=False, exclude=True)
+    """More of the client's settings (headers, API version); its retry options are ignored.
+
+    Never shown or written, because headers may hold credentials.
+    """
 
     _clients: _Clients = PrivateAttr(default_factory=_Clients)
 

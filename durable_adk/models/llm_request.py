@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from durable_adk.tools.base_tool import BaseTool
 
 
+FOREIGN_CONTEXT = "For context:"
+"""How a content begins that quotes another agent to this one (semantics FLW-22)."""
+
+
 class LlmRequest(BaseModel):
     """One request to a model; callbacks may change it in place (semantics FLW-98, CB-6)."""
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from google.genai import types
@@ -12,9 +13,8 @@ from durable_adk.models._chunks import word_by_word
 from durable_adk.models._offline_arguments import structured
 from durable_adk.models._offline_plan import Choice, choices, plan
 from durable_adk.models.base_llm import BaseLlm
-from durable_adk.models.llm_request import LlmRequest
+from durable_adk.models.llm_request import FOREIGN_CONTEXT, LlmRequest
 from durable_adk.models.llm_response import LlmResponse
-from durable_adk.models.scripted import FOREIGN_CONTEXT
 
 Done: TypeAlias = list[tuple[types.FunctionCall, dict[str, Any] | None]]
 
@@ -55,21 +55,32 @@ class OfflineModel(BaseLlm):
 def _answer(request: LlmRequest) -> types.Part:
     message, done = _turn(request.contents)
     offered = _offered(request)
-    steps = plan(message, offered)
+    steps = plan(message, offered, _last_called(request.contents))
     made = [(call.name, call.args or {}) for call, _ in done]
     for step in steps:
         if not step.missing and (step.choice.name, step.arguments) not in made:
             return types.Part.from_function_call(name=step.choice.name, args=step.arguments)
     said = " ".join(phrases.result(call, response) for call, response in done)
-    config: Any = request.config  # its union types name libraries that need not be installed
-    if config.response_schema is not None:
+    schema = _wanted_schema(request)
+    if schema is not None:
         results = [response or {} for _, response in done]
-        return types.Part(text=json.dumps(structured(config.response_schema, message, results)))
+        return types.Part(text=json.dumps(structured(schema, message, results)))
     if said:
         return types.Part(text=said)
     if steps:
         return types.Part(text=phrases.ask_for(steps[0].choice.name, steps[0].missing))
     return types.Part(text=phrases.no_tool([choice.label for choice in offered]))
+
+
+def _wanted_schema(request: LlmRequest) -> Any:
+    """The shape of the answer: the request's schema, or the JSON schema in its instruction."""
+    config: Any = request.config  # its union types name libraries that need not be installed
+    if config.response_schema is not None:
+        return config.response_schema
+    _, found, text = _instruction(config.system_instruction).partition("JSON schema: ")
+    with suppress(ValueError):
+        return json.JSONDecoder().raw_decode(text)[0] if found else None
+    return None
 
 
 def _offered(request: LlmRequest) -> list[Choice]:
@@ -101,11 +112,22 @@ def _turn(contents: Sequence[types.Content]) -> tuple[str, Done]:
     return message, done
 
 
+def _last_called(contents: Sequence[types.Content]) -> str | None:
+    parts = [part for content in reversed(contents) for part in content.parts or []]
+    return next((part.function_call.name for part in parts if part.function_call), None)
+
+
 def _last_message(contents: Sequence[types.Content]) -> int:
     """The index of the user's last message; failing that, of what another agent said last."""
-    texts = {i: _text(content) for i, content in enumerate(contents) if content.role == "user"}
+    texts = {i: _text(content) for i, content in enumerate(contents) if _is_said(content)}
     own = [i for i, text in texts.items() if text and not text.startswith(FOREIGN_CONTEXT)]
     return max(own or [i for i, text in texts.items() if text], default=0)
+
+
+def _is_said(content: types.Content) -> bool:
+    """Whether a person or another agent said it; text beside a tool's response is the tool's."""
+    answers = any(part.function_response for part in content.parts or [])
+    return content.role == "user" and not answers
 
 
 def _was_handed_over(contents: Sequence[types.Content]) -> bool:

@@ -15,7 +15,7 @@ from pydantic import PrivateAttr, SkipValidation
 from durable_adk.errors import ModelError
 from durable_adk.models._chunks import word_by_word
 from durable_adk.models.base_llm import BaseLlm
-from durable_adk.models.llm_request import LlmRequest
+from durable_adk.models.llm_request import FOREIGN_CONTEXT, LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.values import canonical
 
@@ -24,9 +24,6 @@ Answer: TypeAlias = str | types.Part | list[types.Part] | types.Content | LlmRes
 
 Reply: TypeAlias = Answer | Callable[[LlmRequest], Answer]
 """An answer, or what makes one of the request."""
-
-FOREIGN_CONTEXT = "For context:"
-"""How a turn begins that quotes another agent (semantics FLW-22)."""
 
 
 class ScriptedModel(BaseLlm):

@@ -1,7 +1,7 @@
 """Hearing of other processes' commits."""
 
 import asyncio
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.sessions._changes import Changes
@@ -23,8 +23,8 @@ _LINGER = 1.0
 class Poll:
     """Wakes the watches whose session is not as they saw it, from one task in each event loop.
 
-    However many watches there are, it is one query at a time, and none while a SQLite file does not
-    change.
+    However many watches a session has it is looked up once, and not at all while a SQLite file does
+    not change.
     """
 
     def __init__(self, store: SqliteStore | PostgresStore, changes: Changes) -> None:
@@ -44,7 +44,7 @@ class Poll:
         """End it in all loops."""
         tasks, self._tasks = self._tasks, {}
         for loop, task in tasks.items():
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # its loop has been closed, which ended it
                 loop.call_soon_threadsafe(task.cancel)
 
     async def _run(self) -> None:
@@ -72,5 +72,4 @@ class Poll:
                     watch.compare(known[watch.key])
 
     async def _heads(self, keys: set[SessionKey]) -> dict[SessionKey, Head | None]:
-        found = await self._store.read(lambda tables: tables.heads_of(keys))
-        return {key: found.get(key) for key in keys}
+        return await self._store.read(lambda tables: {key: tables.head(key) for key in keys})

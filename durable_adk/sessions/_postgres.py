@@ -1,9 +1,9 @@
 """The session store in a PostgreSQL database."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 
 from sqlalchemy import URL
@@ -23,71 +23,84 @@ _SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Engines:
+class _Running:
+    loop: asyncio.AbstractEventLoop
+    thread: Thread
     reader: AsyncEngine
     writer: AsyncEngine
 
 
 class PostgresStore:
-    """One database. A connection belongs to the event loop it was made in: each has a pool."""
+    """One database, spoken to from one event loop in a thread of its own.
+
+    A connection belongs to the loop it was made in, and callers' loops come and go (`Runner.run`
+    makes one for each call): so none of theirs is used, and all share one pool.
+    """
 
     def __init__(self, url: URL) -> None:
         self._url = url
-        self._engines: dict[asyncio.AbstractEventLoop, _Engines] = {}
         self._lock = Lock()
+        self._running: _Running | None = None
         self._ready = False
 
     async def prepare(self) -> None:
         """Create the tables, or bring them to the version of this code, once."""
-        if self._ready:
-            return
-        with translated():
-            async with self._here().writer.begin() as connection:
-                await connection.run_sync(_migrate.migrate)
-        self._ready = True
+        if not self._ready:
+            await self._in_loop(self._migrate())
+            self._ready = True
 
     async def read(self, work: Callable[[SqlTables], T]) -> T:
         """See `Store.read`."""
-        return await self._run(self._here().reader, work, lock=False)
+        await self.prepare()
+        return await self._in_loop(_transaction(self._start().reader, work, lock=False))
 
     async def write(self, work: Callable[[SqlTables], T]) -> T:
         """See `Store.write`."""
-        return await self._run(self._here().writer, work, lock=True)
+        await self.prepare()
+        return await self._in_loop(_transaction(self._start().writer, work, lock=True))
 
     async def close(self) -> None:
-        """Close all connections, each in its own loop as far as that still runs."""
+        """Close all connections; the next call opens new ones."""
         with self._lock:
-            engines, self._engines = self._engines, {}
-        for loop, here in engines.items():
-            await _dispose(loop, here.writer)
+            running, self._running = self._running, None
+        if running is not None:
+            loop = running.loop
+            await asyncio.wrap_future(
+                asyncio.run_coroutine_threadsafe(running.writer.dispose(), loop)
+            )
+            loop.call_soon_threadsafe(loop.stop)
+            await asyncio.to_thread(running.thread.join)
+            loop.close()
 
-    async def _run(self, engine: AsyncEngine, work: Callable[[SqlTables], T], *, lock: bool) -> T:
-        await self.prepare()
+    async def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
         with translated():
-            async with engine.begin() as connection:
-                return await connection.run_sync(lambda c: work(SqlTables(c, lock=lock)))
+            return await asyncio.wrap_future(
+                asyncio.run_coroutine_threadsafe(work, self._start().loop)
+            )
 
-    def _here(self) -> _Engines:
-        loop = asyncio.get_running_loop()
+    async def _migrate(self) -> None:
+        async with self._start().writer.begin() as connection:
+            await connection.run_sync(_migrate.migrate)
+
+    def _start(self) -> _Running:
         with self._lock:
-            self._engines = {one: e for one, e in self._engines.items() if not one.is_closed()}
-            if loop not in self._engines:
-                self._engines[loop] = _connect(self._url)
-            return self._engines[loop]
+            if self._running is None:
+                self._running = _run(self._url)
+            return self._running
 
 
-def _connect(url: URL) -> _Engines:
-    arguments: dict[str, Any] = {"timeout": 5, "server_settings": _SETTINGS}
-    engine = create_async_engine(url, connect_args=arguments, pool_pre_ping=True)
+def _run(url: URL) -> _Running:
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever, name="session-store", daemon=True)
+    thread.start()
+    arguments: dict[str, Any] = {"timeout": 5, "command_timeout": 10, "server_settings": _SETTINGS}
+    engine = create_async_engine(url, connect_args=arguments, pool_pre_ping=True, pool_timeout=5)
     # One point in time for reads of several statements. Writers lock the session's row instead and
     # must see, having waited for it, what the one before them wrote.
-    return _Engines(engine.execution_options(isolation_level="REPEATABLE READ"), engine)
+    reader = engine.execution_options(isolation_level="REPEATABLE READ")
+    return _Running(loop, thread, reader, engine)
 
 
-async def _dispose(loop: asyncio.AbstractEventLoop, engine: AsyncEngine) -> None:
-    if loop is asyncio.get_running_loop():
-        await engine.dispose()
-    elif loop.is_running():
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(engine.dispose(), loop))
-    else:
-        await engine.dispose(close=False)  # nobody is left to speak on its sockets
+async def _transaction(engine: AsyncEngine, work: Callable[[SqlTables], T], *, lock: bool) -> T:
+    async with engine.begin() as connection:
+        return await connection.run_sync(lambda inner: work(SqlTables(inner, lock=lock)))

@@ -4,23 +4,19 @@ Most are built once, here: building one costs more time than running it.
 """
 
 import json
-from collections.abc import Collection
 from dataclasses import asdict
 from functools import cache
-from typing import Any
 
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
     Connection,
-    Select,
     Table,
     and_,
     bindparam,
     delete,
     or_,
     select,
-    tuple_,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -105,14 +101,6 @@ class SqlTables:
         query = select(SESSIONS).where(SESSIONS.c.app_name == app_name)
         if user_id is not None:
             query = query.where(SESSIONS.c.user_id == user_id)
-        return self._heads(query)
-
-    def heads_of(self, keys: Collection[SessionKey]) -> dict[SessionKey, Head]:
-        """The rows of those of the sessions that exist."""
-        columns = tuple_(*(SESSIONS.c[name] for name in _KEY))
-        return dict(self._heads(select(SESSIONS).where(columns.in_(keys))))
-
-    def _heads(self, query: Select[Any]) -> list[tuple[SessionKey, Head]]:
         found: list[tuple[SessionKey, Head]] = []
         for row in self._connection.execute(query).mappings():
             fields = dict(row)

@@ -25,8 +25,8 @@ _READERS = 4
 class SqliteStore:
     """One file. A transaction is one trip to a thread, so any event loop may ask for it.
 
-    Measured against an asyncio driver, which makes such a trip for every call it passes on: a fifth
-    of the processor time per commit. All writes of the process take turns in one thread, because
+    An asyncio driver makes such a trip for every call it passes on; measured, this takes a fifth of
+    its processor time per commit. All writes of the process take turns in one thread, because
     SQLite has one writer at a time and its own way of waiting is to sleep and try again.
     """
 

@@ -172,7 +172,10 @@ class BaseSessionService(ABC):
         Raises:
             SessionBusyError: Another invocation holds the lease. `active_invocation` tells which.
             SessionNotFoundError: The session is missing and not to be created.
-            EventConflictError: The invocation id is taken by a request with another message.
+            EventConflictError: The invocation id is taken by a request with another message, or the
+                event's id by another invocation.
+            InvalidRequestError: An id is unusable, or the event is of another invocation.
+            StateValueError: The delta is not JSON.
         """
 
     @abstractmethod
@@ -187,7 +190,10 @@ class BaseSessionService(ABC):
 
         Raises:
             EventConflictError: The id is taken by a different event.
-            LeaseLostError: `invocation_id` at `epoch` does not hold the session's lease (I6).
+            LeaseLostError: `invocation_id` at `epoch` does not hold the session's lease (I6), also
+                because the session was deleted.
+            InvalidRequestError: The event is partial, has no id, or is of another invocation.
+            StateValueError: The event is not JSON.
         """
 
     @abstractmethod
@@ -207,7 +213,7 @@ class BaseSessionService(ABC):
         """End an invocation and give its lease back; a repeat changes nothing.
 
         Raises:
-            LeaseLostError: Another invocation took the session over.
+            LeaseLostError: Another invocation took the session over, or the session was deleted.
         """
 
     @abstractmethod

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from sqlalchemy import make_url
+from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from durable_adk.errors import InvalidRequestError
@@ -27,7 +27,7 @@ class DatabaseSessionService(TransactionalSessionService):
         InvalidRequestError: The URL is of no supported database, or of one in memory.
     """
 
-    def __init__(self, db_url: str) -> None:
+    def __init__(self, db_url: str | URL) -> None:
         self._sql = _store(db_url)
         super().__init__(self._sql)
         self._poll = Poll(self._sql, self._changes)
@@ -60,10 +60,10 @@ class SqliteSessionService(DatabaseSessionService):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(f"sqlite:///{os.fspath(path)}")
+        super().__init__(URL.create("sqlite", database=os.fspath(path)))
 
 
-def _store(db_url: str) -> SqliteStore | PostgresStore:
+def _store(db_url: str | URL) -> SqliteStore | PostgresStore:
     try:
         url = make_url(db_url)
     except ArgumentError as error:

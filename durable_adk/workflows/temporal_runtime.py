@@ -6,7 +6,12 @@ from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    FailureError,
+    is_cancelled_exception,
+)
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import serving
@@ -100,7 +105,7 @@ class TemporalRuntime:
                 retry_policy=RETRY,
                 summary=summary,
             )
-        except ActivityError as error:
+        except FailureError as error:
             raise _reason(error) from error
 
     async def _store(self, name: str, step: Any, result: type[T]) -> T:
@@ -119,7 +124,7 @@ class TemporalRuntime:
                 schedule_to_close_timeout=timedelta(seconds=self._limits.local_commit_timeout),
                 retry_policy=RetryPolicy(maximum_attempts=1),
             )
-        except ActivityError as error:
+        except FailureError as error:
             if is_cancelled_exception(error) or _is_final(error):
                 raise _reason(error) from error
         try:
@@ -130,23 +135,28 @@ class TemporalRuntime:
                 start_to_close_timeout=STORE_TIMEOUT,
                 retry_policy=STORE_RETRY,
             )
-        except ActivityError as error:
+        except FailureError as error:
             raise _reason(error) from error
 
 
-def _is_final(error: ActivityError) -> bool:
-    return isinstance(error.cause, ApplicationError) and error.cause.non_retryable
+def _cause(error: FailureError) -> BaseException:
+    """What went wrong in an activity; only the failures of normal ones come wrapped."""
+    return (error.cause or error) if isinstance(error, ActivityError) else error
 
 
-def _reason(error: ActivityError) -> DurableAdkError | asyncio.CancelledError:
+def _is_final(error: FailureError) -> bool:
+    cause = _cause(error)
+    return isinstance(cause, ApplicationError) and cause.non_retryable
+
+
+def _reason(error: FailureError) -> DurableAdkError | asyncio.CancelledError:
     """Our own error for what an activity failed with."""
     if is_cancelled_exception(error):
         return asyncio.CancelledError()
-    cause = error.cause
+    cause = _cause(error)
     if isinstance(cause, ApplicationError):
         detail = next(iter(cause.details), None)
         if isinstance(detail, dict):
             return from_detail(detail)  # pyright: ignore[reportUnknownArgumentType]: as_detail made it
         return raised(RunError, cause.type or "ApplicationError", cause.message)
-    kind = type(cause or error).__name__
-    return raised(RunError, kind, f"{error.activity_type}: {cause or error}")
+    return raised(RunError, type(cause).__name__, str(error))

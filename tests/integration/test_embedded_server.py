@@ -9,8 +9,7 @@ import urllib.request
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 
-from durable_adk import embedded
-from durable_adk.embedded import ServerInfo, TemporalServer
+from durable_adk.embedded import ServerInfo, TemporalServer, server as embedded
 from durable_adk.errors import AlreadyExistsError, TemporalUnavailableError
 
 OWNER = """

@@ -41,6 +41,8 @@ class GeminiStub:
     log: Path | None = None
     port: int = 0
     requests: list[dict[str, Any]] = field(default_factory=list)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the first request is there."""
     _server: asyncio.Server | None = None
 
     @property
@@ -63,6 +65,7 @@ class GeminiStub:
             request = await _read(reader)
             number = len(self.requests)
             self.requests.append(request)
+            self.arrived.set()
             if self.log is not None:
                 _append(self.log, request)
             await _answer(writer, self._entry(number), streamed="stream" in request["path"])
@@ -100,8 +103,10 @@ async def _answer(writer: asyncio.StreamWriter, entry: dict[str, Any], *, stream
         await _answer_chunks(writer, entry)
     else:
         body = entry.get("body", text_answer(entry.get("text", "")))
-        data = (body if isinstance(body, str) else json.dumps(body)).encode()
-        _head(writer, entry, {"Content-Type": "application/json", "Content-Length": len(data)})
+        is_page = isinstance(body, str)
+        data = (body if is_page else json.dumps(body)).encode()
+        kind = "text/html" if is_page else "application/json"
+        _head(writer, entry, {"Content-Type": kind, "Content-Length": len(data)})
         writer.write(data[: len(data) // 2] if entry.get("cut") else data)
     await writer.drain()
     if entry.get("cut") == "reset":

@@ -213,6 +213,18 @@ def test_what_came_with_an_answer_stays_with_it():
     assert shown(*events)[2:] == ["user: answer(a)=0 blob", "model: nice"]
 
 
+def test_call_beside_an_answer_stays_in_its_place():
+    """An event that both answers and calls, as custom agents may write, keeps its call apart."""
+    events = [HI, event("me", call("a")), event("me", answer("a"), call("b"))]
+    assert shown(*events, event("me", answer("b", 1))) == [
+        "user: hi",
+        "model: call(a)",
+        "user: answer(a)=0",
+        "user: call(b)",
+        "user: answer(b)=1",
+    ]
+
+
 def test_ids_may_recur():
     """A provider that numbers its calls anew each turn still gets each answer to its own call."""
     turn = [event("me", call("1")), event("me", answer("1", 1))]

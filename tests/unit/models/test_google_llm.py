@@ -210,10 +210,11 @@ async def test_a_refusal_is_final(gemini_stub, gemini):
 
 async def test_a_refusal_that_is_not_json(gemini_stub, gemini):
     """An error page of something in between is named after its HTTP status."""
-    gemini_stub.script = [{"status": 404, "body": "<h1>nothing here</h1>"}]
+    gemini_stub.script = [{"status": 404, "body": "<h1>nothing here</h1>" + "." * 10_000}]
     with pytest.raises(ModelError, match="nothing here") as caught:
         await ask(gemini)
     assert caught.value.error_type == "HTTP_404"
+    assert len(str(caught.value)) < 2000
 
 
 CUTS = [
@@ -258,7 +259,7 @@ async def test_nobody_there():
 async def test_an_impossible_address_is_final():
     """A base_url that can never work fails the run instead of being tried for ever."""
     model = Gemini(base_url="gopher://127.0.0.1", api_key=SecretStr(KEY))
-    with pytest.raises(ModelError, match="protocol"):
+    with pytest.raises(ModelError, match="could not be asked"):
         await ask(model)
     await model.aclose()
 
@@ -312,11 +313,10 @@ async def test_cancelling_passes_through(gemini_stub, gemini):
     """Cancelling a call is not an error of the provider."""
     gemini_stub.script = [{"delay": 3}]
     task = asyncio.create_task(ask(gemini))
-    await asyncio.sleep(0.2)
+    await gemini_stub.arrived.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert len(gemini_stub.requests) == 1
 
 
 async def test_a_copy_has_connections_of_its_own(gemini_stub, gemini):

@@ -109,9 +109,11 @@ async def test_streaming_repeats_nothing_and_loses_nothing():
     assert whole.content.parts == [types.Part(text=text), CALL]
 
 
-async def test_requests_are_kept_as_they_were():
+@pytest.mark.parametrize("whole", [False, True])
+async def test_nothing_is_shared_with_callbacks(whole):
     """Changing a request afterwards does not change what was recorded, nor a reply the script."""
-    model = ScriptedModel(replies=[said(types.Part(text="a"))])
+    content = said(types.Part(text="a"))
+    model = ScriptedModel(replies=[LlmResponse(content=content) if whole else content])
     request = asking(types.UserContent("hi"))
     for _ in range(2):
         responses = [response async for response in model.generate_content_async(request)]

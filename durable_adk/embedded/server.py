@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import random
 import shutil
@@ -12,7 +11,7 @@ import sysconfig
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -20,6 +19,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from durable_adk._process import Process
+from durable_adk.embedded.locks import open_lock, try_lock
 from durable_adk.errors import AlreadyExistsError, TemporalUnavailableError
 
 HOST = "127.0.0.1"
@@ -308,7 +308,7 @@ def _write_info(data_dir: Path, info: ServerInfo) -> None:
 def _read_info(data_dir: Path) -> ServerInfo | None:
     try:
         with (data_dir / "temporal.lock").open("rb") as lock:
-            if _try_lock(lock, fcntl.LOCK_SH):
+            if try_lock(lock, shared=True):
                 return None  # nobody holds it, so the file tells of the past
         return ServerInfo.model_validate_json((data_dir / "server.json").read_bytes())
     except (FileNotFoundError, ValidationError):
@@ -323,17 +323,12 @@ async def _claim(data_dir: Path) -> AsyncGenerator[int]:
     lock lives exactly as long as the server does, whatever becomes of the process that started it.
     """
     deadline = time.monotonic() + _LOCK_PATIENCE
-    with _open_lock(data_dir) as lock:
-        while not _try_lock(lock, fcntl.LOCK_EX):
+    with open_lock(data_dir / "temporal.lock") as lock:
+        while not try_lock(lock, shared=False):
             if time.monotonic() > deadline:
                 raise _in_use(data_dir)
             await asyncio.sleep(0.05)  # the last one may be ending, or somebody is looking
         yield lock.fileno()
-
-
-def _open_lock(data_dir: Path) -> BinaryIO:
-    data_dir.mkdir(parents=True, exist_ok=True)
-    return (data_dir / "temporal.lock").open("ab")
 
 
 def _in_use(data_dir: Path) -> AlreadyExistsError:
@@ -343,11 +338,3 @@ def _in_use(data_dir: Path) -> AlreadyExistsError:
         f"A Temporal server runs on {data_dir}{where}; use that one, stop it, or choose another "
         "folder."
     )
-
-
-def _try_lock(file: BinaryIO, kind: int) -> bool:
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

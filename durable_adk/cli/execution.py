@@ -1,0 +1,91 @@
+"""How every command runs: signals, errors and exit codes."""
+
+import asyncio
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import typer
+
+from durable_adk.errors import DurableAdkError
+from durable_adk.log import printable
+
+FAILED = 1
+"""Exit code of a command that could not do what it was asked to."""
+
+
+class StoppedBySignal(Exception):  # noqa: N818  # being stopped is no error
+    """The user or the system asked us to end, and all that we started has ended."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_code = 128 + number
+
+
+def execute(work: Coroutine[Any, Any, None], *, debug: bool, stopped: int | None = None) -> None:
+    """Run a command to its end, turning what happened into an exit code.
+
+    Args:
+        work: The command; it is cancelled at SIGINT and SIGTERM, and cleans up then.
+        debug: Show tracebacks.
+        stopped: Exit code after a signal; None: 128 + its number, as shells have it.
+
+    Raises:
+        typer.Exit: With the code, unless that is 0.
+    """
+    try:
+        asyncio.run(_until_signal(work))
+    except StoppedBySignal as signalled:
+        code = signalled.exit_code if stopped is None else stopped
+    except Exception as error:  # noqa: BLE001  # the last frame there is
+        report(error, debug=debug)
+        code = FAILED
+    else:
+        code = 0
+    raise typer.Exit(code)
+
+
+def report(error: BaseException, *, debug: bool) -> None:
+    """Say in one line on standard error what went wrong."""
+    if debug:
+        traceback.print_exception(error)
+    name = error.error_type if isinstance(error, DurableAdkError) else type(error).__name__
+    hint = "" if debug or isinstance(error, DurableAdkError) else " (--debug shows the traceback)"
+    line = f"Error: {name}: {printable(' '.join(str(error).split()))}{hint}"
+    typer.echo(line, err=True)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process at once.
+
+    A client whose long poll was cancelled can abort the interpreter's own way out (reliability
+    1g): nothing of ours is left to clean up here, so it is not taken.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # the reader of a pipe has gone
+            stream.flush()
+    os._exit(code)
+
+
+async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    received: list[int] = []
+
+    def stop(number: int) -> None:
+        if received:
+            leave(128 + number)  # asked twice; what we started notices that we are gone
+        received.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        pass
+    if received:
+        raise StoppedBySignal(received[0])

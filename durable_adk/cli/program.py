@@ -1,0 +1,53 @@
+"""The program ``durable-adk`` and its commands."""
+
+import sys
+from importlib.metadata import version
+from io import TextIOWrapper
+from typing import Annotated
+
+import typer
+
+from durable_adk.cli.execution import leave
+from durable_adk.cli.run import attach_command, run_command
+from durable_adk.cli.worker import worker_command
+
+app = typer.Typer(
+    name="durable-adk",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run_command)
+app.command("attach")(attach_command)
+app.command("worker")(worker_command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"durable-adk {version('durable-adk')}")
+        raise typer.Exit
+
+
+@app.callback()
+def durable_adk(
+    show_version: Annotated[  # noqa: ARG001  # its callback does the work
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Durable agents: Google ADK's runtime on Temporal."""
+
+
+def main() -> None:
+    """Run the command line; the process ends here."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # for terminals that know no Unicode
+    code: object = 0
+    try:
+        app(prog_name="durable-adk")
+    except SystemExit as ended:
+        code = ended.code
+    leave(code if isinstance(code, int) else int(code is not None))

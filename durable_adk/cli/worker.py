@@ -1,0 +1,73 @@
+"""``durable-adk worker``: runs apps for an existing Temporal."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+from temporalio.api.workflowservice.v1 import GetClusterInfoRequest
+from temporalio.client import Client
+
+from durable_adk.cli.execution import execute
+from durable_adk.cli.options import Address, Debug, Store, Targets, TaskQueue
+from durable_adk.cli.places import Places, load_app
+from durable_adk.client.connect import connect
+from durable_adk.errors import InvalidRequestError
+from durable_adk.log import configure
+from durable_adk.worker import WorkerOptions, worker
+
+_HERE = ("127.", "localhost:", "[::1]:", "unix:")
+
+Dev = Annotated[bool, typer.Option("--dev", help="Accept a development server on another machine.")]
+
+
+def worker_command(
+    targets: Targets,
+    *,
+    address: Address = None,
+    store: Store = None,
+    task_queue: TaskQueue = None,
+    dev: Dev = False,
+    debug: Debug = False,
+) -> None:
+    """Serve TARGETS to an existing Temporal, until Ctrl-C or SIGTERM.
+
+    Where Temporal is: --address, else the environment configuration of Temporal's SDKs
+    (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_PROFILE, TLS, API key).
+
+    [bold]Example[/bold]
+
+      durable-adk worker my_agent other_agent --store postgresql://app@db/sessions
+    """
+    configure("info")
+    places = Places(address=address, store=store, task_queue=task_queue)
+    execute(_serve(targets, places, dev=dev), debug=debug, stopped=0)
+
+
+async def _serve(targets: list[str], places: Places, *, dev: bool) -> None:
+    apps = [load_app(target) for target in targets]
+    options = WorkerOptions(
+        task_queue=places.task_queue or places.settings.task_queue, limits=places.settings.limits
+    )
+    sessions = places.open_store()
+    try:
+        client = await connect(places.address)
+        if not dev:
+            await _refuse_development(client)
+        await sessions.prepare()
+        async with worker(client, apps=apps, session_service=sessions, options=options):
+            await asyncio.Event().wait()
+    finally:
+        await sessions.close()
+
+
+async def _refuse_development(client: Client) -> None:
+    """A development server on a network has no authentication (reliability S26)."""
+    target = client.service_client.config.target_host
+    if target.startswith(_HERE):
+        return
+    cluster = await client.workflow_service.get_cluster_info(GetClusterInfoRequest())
+    if cluster.persistence_store == "sqlite":
+        raise InvalidRequestError(
+            f"The Temporal at {target} is a development server: it asks nobody who they are. "
+            "Use a real one, or --dev if you mean it."
+        )

@@ -1,0 +1,46 @@
+"""Workplaces on the shared server, each with its own store and task queue."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from durable_adk.apps.registry import AppRegistry, serve
+from durable_adk.embedded import TemporalServer
+from tests.support.chaos_apps import chaos_apps
+from tests.support.processes import Control, Workplace, control_run
+
+MakePlace = Callable[[], Workplace]
+
+
+@pytest.fixture(scope="module")
+async def make_place(
+    server: TemporalServer, client: Client, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[MakePlace]:
+    """Make a workplace; its apps are served here too, for the replays at the end."""
+    places: list[Workplace] = []
+
+    def make() -> Workplace:
+        folder = tmp_path_factory.mktemp("place")
+        place = Workplace(folder=folder, client=client, address=server.address)
+        serve(place.queue, AppRegistry(chaos_apps(folder).values()))
+        places.append(place)
+        return place
+
+    yield make
+    for place in places:
+        await place.sessions.close()
+
+
+@pytest.fixture
+def place(make_place: MakePlace) -> Workplace:
+    """One workplace."""
+    return make_place()
+
+
+@pytest.fixture(scope="session")
+async def controls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Control]:
+    """What each app does when nothing goes wrong."""
+    folder: Path = tmp_path_factory.mktemp("control")
+    return {app: await control_run(app, folder) for app in chaos_apps(folder)}

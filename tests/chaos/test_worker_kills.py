@@ -1,0 +1,127 @@
+"""A worker is killed at each boundary of the event loop, and another one takes over."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from durable_adk.events import Event
+from durable_adk.sessions import Status
+from tests.chaos.conftest import MakePlace
+from tests.support.processes import Control, Workplace
+from tests.support.replay import replay_all
+from tests.support.scripts import shape
+
+CONCURRENT = 4
+"""Cases at a time; on two cores most of a case's time is the start of two workers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Where the worker dies, and what may be repeated because of it."""
+
+    at: str
+    app: str = "charge"
+    again: dict[int, int] = field(default_factory=dict[int, int])
+    """Model turns that are asked for more than once: in flight when the worker died."""
+    runs: dict[str, int] = field(default_factory=lambda: {"charge": 1})
+    """How often each tool begins."""
+
+    @property
+    def failpoint(self) -> str:
+        """For `durable_adk.failpoints`: every entry kills."""
+        return self.at.replace("@", ":kill@")
+
+    @property
+    def kills(self) -> int:
+        """How often a worker dies."""
+        return sum(len(part.partition("@")[2].split(",")) for part in self.at.split(";"))
+
+
+CASES = [
+    Case(at="open.before@1"),
+    Case(at="open.after@1"),
+    *(Case(at=f"model.before_call@{n}") for n in (1, 2)),
+    *(Case(at=f"model.after_call@{n}", again={n - 1: 2}) for n in (1, 2)),
+    *(Case(at=f"commit.before@{n}") for n in (1, 2, 3)),
+    *(Case(at=f"commit.after@{n}") for n in (1, 2, 3)),
+    Case(at="tool.before_run@1"),
+    Case(at="tool.halfway@1", runs={"charge": 2}),
+    Case(at="tool.after_run@1", runs={"charge": 2}),
+    Case(at="close.before@1"),
+    Case(at="close.after@1"),
+    Case(at="commit.after@1,2,3"),
+    Case(at="tool.halfway@1;tool.after_run@1;commit.before@3", runs={"charge": 3}),
+    Case(at="tool.late@1", app="triple", runs={"charge": 2, "late": 2}),
+]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was seen of a case."""
+
+    place: Workplace
+    yielded: list[Event]
+    stored: list[Event]
+    state: dict[str, Any]
+    result: dict[str, Any]
+
+
+async def _run(case: Case, place: Workplace) -> Outcome:
+    async with place.restarted_worker(case.failpoint):
+        yielded = await place.all_of(case.app)
+        result = await place.workflow(case.app).result()
+    return Outcome(place, yielded, await place.log(case.app), await place.state(case.app), result)
+
+
+@pytest.fixture(scope="module")
+async def outcomes(
+    request: pytest.FixtureRequest, make_place: MakePlace
+) -> AsyncIterator[dict[str, "asyncio.Task[Outcome]"]]:
+    """The selected cases, running side by side; each test waits for its own."""
+    turn = asyncio.Semaphore(CONCURRENT)
+
+    async def in_turn(case: Case) -> Outcome:
+        async with turn:
+            return await _run(case, make_place())
+
+    specs = [getattr(item, "callspec", None) for item in request.session.items]
+    cases: list[Case] = [spec.params["case"] for spec in specs if spec and "case" in spec.params]
+    tasks = {case.at: asyncio.create_task(in_turn(case)) for case in cases}
+    yield tasks
+    for task in tasks.values():
+        task.cancel()
+    await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.at)
+async def test_a_killed_worker_loses_and_doubles_nothing(
+    case: Case, outcomes: dict[str, "asyncio.Task[Outcome]"], controls: dict[str, Control]
+) -> None:
+    """I1 to I4, I7 to I11: log, state and what the client sees are those of an undisturbed run.
+
+    The model is asked again only for an answer that was not recorded; a tool runs again only if it
+    was running, with the same key, so that its effect is one.
+    """
+    outcome, control = await outcomes[case.at], controls[case.app]
+    assert outcome.place.deaths == case.kills
+    assert [shape(event) for event in outcome.stored] == [shape(e) for e in control.stored]
+    assert [shape(event) for event in outcome.yielded] == [shape(e) for e in control.yielded]
+    assert outcome.state == control.state
+    traces = outcome.place.traces
+    assert traces.asked == {0: 1, 1: 1} | case.again
+    assert {tool: len(traces.runs(tool)) for tool in case.runs} == case.runs
+    assert len({run["key"] for run in traces.runs("charge")}) == traces.effects
+    assert outcome.result["status"] == Status.COMPLETED
+    assert outcome.result["events"] == len(control.stored)
+
+
+async def test_every_history_replays(
+    outcomes: dict[str, "asyncio.Task[Outcome]"], client: Client
+) -> None:
+    """I13: what was recorded around the kills is what the code does."""
+    await asyncio.gather(*outcomes.values())
+    assert await replay_all(client) >= len(CASES)

@@ -1,0 +1,200 @@
+"""Workflow type Invocation takes and returns plain JSON, whoever the client is (D18)."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio import workflow
+from temporalio.client import Client, WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import App
+from durable_adk.embedded import TemporalServer
+from durable_adk.models import ScriptedModel
+from durable_adk.runners import Runner
+from durable_adk.sessions import SessionKey, SqliteSessionService
+from durable_adk.worker import WorkerOptions, worker
+from tests.support.scripts import call, gist
+
+TEMPORAL = Path(sys.executable).parent / "temporal"
+
+
+def get_capital(country: str) -> str:
+    """Return the capital of a country."""
+    return {"France": "Paris"}[country]
+
+
+def geographer() -> App:
+    """An app that answers where France's capital is."""
+    model = ScriptedModel(replies=[call("get_capital", country="France"), "It is Paris."] * 3)
+    return App(name="geo", root_agent=LlmAgent(name="g", model=model, tools=[get_capital]))
+
+
+@pytest.fixture
+async def task_queue(client: Client, sessions: SqliteSessionService) -> AsyncIterator[str]:
+    """The task queue of a worker that serves the geographer."""
+    options = WorkerOptions(task_queue=f"test-{uuid.uuid4().hex}")
+    async with worker(client, apps=[geographer()], session_service=sessions, options=options):
+        yield options.task_queue
+
+
+async def run_command(*command: str) -> str:
+    """Run a program to its end; its standard output."""
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, err.decode()
+    return out.decode()
+
+
+def check(result: dict[str, Any]) -> None:
+    """The documented result of the geographer's answer."""
+    assert result["status"] == "completed"
+    assert result["text"] == "It is Paris."
+    assert (result["events"], result["modelCalls"], result["toolCalls"]) == (4, 2, 1)
+    assert result["revision"] == 4
+    assert {"app", "user", "session", "invocationId", "lastEventId"} <= set(result)
+
+
+async def test_the_temporal_command_line_starts_an_invocation(
+    server: TemporalServer, task_queue: str, sessions: SqliteSessionService
+) -> None:
+    """A person with `temporal` and a line of JSON needs nothing else."""
+    request = {"app": "geo", "user": "alice@example.com", "session": "trip", "message": "France?"}
+    name = f"cli-{uuid.uuid4().hex}"
+    at = ["--address", server.address, "--workflow-id", name]
+    await run_command(
+        str(TEMPORAL), "workflow", "start", "--type", "Invocation", "--task-queue", task_queue,
+        "--input", json.dumps(request), *at,
+    )  # fmt: skip
+    out = await run_command(str(TEMPORAL), "workflow", "result", "--output", "json", *at)
+    check(json.loads(out)["result"])
+    session = await sessions.get_session(
+        app_name="geo", user_id="alice@example.com", session_id="trip"
+    )
+    assert session is not None
+    assert [gist(event) for event in session.events][0] == "user text France?"
+
+
+WITHOUT_US = """
+import asyncio, json, os, sys
+sys.modules["durable_adk"] = None  # importing it is an error from here on
+from temporalio.client import Client
+
+async def main():
+    address, queue, name = sys.argv[1:]
+    client = await Client.connect(address)
+    content = {"role": "user", "parts": [{"text": "France?"}]}
+    request = {"app": "geo", "user": "u", "message": content, "runConfig": {"maxLlmCalls": 5}}
+    print(json.dumps(await client.execute_workflow("Invocation", request, id=name, task_queue=queue)))
+
+asyncio.run(main())
+sys.stdout.flush()
+os._exit(0)  # the SDK may crash at interpreter exit (temporalio/sdk-python#300)
+"""
+
+
+async def test_a_client_without_our_package_starts_an_invocation(
+    server: TemporalServer, task_queue: str
+) -> None:
+    """Message as Content, camelCase, no session: a new one is made and named in the result."""
+    out = await run_command(
+        sys.executable, "-c", WITHOUT_US, server.address, task_queue, f"py-{uuid.uuid4().hex}"
+    )
+    result = json.loads(out)
+    check(result)
+    assert result["session"] == result["invocationId"]
+
+
+@workflow.defn(name="TripPlanner")
+class TripPlanner:
+    """Somebody else's workflow, which has an agent answer a question."""
+
+    @workflow.run
+    async def run(self, task_queue: str) -> dict[str, Any]:
+        """Run the child and hand its result on."""
+        request = {"app": "geo", "user": "u", "session": "child", "message": "France?"}
+        return await workflow.execute_child_workflow(
+            "Invocation", request, task_queue=task_queue, result_type=dict
+        )
+
+
+async def test_an_invocation_runs_as_a_child_workflow(client: Client, task_queue: str) -> None:
+    """A team's own workflow, on its own worker, awaits an agent."""
+    own_queue = f"test-{uuid.uuid4().hex}"
+    async with Worker(
+        client,
+        task_queue=own_queue,
+        workflows=[TripPlanner],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+    ):
+        result = await client.execute_workflow(
+            "TripPlanner", task_queue, id=uuid.uuid4().hex, task_queue=own_queue, result_type=dict
+        )
+    check(result)
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind", "words"),
+    [
+        ("just text", "InvalidRequestError", "one JSON object"),
+        ({"app": "geo", "user": "u"}, "InvalidRequestError", "message: Field required"),
+        ({"app": "geo", "user": "u", "message": ""}, "InvalidRequestError", "No parts"),
+        ({"app": "geo", "user": "a\nb", "message": "x"}, "InvalidRequestError", "user holds"),
+        ({"app": "geo", "user": "u", "message": "x", "mesage": 1}, "InvalidRequestError", "mesage"),
+        ({"app": "no", "user": "u", "message": "x"}, "UnknownAppError", "not served here"),
+        (
+            {"app": "geo", "user": "u", "session": "?", "message": "x", "createSession": False},
+            "SessionNotFoundError",
+            "'?'",
+        ),
+        ({"app": "geo", "user": "u", "message": "x" * 1_100_000}, "PayloadTooLargeError", "bytes"),
+    ],
+)
+async def test_a_bad_request_fails_the_workflow_with_its_reason(
+    client: Client, task_queue: str, request_: Any, kind: str, words: str
+) -> None:
+    """D11: not a workflow task that is retried for ever, but a failure with type and remedy."""
+    with pytest.raises(WorkflowFailureError) as caught:
+        await client.execute_workflow(
+            "Invocation",
+            request_,
+            id=uuid.uuid4().hex,
+            task_queue=task_queue,
+            execution_timeout=timedelta(seconds=20),
+        )
+    cause = caught.value.cause
+    assert isinstance(cause, ApplicationError)
+    assert cause.type == kind
+    assert words in cause.message
+
+
+async def test_an_invocation_started_elsewhere_can_be_followed(
+    client: Client, task_queue: str, sessions: SqliteSessionService
+) -> None:
+    """Whoever started it under whatever workflow id: its invocation id is enough to attach."""
+    request = {"app": "geo", "user": "u", "session": "s", "message": "?", "invocationId": "e-own"}
+    await client.start_workflow(
+        "Invocation", request, id=f"their-{uuid.uuid4().hex}", task_queue=task_queue
+    )
+    runner = Runner(
+        app=geographer(), session_service=sessions, client=client, task_queue=task_queue
+    )
+    while await sessions.get_invocation(SessionKey("geo", "u", "s"), "e-own") is None:
+        await asyncio.sleep(0.02)
+    events = runner.run_async(user_id="u", session_id="s", invocation_id="e-own")
+    assert [gist(event) async for event in events] == [
+        "g call get_capital",
+        "g response get_capital",
+        "g text It is Paris.",
+    ]

@@ -1,0 +1,457 @@
+"""Every mistake has its own clear error, loses nothing and never hangs (design D11)."""
+
+import asyncio
+import math
+import uuid
+from typing import Any
+
+import pytest
+from google.genai import types
+from temporalio.client import Client
+
+from durable_adk.agents import BaseAgent, LlmAgent
+from durable_adk.apps import App
+from durable_adk.client import Invocations, connect
+from durable_adk.embedded import TemporalServer
+from durable_adk.errors import (
+    AlreadyExistsError,
+    CallbackError,
+    DurableAdkError,
+    EventConflictError,
+    InstructionError,
+    InvalidRequestError,
+    InvocationNotFoundError,
+    LlmCallsLimitExceededError,
+    ModelError,
+    NoWorkerError,
+    OutputSchemaError,
+    PayloadTooLargeError,
+    SessionNotFoundError,
+    StateValueError,
+    TemporalUnavailableError,
+    ToolError,
+    ToolResultError,
+    ToolTimeoutError,
+    UnknownAppError,
+)
+from durable_adk.models import LlmResponse, ScriptedModel
+from durable_adk.payloads import InvocationRequest
+from durable_adk.run_config import RunConfig
+from durable_adk.runners import InMemoryRunner, Runner
+from durable_adk.sessions import InMemorySessionService, SqliteSessionService
+from durable_adk.settings import Limits
+from durable_adk.tools import FunctionTool
+from durable_adk.worker import WorkerOptions, worker
+from pydantic import BaseModel
+from tests.conftest import MakeRunner
+from tests.support.scripts import USER, call, calls, ensure_session, gist, send, shape, stored
+
+
+def agent_with(tool: Any, *replies: Any, **fields: Any) -> LlmAgent:
+    """An agent whose model calls `tool` once, then says done."""
+    name = getattr(tool, "name", None) or tool.__name__
+    model = ScriptedModel(replies=list(replies) or [call(name), "done", "hello again"])
+    return LlmAgent(name="a", model=model, tools=[tool], **fields)
+
+
+async def fails(runner: Runner, error: type[DurableAdkError], message: str = "hello") -> str:
+    """The run raises `error` and leaves exactly one error event, the last; returns its message."""
+    with pytest.raises(error) as caught:
+        await asyncio.wait_for(send(runner, message), 30)
+    log = await stored(runner)
+    errors = [event for event in log if event.error_code]
+    assert errors == log[-1:]
+    assert errors[0].content is None
+    assert errors[0].error_code == caught.value.error_type
+    assert errors[0].error_message == caught.value.message
+    called = [item.id for event in log for item in event.get_function_calls()]
+    answered = [item.id for event in log for item in event.get_function_responses()]
+    assert called == answered
+    return caught.value.message
+
+
+def holds_an_object() -> dict[str, object]:
+    """Return what JSON cannot hold."""
+    return {"items": [{"price": object()}]}
+
+
+def holds_nan() -> dict[str, float]:
+    """Return NaN."""
+    return {"price": math.nan}
+
+
+def holds_nul() -> str:
+    """Return a NUL character."""
+    return "a\x00b"
+
+
+def holds_a_surrogate() -> str:
+    """Return half of a character."""
+    return "\ud800"
+
+
+def is_large() -> str:
+    """Return 3 MB."""
+    return "x" * 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        (holds_an_object, ["holds_an_object", "['items'][0]['price']", "object"]),
+        (holds_nan, ["holds_nan", "['price']", "nan"]),
+        (holds_nul, ["holds_nul", "NUL"]),
+        (holds_a_surrogate, ["holds_a_surrogate", "lone surrogate"]),
+        (is_large, ["is_large", "3,000", "artifact"]),
+    ],
+)
+async def test_a_result_that_cannot_be_stored_ends_the_run_once(
+    make_runner: MakeRunner, tool: Any, words: list[str]
+) -> None:
+    """F13, D11: the tool ran once, the error names the path, the next message works."""
+    runs: list[int] = []
+
+    def counted() -> Any:
+        """Count the runs."""
+        runs.append(1)
+        return tool()
+
+    counted.__name__ = tool.__name__
+    runner = await make_runner(agent_with(counted))
+    message = await fails(runner, ToolResultError)
+    assert all(word in message for word in words), message
+    assert runs == [1]
+    assert gist((await send(runner, "again"))[-1]).startswith("a text")
+
+
+async def test_a_tool_that_raises_ends_the_run_with_its_error(make_runner: MakeRunner) -> None:
+    """TOL-18, RUN-8, DUR-10: the error event has the exception's name; it is a ValueError here."""
+
+    def broken() -> None:
+        """Raise."""
+        raise ValueError("no such thing")
+
+    runner = await make_runner(agent_with(broken))
+    message = await fails(runner, ToolError)
+    assert message == "Tool 'broken' raised ValueError: no such thing"
+    with pytest.raises(ValueError, match="no such thing"):
+        await send(await make_runner(agent_with(broken)))
+
+
+async def test_one_failing_call_keeps_the_others_results(make_runner: MakeRunner) -> None:
+    """FLW-46, TRAP-25: completed results are committed before the error is raised."""
+
+    def good() -> str:
+        """Return."""
+        return "kept"
+
+    async def broken() -> None:
+        """Raise, a little later."""
+        await asyncio.sleep(0.3)
+        raise ValueError("late")
+
+    async def slow() -> None:
+        """Take too long for a test."""
+        await asyncio.sleep(20)
+
+    model = ScriptedModel(replies=[calls(("good", {}), ("slow", {}), ("broken", {}))])
+    runner = await make_runner(LlmAgent(name="a", model=model, tools=[good, slow, broken]))
+    await fails(runner, ToolError)
+    responses = (await stored(runner))[-2].get_function_responses()
+    assert [item.name for item in responses] == ["good", "slow", "broken"]
+    assert responses[0].response == {"result": "kept"}
+    assert "Cancelled" in str(responses[1].response)
+    assert "late" in str(responses[2].response)
+
+
+async def test_a_tool_that_takes_too_long_is_ended(make_runner: MakeRunner) -> None:
+    """F11: a hanging tool ends by its own timeout, and is not run again."""
+    runs: list[int] = []
+
+    async def endless() -> None:
+        """Never return."""
+        runs.append(1)
+        await asyncio.sleep(60)
+
+    runner = await make_runner(agent_with(FunctionTool(endless, timeout=0.5)))
+    assert "0.5 s" in await fails(runner, ToolTimeoutError)
+    assert runs == [1]
+
+
+async def test_a_missing_template_variable_is_named(make_runner: MakeRunner) -> None:
+    """AGT-13, TRAP-38: no retries, the variable's name, a KeyError too."""
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=["never"]), instruction="Hi {name}")
+    runner = await make_runner(agent)
+    assert await fails(runner, InstructionError) == "Context variable not found: `name`."
+
+
+async def test_an_unknown_tool_is_told_to_the_model(make_runner: MakeRunner) -> None:
+    """FLW-47: the model can correct itself."""
+
+    def real() -> str:
+        """Exist."""
+        return "ok"
+
+    model = ScriptedModel(replies=[call("imagined"), "sorry"])
+    events = await send(await make_runner(LlmAgent(name="a", model=model, tools=[real])))
+    assert [gist(event) for event in events][-1] == "a text sorry"
+    response = events[1].get_function_responses()[0]
+    assert response.name == "imagined"
+    assert response.response is not None
+    assert "'imagined' not found" in response.response["error"]
+    assert "real" in response.response["error"]
+
+
+@pytest.mark.parametrize("args", [{}, {"count": "many"}, {"count": 2, "extra": True}])
+async def test_wrong_arguments_are_told_to_the_model(
+    make_runner: MakeRunner, args: dict[str, Any]
+) -> None:
+    """TOL-14, TOL-15: the function is called only with arguments that fit."""
+    seen: list[int] = []
+
+    def take(count: int) -> str:
+        """Take some."""
+        seen.append(count)
+        return "taken"
+
+    model = ScriptedModel(replies=[call("take", **args), "ok"])
+    events = await send(await make_runner(LlmAgent(name="a", model=model, tools=[take])))
+    response = events[1].get_function_responses()[0].response
+    assert response is not None
+    if args.get("count") == 2:
+        assert (response, seen) == ({"result": "taken"}, [2])
+    else:
+        assert "count" in response["error"]
+        assert seen == []
+
+
+async def test_one_model_call_too_many_ends_the_run(make_runner: MakeRunner) -> None:
+    """CTX-3, TRAP-36: two of two calls succeed, the third is not made."""
+
+    def again() -> str:
+        """Ask for another turn."""
+        return "more"
+
+    model = ScriptedModel(replies=[call("again")] * 5)
+    runner = await make_runner(LlmAgent(name="a", model=model, tools=[again]))
+    with pytest.raises(LlmCallsLimitExceededError, match="limit of `2` exceeded"):
+        await send(runner, run_config=RunConfig(max_llm_calls=2))
+    assert [gist(event) for event in await stored(runner)] == [
+        "user text hello",
+        *["a call again", "a response again"] * 2,
+        "a error LlmCallsLimitExceededError",
+    ]
+
+
+async def test_a_callback_that_raises_ends_the_run(make_runner: MakeRunner) -> None:
+    """CB-12, TRAP-49: once, and the message names hook and function."""
+    runs: list[int] = []
+
+    def careless(callback_context: Any) -> None:
+        runs.append(1)
+        raise KeyError("oops")
+
+    model = ScriptedModel(replies=["never"])
+    runner = await make_runner(LlmAgent(name="a", model=model, before_agent_callback=careless))
+    message = await fails(runner, CallbackError)
+    assert "before_agent_callback careless raised KeyError" in message
+    assert runs == [1]
+
+
+async def test_an_answer_that_does_not_fit_the_schema_ends_the_run(
+    make_runner: MakeRunner,
+) -> None:
+    """AGT-22: the error names the field."""
+
+    class Answer(BaseModel):
+        count: int
+
+    agent = LlmAgent(
+        name="a", model=ScriptedModel(replies=['{"count": "x"}']), output_schema=Answer
+    )
+    assert "count" in await fails(await make_runner(agent), OutputSchemaError)
+
+
+async def test_a_model_that_refuses_ends_the_run(make_runner: MakeRunner) -> None:
+    """D11: a 4xx of the provider is not asked again."""
+    model = ScriptedModel(replies=[ModelError("400 INVALID_ARGUMENT", error_type="ClientError")])
+    runner = await make_runner(LlmAgent(name="a", model=model))
+    assert await fails(runner, ModelError) == "400 INVALID_ARGUMENT"
+
+
+async def test_a_blocked_answer_is_an_event_and_no_failure(make_runner: MakeRunner) -> None:
+    """EVT-21, FLW-62, TRAP-40: a safety block is stored, final, and not retried."""
+    blocked = LlmResponse(error_code="SAFETY", error_message="blocked")
+    model = ScriptedModel(replies=[blocked])
+    events = await send(await make_runner(LlmAgent(name="a", model=model)))
+    assert [gist(event) for event in events] == ["a error SAFETY"]
+    assert events[0].is_final_response()
+
+
+async def test_a_state_value_that_is_not_json_is_named(make_runner: MakeRunner) -> None:
+    """ACT-2, TRAP-21: found where it is written, also when it is changed in place."""
+
+    def careless(tool_context: Any) -> str:
+        """Put an object into a list."""
+        tool_context.state["cart"] = []
+        tool_context.state["cart"].append({1, 2})
+        return "ok"
+
+    runner = await make_runner(agent_with(careless))
+    assert "state['cart'][0] is a set" in await fails(runner, StateValueError)
+
+
+async def test_an_agents_own_error_ends_the_run(make_runner: MakeRunner) -> None:
+    """RUN-8: what a custom agent raises is stored and raised."""
+
+    class Broken(BaseAgent):
+        async def _run_async_impl(self, ctx: Any) -> Any:
+            raise ZeroDivisionError("division by zero")
+            yield
+
+    with pytest.raises(ZeroDivisionError):
+        await send(await make_runner(Broken(name="broken")))
+
+
+async def test_an_unknown_session_is_refused(make_runner: MakeRunner) -> None:
+    """RUN-16: nothing runs, and the message says what to do."""
+    runner = await make_runner(LlmAgent(name="a", model=ScriptedModel(replies=["never"])))
+    with pytest.raises(SessionNotFoundError, match="create_session"):
+        await anext(runner.run_async(**USER, new_message="hello"))
+
+
+@pytest.mark.parametrize("message", ["", "  \n", types.Content(role="user", parts=[])])
+async def test_an_empty_message_is_refused(message: Any) -> None:
+    """RUN-20: nothing is stored."""
+    async with InMemoryRunner(LlmAgent(name="a", model=ScriptedModel(replies=["x"]))) as runner:
+        with pytest.raises(InvalidRequestError, match=r"No parts in the new_message\."):
+            await send(runner, message)
+        assert await stored(runner) == []
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        types.Part(function_call=types.FunctionCall(name="f", args={})),
+        types.Part(function_response=types.FunctionResponse(id="x", name="f", response={})),
+    ],
+)
+async def test_a_forged_call_or_response_is_refused(part: types.Part) -> None:
+    """RUN-21, TRAP-28: users cannot speak for the model or for tools."""
+    async with InMemoryRunner(LlmAgent(name="a", model=ScriptedModel(replies=["x"]))) as runner:
+        with pytest.raises(InvalidRequestError, match="function_"):
+            await send(runner, types.Content(role="user", parts=[part]))
+
+
+@pytest.mark.parametrize("bad", ["", "   ", "a\nb", "a\x00b", "\ud800", "x" * 129])
+async def test_an_unusable_id_is_refused(bad: str, sessions: SqliteSessionService) -> None:
+    """S2: control characters, empty and overlong ids; the message names the field."""
+    for field in ("user_id", "session_id"):
+        ids = {"user_id": "u", "session_id": "s", field: bad}
+        for service in (sessions, InMemorySessionService()):
+            if field == "session_id" and not bad.strip():
+                continue  # create_session without an id draws one
+            with pytest.raises(InvalidRequestError, match=field):
+                await service.create_session(app_name="app", **ids)
+
+
+async def test_a_message_of_five_megabytes_is_refused() -> None:
+    """TRAP-42: with the size, the limit and the remedy."""
+    async with InMemoryRunner(LlmAgent(name="a", model=ScriptedModel(replies=["x"]))) as runner:
+        with pytest.raises(PayloadTooLargeError, match="message is 5,0.* at most 1,000,000"):
+            await send(runner, "x" * 5_000_000)
+
+
+async def test_an_app_nobody_serves_is_refused(
+    client: Client, sessions: SqliteSessionService
+) -> None:
+    """The workflow fails with the apps that are served; it does not retry for ever."""
+    app = App(name="served", root_agent=LlmAgent(name="a", model=ScriptedModel(replies=["x"])))
+    options = WorkerOptions(task_queue=f"test-{uuid.uuid4().hex}")
+    async with worker(client, apps=[app], session_service=sessions, options=options):
+        request = InvocationRequest(
+            app="other", user="u", session="s", message="hi", invocation_id=uuid.uuid4().hex
+        )
+        handle = await Invocations(client, options.task_queue).start(request)
+        with pytest.raises(UnknownAppError, match=r"'other' is not served here.*: served"):
+            await asyncio.wait_for(handle.result(), 10)
+
+
+async def test_an_unknown_invocation_is_refused(make_runner: MakeRunner) -> None:
+    """Attaching to what does not exist ends with the id in the message."""
+    runner = await make_runner(LlmAgent(name="a", model=ScriptedModel(replies=["x"])))
+    await ensure_session(runner)
+    with pytest.raises(InvocationNotFoundError, match="e-none"):
+        await anext(runner.run_async(**USER, invocation_id="e-none"))
+    with pytest.raises(InvalidRequestError, match="new_message"):
+        await anext(runner.run_async(**USER))
+
+
+async def test_without_a_worker_the_message_is_kept(
+    client: Client, sessions: SqliteSessionService
+) -> None:
+    """F48: the caller learns that nobody listens; a worker that comes later runs the message."""
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=["late but here"]))
+    app = App(name="app", root_agent=agent)
+    queue = f"test-{uuid.uuid4().hex}"
+    runner = Runner(app=app, session_service=sessions, client=client, task_queue=queue)
+    with pytest.raises(NoWorkerError, match=queue):
+        await asyncio.wait_for(send(runner, invocation_id="e-kept"), 15)
+    options = WorkerOptions(task_queue=queue)
+    async with worker(client, apps=[app], session_service=sessions, options=options):
+        events = [event async for event in runner.run_async(**USER, invocation_id="e-kept")]
+    assert [gist(event) for event in events] == ["a text late but here"]
+
+
+async def test_without_temporal_the_address_is_named() -> None:
+    """The message says where it looked and what to start."""
+    with pytest.raises(TemporalUnavailableError, match=r"127\.0\.0\.1:1.*durable-adk dev"):
+        await asyncio.wait_for(connect("127.0.0.1:1"), 30)
+
+
+async def test_the_same_id_with_another_message_is_refused(make_runner: MakeRunner) -> None:
+    """SSN-12, I12: an invocation id names one message only."""
+    runner = await make_runner(LlmAgent(name="a", model=ScriptedModel(replies=["one", "two"])))
+    name = uuid.uuid4().hex
+    first = await send(runner, "hello", invocation_id=name)
+    again = await send(runner, "hello", invocation_id=name)
+    assert [gist(event) for event in first] == ["a text one"]
+    assert [shape(event) for event in again] == [shape(event) for event in first]
+    with pytest.raises(EventConflictError, match="another message"):
+        await send(runner, "good-bye", invocation_id=name)
+    assert len(await stored(runner)) == 2
+
+
+async def test_a_taken_session_id_is_refused(sessions: SqliteSessionService) -> None:
+    """SSN-3."""
+    for service in (sessions, InMemorySessionService()):
+        await service.create_session(app_name="app", **USER)
+        with pytest.raises(AlreadyExistsError):
+            await service.create_session(app_name="app", **USER)
+
+
+async def test_a_bad_app_and_agent_definition_is_named() -> None:
+    """AGT-1, AGT-2, APP-1, RUN-11."""
+    child = LlmAgent(name="child")
+    LlmAgent(name="parent", sub_agents=[child])
+    with pytest.raises(ValueError, match="a sub-agent of 'parent' already"):
+        LlmAgent(name="other", sub_agents=[child])
+    with pytest.raises(ValueError, match="must be a Python identifier"):
+        LlmAgent(name="user")
+    with pytest.raises(ValueError, match="must start with a letter"):
+        App(name="1st", root_agent=child)
+    with pytest.raises(InvalidRequestError, match="either app, or agent"):
+        Runner(session_service=InMemorySessionService())
+    with pytest.raises(ValueError, match="max_llm_calls must be less than"):
+        RunConfig(max_llm_calls=2**63 - 1)
+
+
+async def test_limits_can_be_set_in_process() -> None:
+    """A runner without Temporal holds its steps to its own limits."""
+
+    async def endless() -> None:
+        """Never return."""
+        await asyncio.sleep(60)
+
+    async with InMemoryRunner(agent_with(endless), limits=Limits(tool_timeout=0.2)) as runner:
+        await fails(runner, ToolTimeoutError)

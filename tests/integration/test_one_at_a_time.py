@@ -1,0 +1,128 @@
+"""One invocation at a time per session (D7, I6, F28)."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from durable_adk.agents import LlmAgent
+from durable_adk.errors import SessionBusyError
+from durable_adk.models import ScriptedModel
+from durable_adk.runners import Runner
+from tests.conftest import MakeRunner
+from tests.support.scripts import USER, call, ensure_session, gist, send, stored
+
+
+def slow_agent(gate: asyncio.Event | None = None) -> LlmAgent:
+    """An agent whose tool takes a moment, or until the gate opens."""
+
+    async def think() -> str:
+        """Take a moment."""
+        if gate is None:
+            await asyncio.sleep(0.1)
+        while gate is not None and not gate.is_set():
+            await asyncio.sleep(0.02)  # the gate belongs to the test's event loop
+        return "thought"
+
+    model = ScriptedModel(replies=[call("think"), "done"] * 10)
+    return LlmAgent(name="a", model=model, tools=[think])
+
+
+async def collect(runner: Runner, message: str) -> list[str]:
+    """Send a message; what came back."""
+    events = runner.run_async(**USER, new_message=message)
+    return [gist(event) async for event in events]
+
+
+async def test_messages_at_once_are_serialised(make_runner: MakeRunner) -> None:
+    """F28, I6: six messages at the same moment, and their events never interleave."""
+    runner = await make_runner(slow_agent())
+    await ensure_session(runner)
+    messages = [f"message {number}" for number in range(6)]
+    answers = await asyncio.gather(*(collect(runner, message) for message in messages))
+    assert answers == [["a call think", "a response think", "a text done"]] * 6
+    log = await stored(runner)
+    turns = [log[start : start + 4] for start in range(0, len(log), 4)]
+    assert len(turns) == 6
+    assert all(len({event.invocation_id for event in turn}) == 1 for turn in turns)
+    assert {turn[0].text for turn in turns} == set(messages)
+
+
+async def test_reject_refuses_at_once_and_stores_nothing(make_runner: MakeRunner) -> None:
+    """D7: the caller chose to be told rather than to wait; the active run is not disturbed."""
+    gate = asyncio.Event()
+    runner = await make_runner(slow_agent(gate))
+    await ensure_session(runner)
+    first = runner.run_async(**USER, new_message="first")
+    assert gist(await anext(first)) == "a call think"
+    with pytest.raises(SessionBusyError, match="active"):
+        await asyncio.wait_for(send(runner, "second", when_busy="reject"), 10)
+    gate.set()
+    assert [gist(event) async for event in first] == ["a response think", "a text done"]
+    assert [gist(event) for event in await stored(runner)][0::3] == ["user text first", "a text done"]
+
+
+async def test_sessions_do_not_wait_for_each_other(make_runner: MakeRunner) -> None:
+    """A session that waits for its tool holds up no other."""
+    gate = asyncio.Event()
+    runner = await make_runner(slow_agent(gate))
+    await ensure_session(runner)
+    first = runner.run_async(**USER, new_message="first")
+    await anext(first)
+    other = {"user_id": "u", "session_id": f"other-{uuid.uuid4().hex}"}
+    await runner.session_service.create_session(app_name=runner.app_name, **other)
+    second = runner.run_async(**other, new_message="second")
+    assert gist(await asyncio.wait_for(anext(second), 10)) == "a call think"
+    gate.set()
+    assert len([event async for event in first]) == 2
+    assert len([event async for event in second]) == 2
+
+
+async def test_leaving_cancels_nothing_and_attaching_misses_nothing(
+    make_runner: MakeRunner,
+) -> None:
+    """DUR-13, TRAP-44, TRAP-45, I17: leave after one event, come back for all of them."""
+    gate = asyncio.Event()
+    runner = await make_runner(slow_agent(gate))
+    await ensure_session(runner)
+    name = f"e-{uuid.uuid4()}"
+    events = runner.run_async(**USER, new_message="hi", invocation_id=name)
+    await anext(events)
+    await events.aclose()
+    attached = runner.run_async(**USER, invocation_id=name)
+    assert gist(await asyncio.wait_for(anext(attached), 10)) == "a call think"
+    gate.set()
+    rest = [gist(event) async for event in attached]
+    assert rest == ["a response think", "a text done"]
+    again = [gist(event) async for event in runner.run_async(**USER, invocation_id=name)]
+    assert again == ["a call think", *rest]
+
+
+async def test_the_sync_run_yields_the_same_events(make_runner: MakeRunner) -> None:
+    """RUN-28, TRAP-46, rows 117, 118: same events in the same order, inside a running loop too."""
+    runner = await make_runner(slow_agent())
+    await ensure_session(runner)
+
+    def in_a_thread() -> list[str]:
+        return [gist(event) for event in runner.run(**USER, new_message="sync")]
+
+    answers = await asyncio.wait_for(asyncio.to_thread(in_a_thread), 20)
+    assert answers == ["a call think", "a response think", "a text done"]
+
+
+async def test_the_sync_run_raises_what_the_run_raised(make_runner: MakeRunner) -> None:
+    """RUN-29: errors reach the caller's thread."""
+
+    def broken() -> None:
+        """Raise."""
+        raise ValueError("no")
+
+    model = ScriptedModel(replies=[call("broken")])
+    runner = await make_runner(LlmAgent(name="a", model=model, tools=[broken]))
+    await ensure_session(runner)
+
+    def in_a_thread() -> None:
+        list(runner.run(**USER, new_message="sync"))
+
+    with pytest.raises(ValueError, match="no"):
+        await asyncio.wait_for(asyncio.to_thread(in_a_thread), 20)

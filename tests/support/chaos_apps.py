@@ -1,0 +1,158 @@
+"""The apps that the chaos tests run, and the files their tools and models leave traces in.
+
+Control run, client and workers build them over a folder each; whatever is not in the folder must
+come out the same everywhere.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.genai import types
+
+from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
+from durable_adk.apps import App
+from durable_adk.context import ToolContext
+from durable_adk.events import Event, EventActions
+from durable_adk.failpoints import failpoint
+from durable_adk.models import ScriptedModel
+from durable_adk.models.llm_request import LlmRequest
+from durable_adk.models.llm_response import LlmResponse
+from tests.support.scripts import call, calls
+
+NAP = 3.0
+"""Seconds the custom agent sleeps between its two events."""
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What the processes of one test did, in files that survive them."""
+
+    folder: Path
+
+    def note(self, tool: str, key: str) -> None:
+        """Write down that a tool began."""
+        line = json.dumps({"tool": tool, "key": key, "pid": os.getpid(), "at": time.time()})
+        descriptor = os.open(self.folder / "ledger", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(descriptor, f"{line}\n".encode())
+        os.close(descriptor)
+
+    def take_effect(self, key: str) -> None:
+        """Change the world outside, unless it was changed under this key before."""
+        name = hashlib.sha256(key.encode()).hexdigest()
+        (self.folder / f"effect-{name}").touch()
+
+    def runs(self, tool: str = "") -> list[dict[str, Any]]:
+        """The beginnings of tools, oldest first."""
+        lines = [json.loads(line) for line in self._lines("ledger")]
+        return [line for line in lines if tool in ("", line["tool"])]
+
+    @property
+    def effects(self) -> int:
+        """How often the world outside was changed."""
+        return len(list(self.folder.glob("effect-*")))
+
+    @property
+    def asked(self) -> dict[int, int]:
+        """How often the model was asked for each of its turns."""
+        return dict(Counter(json.loads(line)["index"] for line in self._lines("model")))
+
+    @property
+    def hits(self) -> list[str]:
+        """The failpoints that were hit, oldest first."""
+        return [line.partition(" ")[0] for line in self._lines("failpoints")]
+
+    def open_gate(self) -> None:
+        """Let the gated tool and the gated model go on."""
+        (self.folder / "gate").touch()
+
+    async def through_gate(self) -> None:
+        """Wait until the gate is open."""
+        while not (self.folder / "gate").exists():
+            await asyncio.sleep(0.02)
+
+    def _lines(self, name: str) -> list[str]:
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+
+class GatedModel(ScriptedModel):
+    """A model that thinks until the gate opens."""
+
+    traces: Any
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """See base class."""
+        self.traces.note("model", "model")
+        await self.traces.through_gate()
+        async for response in super().generate_content_async(llm_request, stream):
+            yield response
+
+
+class Napper(BaseAgent):
+    """A custom agent that is idle for a while between its two events."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        yield self._says("good night")
+        await asyncio.sleep(NAP)
+        yield self._says("good morning")
+
+    def _says(self, text: str) -> Event:
+        content = types.Content(role="model", parts=[types.Part(text=text)])
+        return Event(
+            author=self.name, content=content, actions=EventActions(state_delta={"said": text})
+        )
+
+
+def chaos_apps(folder: Path) -> dict[str, App]:
+    """The apps by name, with their traces in `folder`."""
+    traces = Traces(folder)
+
+    async def charge(amount: int, tool_context: ToolContext) -> dict[str, int]:
+        """Charge the card, once for each key."""
+        traces.note("charge", tool_context.idempotency_key)
+        failpoint("tool.halfway")
+        traces.take_effect(tool_context.idempotency_key)
+        total = tool_context.state.get("total", 0) + amount
+        tool_context.state["total"] = total
+        return {"total": total}
+
+    async def patient(tool_context: ToolContext) -> str:
+        """Wait for the gate."""
+        traces.note("patient", tool_context.idempotency_key)
+        await traces.through_gate()
+        traces.take_effect(tool_context.idempotency_key)
+        return "through"
+
+    async def late(tool_context: ToolContext) -> str:
+        """Die after the siblings of the turn are done."""
+        traces.note("late", tool_context.idempotency_key)
+        await asyncio.sleep(1)
+        failpoint("tool.late")
+        return "late"
+
+    log = folder / "model"
+    charging = ScriptedModel(log=log, replies=[call("charge", amount=10), "Charged."])
+    tripling = ScriptedModel(
+        log=log,
+        replies=[calls(("charge", {"amount": 1}), ("late", {}), ("charge", {"amount": 2})), "All."],
+    )
+    waiting = ScriptedModel(log=log, replies=[call("patient"), "Done.", "Next.", "Last."])
+    thinking = GatedModel(log=log, traces=traces, replies=["Thought.", "Next."])
+    agents: dict[str, BaseAgent] = {
+        "charge": LlmAgent(name="cashier", model=charging, tools=[charge]),
+        "triple": LlmAgent(name="cashier", model=tripling, tools=[charge, late]),
+        "tool": LlmAgent(name="waiter", model=waiting, tools=[patient]),
+        "model": LlmAgent(name="thinker", model=thinking),
+        "nap": Napper(name="napper"),
+    }
+    return {name: App(name=name, root_agent=agent) for name, agent in agents.items()}

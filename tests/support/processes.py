@@ -1,0 +1,179 @@
+"""Workers and clients as processes that can be killed, and what they leave behind."""
+
+import asyncio
+import sys
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle
+
+from durable_adk import failpoints
+from durable_adk._process import Process
+from durable_adk.client import workflow_id
+from durable_adk.events import Event
+from durable_adk.runners import InMemoryRunner, Runner
+from durable_adk.sessions import SessionKey, SqliteSessionService
+from tests.support.chaos_apps import Traces, chaos_apps
+
+ROOT = Path(__file__).parents[2]
+SESSION = "s"
+INVOCATION = "run"
+"""The same in every test and in its control run, because event ids are derived from it (D5)."""
+PATIENCE = 60.0
+
+
+async def until(condition: Callable[[], Any], patience: float = PATIENCE) -> float:
+    """Wait until a condition holds; the seconds that took."""
+    started = time.monotonic()
+    while True:
+        answer = condition()
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        if answer:
+            return time.monotonic() - started
+        if time.monotonic() - started > patience:
+            raise TimeoutError(f"Nothing happened in {patience:g} s.")
+        await asyncio.sleep(0.02)
+
+
+@dataclass(kw_only=True)
+class Workplace:
+    """A folder with a session store, and a task queue: the world of one test."""
+
+    folder: Path
+    client: Client
+    address: str
+    queue: str = field(default_factory=lambda: f"chaos-{uuid.uuid4().hex}")
+    deaths: int = 0
+    """How often `restarted_worker` has found its worker dead."""
+
+    @cached_property
+    def traces(self) -> Traces:
+        """What tools and models wrote down."""
+        return Traces(self.folder)
+
+    @cached_property
+    def sessions(self) -> SqliteSessionService:
+        """The client's own connections to the store."""
+        return SqliteSessionService(self.folder / "sessions.db")
+
+    def runner(self, app: str) -> Runner:
+        """A client of one app."""
+        return Runner(
+            app=chaos_apps(self.folder)[app],
+            session_service=self.sessions,
+            client=self.client,
+            task_queue=self.queue,
+            auto_create_session=True,
+        )
+
+    async def run(
+        self, app: str, *, message: str | None = "go", **options: Any
+    ) -> AsyncGenerator[Event, None]:
+        """`Runner.run_async`, as the user that is named after the queue."""
+        options = {"invocation_id": INVOCATION} | options
+        async with self.runner(app) as runner:
+            events = runner.run_async(
+                user_id=self.queue, session_id=SESSION, new_message=message, **options
+            )
+            async with aclosing(events):
+                async for event in events:
+                    yield event
+
+    async def all_of(self, app: str, **options: Any) -> list[Event]:
+        """All events of `run`."""
+        return [event async for event in self.run(app, **options)]
+
+    def key(self, app: str) -> SessionKey:
+        """The session all this happens in."""
+        return SessionKey(app, self.queue, SESSION)
+
+    def workflow(self, app: str, invocation_id: str = INVOCATION) -> WorkflowHandle[Any, Any]:
+        """The workflow of an invocation."""
+        return self.client.get_workflow_handle(workflow_id(self.key(app), invocation_id))
+
+    async def log(self, app: str) -> list[Event]:
+        """The session's events, as a fresh read gives them."""
+        return [item.event for item in await self.sessions.read_events(self.key(app))]
+
+    async def state(self, app: str) -> dict[str, Any]:
+        """The session's stored state."""
+        return (await self.sessions.read_state(self.key(app)))[1]
+
+    async def start_client(self, app: str) -> Process:
+        """A process that runs the invocation."""
+        command = self._command("client_main", app, INVOCATION)
+        return await Process.start(command, log=self.folder / "client.log", cwd=ROOT)
+
+    async def start_worker(self, failpoint: str = "") -> Process:
+        """A worker process that is ready; see `durable_adk.failpoints` for what may be armed."""
+        log = self.folder / f"worker-{uuid.uuid4().hex}.log"
+        armed = {
+            failpoints.VARIABLE: failpoint,
+            failpoints.LOG_VARIABLE: str(self.folder / "failpoints"),
+        }
+        process = await Process.start(
+            self._command("worker_main"), log=log, env=armed, cwd=ROOT, grace=0.5
+        )
+        try:
+            await until(
+                lambda: "worker.started" in log.read_text() or process.returncode is not None
+            )
+            # The failpoints are behind the start, so who dies before it was not killed by one.
+            assert "worker.started" in log.read_text(), log.read_text()
+        except BaseException:
+            await process.kill()
+            raise
+        return process
+
+    @asynccontextmanager
+    async def restarted_worker(self, failpoint: str = "") -> AsyncIterator[None]:
+        """A worker that is started again whenever it dies."""
+        first = await self.start_worker(failpoint)
+        async with asyncio.TaskGroup() as group:
+            keeper = group.create_task(self._keep(first, failpoint))
+            yield
+            keeper.cancel()
+
+    async def _keep(self, worker: Process, failpoint: str) -> None:
+        while True:
+            async with worker:
+                await worker.wait()
+            self.deaths += 1
+            worker = await self.start_worker(failpoint)
+
+    def _command(self, program: str, *arguments: str) -> list[str | Path]:
+        module = f"tests.support.{program}"
+        return [sys.executable, "-m", module, self.address, self.queue, self.folder, *arguments]
+
+
+@dataclass(frozen=True)
+class Control:
+    """What an undisturbed run, in process, yields and stores."""
+
+    yielded: list[Event]
+    stored: list[Event]
+    state: dict[str, Any]
+
+
+async def control_run(app: str, folder: Path) -> Control:
+    """Run an app undisturbed; `folder` gets its traces."""
+    Traces(folder).open_gate()
+    async with AsyncExitStack() as stack:
+        runner = await stack.enter_async_context(InMemoryRunner(app=chaos_apps(folder)[app]))
+        await runner.session_service.create_session(app_name=app, user_id="u", session_id=SESSION)
+        events = runner.run_async(
+            user_id="u", session_id=SESSION, new_message="go", invocation_id=INVOCATION
+        )
+        yielded = [event async for event in events]
+        session = await runner.session_service.get_session(
+            app_name=app, user_id="u", session_id=SESSION
+        )
+    assert session is not None
+    return Control(yielded, session.events, session.state)
