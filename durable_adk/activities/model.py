@@ -2,8 +2,8 @@
 
 import asyncio
 
+from durable_adk.activities.callbacks import first_answer
 from durable_adk.activities.request import build_request
-from durable_adk.activities.user_code import first_answer
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.context import CallbackContext, StepScope

@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
-from durable_adk.activities.user_code import call
 from durable_adk.agents.llm_agent import InstructionProvider, LlmAgent
+from durable_adk.calling import call
 from durable_adk.context import ReadonlyContext, StepScope, ToolContext
 from durable_adk.errors import CallbackError, DurableAdkError, raised
 from durable_adk.flows.contents import build_contents

@@ -6,7 +6,7 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.activities.user_code import first_answer
+from durable_adk.activities.callbacks import first_answer
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.context import StepScope, ToolContext

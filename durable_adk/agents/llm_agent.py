@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import Any, Literal, TypeAlias
 
 from google.genai import types
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.context import CallbackContext, InvocationContext, ReadonlyContext, ToolContext
@@ -69,6 +69,10 @@ class LlmAgent(BaseAgent):
     after_tool_callback: AfterToolCallback | Sequence[AfterToolCallback] | None = None
     on_tool_error_callback: OnToolErrorCallback | Sequence[OnToolErrorCallback] | None = None
 
+    _tools: dict[int, tuple[Any, BaseTool]] = PrivateAttr(
+        default_factory=dict[int, tuple[Any, BaseTool]]
+    )
+
     @field_validator("generate_content_config")
     @classmethod
     def _only_generation(
@@ -105,7 +109,14 @@ class LlmAgent(BaseAgent):
 
     def canonical_tools(self) -> dict[str, BaseTool]:
         """The agent's tools by name, callables wrapped; the last of a name wins (TOL-2)."""
-        return {tool.name: tool for tool in map(as_tool, self.tools)}
+        return {tool.name: tool for tool in map(self._wrapped, self.tools)}
+
+    def _wrapped(self, item: Any) -> BaseTool:
+        """An entry of `tools` as a tool, made once: reading a signature takes milliseconds."""
+        known = self._tools.get(id(item))
+        if known is None or known[0] is not item:
+            known = self._tools[id(item)] = (item, as_tool(item))
+        return known[1]
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         """Ask the model and run its tools until it gives a final answer (FLW-1)."""

@@ -37,8 +37,6 @@ _MODIFIERS = frozenset(
     {"thought", "thought_signature", "part_metadata", "video_metadata", "media_resolution"}
 )
 """Fields of a part that say something about it and are nothing by themselves."""
-_FLAT = frozenset({"text", "thought", "thought_signature"})
-"""Fields of a part that hold no objects."""
 
 
 @dataclass(eq=False)
@@ -265,8 +263,7 @@ def _render(turn: _Turn) -> Iterable[types.Content]:
 
 def _sendable(part: types.Part) -> types.Part:
     """A copy without the ids the provider does not know (FLW-24)."""
-    # Text and bytes cannot change, so most of a long history needs no deep copy.
-    copy = part.model_copy(deep=not part.model_fields_set <= _FLAT)
+    copy = part.model_copy(deep=True)
     function = copy.function_call or copy.function_response
     if function and function.id and function.id.startswith(ID_PREFIX):
         function.id = None

@@ -22,7 +22,7 @@ _AFTER = {
     "from": "from", "origin": "from", "source": "from", "start": "from", "departure": "from",
     "base": "from", "to": "to into", "target": "to into", "destination": "to", "recipient": "to",
     "receiver": "to", "end": "to", "arrival": "to", "city": "in of for at", "country": "of in for",
-    "location": "in for at of near", "place": "in at for of", "region": "in", "state": "in",
+    "location": "in for at of near", "place": "in at for of", "region": "in for", "room": "in",
     "address": "at to", "zone": "in", "timezone": "in", "language": "in into to", "lang": "in to",
     "unit": "in", "units": "in", "topic": "about on for", "subject": "about",
     "name": "named called", "title": "called titled", "person": "with", "attendee": "with",
@@ -34,6 +34,7 @@ _FREE = words_of(
     "query question text message content prompt body note description task sentence phrase words "
     "request input comment summary"
 )
+_TITLES = words_of("title subject item reason purpose")
 _CODES = words_of("id code number key reference ref sku ticket order")
 _FORMS = (
     (words_of("date day deadline when due"), ("date",)),
@@ -227,12 +228,12 @@ class Filling:
         waiting = [p for p in self.missing() if p.kind == "string"]
         if parameter.is_free and len(waiting) == 1:
             return self._behind_the_verb()
+        if parameter.words & _TITLES and len(waiting) == 1 and _COLON.search(self.evidence.text):
+            return self._behind_the_verb()
         found = self.evidence.take("quoted", "code", "name", "phrase", "unit", "url", "email")
         if found is None and len(waiting) == 1 and not self.arguments:
             self.guessed = True
-            if _COLON.search(self.evidence.text):
-                return self._behind_the_verb()
-            return _capitalised(parameter, self.evidence.rest()) or None
+            return self._capitalised(parameter, self.evidence.rest()) or None
         return self._proper(parameter, found)
 
     def _behind_the_verb(self) -> str | None:
@@ -265,7 +266,12 @@ class Filling:
     def _proper(self, parameter: Parameter, found: Found | None) -> str | None:
         if found is None:
             return None
-        return found.text if found.kind == "quoted" else _capitalised(parameter, found.text)
+        return found.text if found.kind == "quoted" else self._capitalised(parameter, found.text)
+
+    def _capitalised(self, parameter: Parameter, text: str) -> str:
+        # People type "france"; what looks the name up expects "France", as a model would say.
+        flat = text.islower() or self.evidence.text.isupper()
+        return text.title() if flat and parameter.words & _PROPER else text
 
 
 def structured(schema: Any, message: str, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -307,13 +313,6 @@ def _blank(parameter: Parameter) -> Any:
 def meant(parameter: Parameter) -> set[str]:
     """The meanings by which a message may refer to the parameter: its name and its choices."""
     return meanings(" ".join([parameter.name, *map(str, parameter.choices)]))
-
-
-def _capitalised(parameter: Parameter, text: str) -> str:
-    # People type "france"; what looks the name up expects "France", as a model would say.
-    is_shouted = text.isupper() and len(text) > 3  # noqa: PLR2004  # USA, UK
-    is_name = bool(parameter.words & _PROPER)
-    return text.title() if is_name and (text.islower() or is_shouted) else text
 
 
 def _text(found: Found | None) -> str | None:

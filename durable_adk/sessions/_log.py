@@ -79,7 +79,7 @@ def commit(tables: Tables, key: SessionKey, entry: Entry, *, invocation_id: str,
     return _advance(tables, key, head, entry).revision
 
 
-def open_invocation(  # the port's own parameters
+def open_invocation(
     tables: Tables,
     key: SessionKey,
     entry: Entry,

@@ -1,6 +1,5 @@
 """A Python function as a tool."""
 
-import asyncio
 import inspect
 import re
 from collections.abc import Callable
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
+from durable_adk.calling import call
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.tools._arguments import convert, missing_error, unfit_error
 from durable_adk.tools._declaration import parameters_schema
@@ -72,14 +72,7 @@ class FunctionTool(BaseTool):
         if problems:
             return {"error": unfit_error(self.name, problems)}
         bound = self._parameters.bind(values, tool_context)
-        return await self._call(*bound.args, **bound.kwargs)
-
-    async def _call(self, *args: Any, **kwargs: Any) -> Any:
-        if inspect.iscoroutinefunction(routine(self.func)):
-            return await self.func(*args, **kwargs)
-        result = await asyncio.to_thread(_without_stop_iteration, self.func, *args, **kwargs)
-        # A sync wrapper round an async function returns the coroutine.
-        return await result if inspect.isawaitable(result) else result
+        return await call(self.func, *bound.args, **bound.kwargs)
 
 
 def as_tool(item: Any) -> BaseTool:
@@ -93,14 +86,6 @@ def as_tool(item: Any) -> BaseTool:
     if callable(item):
         return FunctionTool(item)
     raise AgentDefinitionError(f"{item!r} is not a tool; pass a function or a BaseTool.")
-
-
-def _without_stop_iteration(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call `func`; a StopIteration, which no future can carry, would make the caller hang."""
-    try:
-        return func(*args, **kwargs)
-    except StopIteration as error:
-        raise RuntimeError("The tool raised StopIteration.") from error
 
 
 def _name_of(func: Any) -> str:

@@ -59,7 +59,10 @@ async def test_reject_refuses_at_once_and_stores_nothing(make_runner: MakeRunner
         await asyncio.wait_for(send(runner, "second", when_busy="reject"), 10)
     gate.set()
     assert [gist(event) async for event in first] == ["a response think", "a text done"]
-    assert [gist(event) for event in await stored(runner)][0::3] == ["user text first", "a text done"]
+    assert [gist(event) for event in await stored(runner)][0::3] == [
+        "user text first",
+        "a text done",
+    ]
 
 
 async def test_sessions_do_not_wait_for_each_other(make_runner: MakeRunner) -> None:

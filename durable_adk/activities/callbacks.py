@@ -1,22 +1,11 @@
-"""How user code is called: callbacks and providers, sync or async."""
+"""Running lists of callbacks."""
 
-import asyncio
-import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from durable_adk.calling import call
 from durable_adk.errors import CallbackError, DurableAdkError, raised
-
-
-async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function; a sync one runs in a thread, so it may block (semantics OPEN-7, CB-3)."""
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        type(function).__call__  # an object with an async __call__
-    ):
-        return await function(*args, **kwargs)
-    result = await asyncio.to_thread(functools.partial(function, *args, **kwargs))
-    return await result if inspect.isawaitable(result) else result
 
 
 def as_list(callbacks: Any) -> list[Callable[..., Any]]:
