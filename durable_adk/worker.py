@@ -126,6 +126,8 @@ async def worker(
             logger.info("worker.started", task_queue=options.task_queue, apps=names)
             yield running
     finally:
+        for app in apps:
+            await user_loop.run(app.close())
         await user_loop.close()
         logger.info("worker.stopped", task_queue=options.task_queue)
 

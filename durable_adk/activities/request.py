@@ -1,5 +1,6 @@
 """The request of one model call, built by an ordered list of processors (semantics FLW-2)."""
 
+import json
 from collections.abc import Awaitable, Callable
 
 from durable_adk.agents.llm_agent import InstructionProvider, LlmAgent
@@ -50,7 +51,7 @@ async def _schema_instruction(agent: LlmAgent, scope: StepScope, request: LlmReq
     """With tools a response schema cannot be set, so the shape is asked for in words (AGT-19)."""
     del scope
     if agent.output_schema and agent.tools:
-        schema = agent.output_schema.model_json_schema()
+        schema = json.dumps(agent.output_schema.model_json_schema())
         request.append_instructions(
             [f"Give your final answer as JSON alone, fitting this JSON schema: {schema}"]
         )

@@ -108,6 +108,9 @@ class BaseAgent(BaseModel):
         del ctx
         raise AgentDefinitionError(f"{type(self).__name__} does not define _run_async_impl.")
 
+    async def close(self) -> None:
+        """Let go of what the agent holds open; nothing, unless a subclass says otherwise."""
+
     def node(self) -> AgentNode:
         """What the manifest records of this agent and those below it (design D6)."""
         children = [child.node() for child in self.sub_agents]

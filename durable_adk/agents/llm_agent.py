@@ -69,6 +69,7 @@ class LlmAgent(BaseAgent):
     after_tool_callback: AfterToolCallback | Sequence[AfterToolCallback] | None = None
     on_tool_error_callback: OnToolErrorCallback | Sequence[OnToolErrorCallback] | None = None
 
+    _model: BaseLlm | None = PrivateAttr(default=None)
     _tools: dict[int, tuple[Any, BaseTool]] = PrivateAttr(
         default_factory=dict[int, tuple[Any, BaseTool]]
     )
@@ -99,13 +100,22 @@ class LlmAgent(BaseAgent):
         if isinstance(self.model, BaseLlm):
             return self.model
         if self.model:
-            return LLMRegistry.new_llm(self.model)
+            # Made once: a model keeps its connections.
+            if self._model is None or self._model.model != self.model:
+                self._model = LLMRegistry.new_llm(self.model)
+            return self._model
         above = self.parent_agent
         while above is not None:
             if isinstance(above, LlmAgent):
                 return above.canonical_model
             above = above.parent_agent
         raise AgentDefinitionError(f"No model found for {self.name}; set its model.")
+
+    async def close(self) -> None:
+        """Let go of the model's connections, of the calling event loop."""
+        model = self.model if isinstance(self.model, BaseLlm) else self._model
+        if model is not None:
+            await model.aclose()
 
     def canonical_tools(self) -> dict[str, BaseTool]:
         """The agent's tools by name, callables wrapped; the last of a name wins (TOL-2)."""

@@ -28,6 +28,11 @@ class App(BaseModel):
             )
         return value
 
+    async def close(self) -> None:
+        """Close every agent, in the event loop that ran them."""
+        for agent in self.root_agent.walk():
+            await agent.close()
+
     def find_agent(self, name: str) -> BaseAgent:
         """The agent of that name.
 

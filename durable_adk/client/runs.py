@@ -33,6 +33,7 @@ class LocalRuns:
 
     def __init__(self, app: App, sessions: BaseSessionService, limits: Limits) -> None:
         registry = AppRegistry([app])
+        self._app = app
         self._sessions = sessions
         self._effects = WorldEffects(World(registry=registry, sessions=sessions, limits=limits))
         self._runtime = LocalRuntime(self._effects, registry, limits=limits)
@@ -66,6 +67,7 @@ class LocalRuns:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._app.close()
 
     def _forget(self, name: tuple[SessionKey, str], task: asyncio.Task[Any]) -> None:
         self._tasks.pop(name, None)

@@ -22,6 +22,9 @@ class BaseLlm(BaseModel):
         """Regular expressions of the model names this class serves; for `LLMRegistry`."""
         return []
 
+    async def aclose(self) -> None:
+        """Close the connections made in the calling event loop; nothing by default."""
+
     @abstractmethod
     def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
