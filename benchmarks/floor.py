@@ -1,8 +1,8 @@
 """FLOOR: what a tool turn costs on Temporal when nothing is committed.
 
-A bare workflow with the three activities of a tool turn (model, tool, model) that pass values of the
-size ours pass, on a worker with the same settings. Whatever we cost above it is the price of the
-session store and of the loop.
+A workflow written by hand with the three activities of a tool turn (model, tool, model): the same
+scripted model, the same function tool, the conversation passed by value, on a worker with the same
+settings. Whatever we cost above it is the price of the session store and of the loop.
 """
 
 from collections.abc import AsyncGenerator
@@ -10,28 +10,48 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+from pydantic import BaseModel
 from temporalio import activity, workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
 
 with workflow.unsafe.imports_passed_through():
+    from google.genai import types
+
+    from benchmarks.agent import capital_model, get_capital
+    from durable_adk.models import LlmRequest
+    from durable_adk.tools import FunctionTool
     from durable_adk.worker import WorkerOptions, workflow_runner
 
-CALL = {"role": "model", "parts": [{"functionCall": {"name": "get_capital", "args": {"c": "F"}}}]}
-TEXT = {"role": "model", "parts": [{"text": "It is Paris."}]}
+_TOOL = FunctionTool(get_capital)
+_MODEL = capital_model()
+
+
+class Turn(BaseModel):
+    """What a hand-written workflow passes to its activities: the conversation itself."""
+
+    contents: list[types.Content]
 
 
 @activity.defn
-async def floor_model(step: dict[str, Any]) -> dict[str, Any]:
-    """Answer with a call, then with text."""
-    return {"event": {"id": step["event_id"], "content": TEXT if step["turn"] else CALL}}
+async def floor_model(turn: Turn) -> types.Content:
+    """Ask the model."""
+    request = LlmRequest(model=_MODEL.model, contents=turn.contents)
+    request.append_tools([_TOOL])
+    async for response in _MODEL.generate_content_async(request):
+        if response.content:
+            return response.content
+    raise RuntimeError("no answer")
 
 
 @activity.defn
-async def floor_tool(step: dict[str, Any]) -> dict[str, Any]:
-    """Answer the call."""
-    response = {"functionResponse": {"name": "get_capital", "response": {"result": "Paris"}}}
-    return {"event": {"id": step["event_id"], "content": {"role": "user", "parts": [response]}}}
+async def floor_tool(turn: Turn) -> types.Content:
+    """Run the call of the last content."""
+    call = (turn.contents[-1].parts or [])[0].function_call
+    assert call is not None
+    result = await _TOOL.run_async(args=call.args or {}, tool_context=None)  # type: ignore[arg-type]
+    answer = types.FunctionResponse(name=call.name, response={"result": result})
+    return types.Content(role="user", parts=[types.Part(function_response=answer)])
 
 
 @workflow.defn(name="Floor")
@@ -41,18 +61,19 @@ class FloorWorkflow:
     @workflow.run
     async def run(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run one tool turn."""
-        step = {"key": [request["app"], request["user"], request["session"]], "agent": "g"}
-        for number, (function, turn) in enumerate(
-            [(floor_model, 0), (floor_tool, 0), (floor_model, 1)]
-        ):
-            last = await workflow.execute_activity(
-                function,
-                {**step, "event_id": f"{workflow.info().workflow_id}.{number}", "turn": turn},
-                start_to_close_timeout=timedelta(seconds=150),
-                heartbeat_timeout=timedelta(seconds=2),
-                summary="g",
+        message = types.Content(role="user", parts=[types.Part(text=request["message"])])
+        contents = [message]
+        for function in (floor_model, floor_tool, floor_model):
+            contents.append(
+                await workflow.execute_activity(
+                    function,
+                    Turn(contents=contents),
+                    start_to_close_timeout=timedelta(seconds=150),
+                    heartbeat_timeout=timedelta(seconds=2),
+                    summary="g",
+                )
             )
-        return {"status": "completed", "last": last}
+        return {"status": "completed", "text": (contents[-1].parts or [])[0].text}
 
 
 @asynccontextmanager

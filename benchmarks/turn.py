@@ -18,38 +18,22 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.floor import floor_worker
-from durable_adk.agents import LlmAgent
-from durable_adk.apps import App
-from durable_adk.client import connect
-from durable_adk.embedded import TemporalServer
-from durable_adk.models import ScriptedModel
-from durable_adk.sessions import SqliteSessionService
-from durable_adk.worker import WorkerOptions, worker
-from google.genai import types
 from rich.console import Console
 from rich.table import Table
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
+from benchmarks.agent import app
+from benchmarks.floor import floor_worker
+from durable_adk.client import connect
+from durable_adk.embedded import TemporalServer
+from durable_adk.sessions import SqliteSessionService
+from durable_adk.worker import WorkerOptions, worker
+
 FLOOR_QUEUE, OUR_QUEUE = "bench-floor", "bench-ours"
 RESULTS = Path(__file__).parent / "results" / "turn.json"
 MESSAGE = "x" * 2048
 CONCURRENCY = 64
-TARGETS = {"latency": 1.25, "throughput": 0.75, "events": 30, "growth": 1.10}
-
-
-def get_capital(country: str) -> str:
-    """Return the capital of a country."""
-    del country
-    return "Paris"
-
-
-def app() -> App:
-    """The agent of the benchmark: one tool call, then text, in every turn."""
-    call = types.FunctionCall(name="get_capital", args={"country": "France"})
-    model = ScriptedModel(replies=[types.Part(function_call=call), "It is Paris."] * 500)
-    return App(name="bench", root_agent=LlmAgent(name="g", model=model, tools=[get_capital]))
 
 
 async def serve(address: str, store: str, *, sandboxed: bool) -> None:

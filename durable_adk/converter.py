@@ -35,17 +35,21 @@ class WireJsonConverter(PydanticJSONPlainPayloadConverter):
         return super().from_payload(payload, type_hint)
 
 
+_JSON = WireJsonConverter()
+_CONVERTERS = tuple(
+    _JSON if isinstance(converter, JSONPlainPayloadConverter) else converter
+    for converter in DefaultPayloadConverter.default_encoding_payload_converters
+)
+
+
 class WirePayloadConverter(CompositePayloadConverter):
-    """The SDK's converters with `WireJsonConverter` in the place of JSON."""
+    """The SDK's converters with `WireJsonConverter` in the place of JSON.
+
+    The SDK makes a new one for every command; sharing the parts keeps their caches.
+    """
 
     def __init__(self) -> None:
-        json = WireJsonConverter()
-        super().__init__(
-            *(
-                json if isinstance(converter, JSONPlainPayloadConverter) else converter
-                for converter in DefaultPayloadConverter.default_encoding_payload_converters
-            )
-        )
+        super().__init__(*_CONVERTERS)
 
 
 data_converter = replace(pydantic_data_converter, payload_converter_class=WirePayloadConverter)

@@ -37,7 +37,7 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
             f"Invocation {step.invocation_id!r} is run by {record.holder}; attach to it instead."
         )
     failpoint("open.after")
-    manifest = app.root_agent.node()
+    manifest = app.manifest()
     state = None
     if manifest.any_custom():
         _, state = await world.sessions.read_state(step.key)

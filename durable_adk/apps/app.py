@@ -2,10 +2,11 @@
 
 import re
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, PrivateAttr, field_validator
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.errors import AgentDefinitionError
+from durable_adk.payloads import AgentNode
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
@@ -17,6 +18,7 @@ class App(BaseModel):
 
     name: str
     root_agent: BaseAgent
+    _manifest: AgentNode | None = PrivateAttr(default=None)
 
     @field_validator("name")
     @classmethod
@@ -27,6 +29,12 @@ class App(BaseModel):
                 "'_' and '-', at most 64 of them, and not be 'user'."
             )
         return value
+
+    def manifest(self) -> AgentNode:
+        """What an invocation records of the agents when it opens; made once (design D6)."""
+        if self._manifest is None:
+            self._manifest = self.root_agent.node()
+        return self._manifest
 
     async def close(self) -> None:
         """Close every agent, in the event loop that ran them."""

@@ -14,6 +14,8 @@ import typer
 from durable_adk.errors import DurableAdkError
 from durable_adk.log import printable
 
+_PATIENCE = 20.0  # seconds that cleaning up may take after a signal; our children end with us
+
 FAILED = 1
 """Exit code of a command that could not do what it was asked to."""
 
@@ -51,12 +53,21 @@ def execute(work: Coroutine[Any, Any, None], *, debug: bool, stopped: int | None
 
 def report(error: BaseException, *, debug: bool) -> None:
     """Say in one line on standard error what went wrong."""
+    error = _first(error)
     if debug:
         traceback.print_exception(error)
     name = error.error_type if isinstance(error, DurableAdkError) else type(error).__name__
     hint = "" if debug or isinstance(error, DurableAdkError) else " (--debug shows the traceback)"
     line = f"Error: {name}: {printable(' '.join(str(error).split()))}{hint}"
     typer.echo(line, err=True)
+
+
+def _first(error: BaseException) -> BaseException:
+    """The error that made a group of tasks end."""
+    if isinstance(error, BaseExceptionGroup):
+        causes: tuple[BaseException, ...] = error.exceptions  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]: isinstance cannot say of what
+        return _first(causes[0])
+    return error
 
 
 def leave(code: int) -> NoReturn:
@@ -74,18 +85,18 @@ def leave(code: int) -> NoReturn:
 async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
     task = asyncio.ensure_future(work)
     received: list[int] = []
+    loop = asyncio.get_running_loop()
 
     def stop(number: int) -> None:
         if received:
             leave(128 + number)  # asked twice; what we started notices that we are gone
         received.append(number)
         task.cancel()
+        loop.call_later(_PATIENCE, leave, 128 + number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop, number)
-    try:
+        loop.add_signal_handler(number, stop, number)
+    with suppress(asyncio.CancelledError):
         await task
-    except asyncio.CancelledError:
-        pass
     if received:
         raise StoppedBySignal(received[0])

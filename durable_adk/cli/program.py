@@ -1,12 +1,14 @@
 """The program ``durable-adk`` and its commands."""
 
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from typing import Annotated
 
 import typer
 
+from durable_adk.cli.demo import demo_command
+from durable_adk.cli.dev import dev_command
 from durable_adk.cli.execution import leave
 from durable_adk.cli.run import attach_command, run_command
 from durable_adk.cli.worker import worker_command
@@ -19,20 +21,26 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("demo")(demo_command)
 app.command("run")(run_command)
 app.command("attach")(attach_command)
+app.command("dev")(dev_command)
 app.command("worker")(worker_command)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"durable-adk {version('durable-adk')}")
+        try:
+            number = version("durable-adk")
+        except PackageNotFoundError:  # run from a checkout
+            number = "(not installed)"
+        typer.echo(f"durable-adk {number}")
         raise typer.Exit
 
 
 @app.callback()
 def durable_adk(
-    show_version: Annotated[  # noqa: ARG001  # its callback does the work
+    show_version: Annotated[  # its callback does the work
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,

@@ -14,6 +14,14 @@ from durable_adk.events.event import Event
 from durable_adk.log import printable
 
 _LONGEST = 300
+_WIDTH = 100
+
+
+def plain_console(file: TextIO | None = None) -> Console:
+    """A console that leaves numbers and words as they are, and no wider than is easy to read."""
+    console = Console(file=file, highlight=False)
+    console.width = min(console.width, _WIDTH)
+    return console
 
 
 class EventPrinter:
@@ -41,22 +49,31 @@ class EventPrinter:
 
 def lines(event: Event) -> list[Text]:
     """What people want to see of an event, without the characters that move cursors (S24)."""
+    return [Text.assemble((f"[{event.author}]: ", "bold cyan"), line) for line in gist(event)]
+
+
+def gist(event: Event) -> list[Text]:
+    """What an event says, calls, returns or changes."""
     shown: list[Text] = []
     if text := event.text:
         shown.append(Text(printable(text, keep="\n\t")))
     for call in event.get_function_calls():
         args = ", ".join(f"{key}={compact(value)}" for key, value in (call.args or {}).items())
-        shown.append(Text(printable(f"calls {call.name}({args})"), style="dim"))
-    for answer in event.get_function_responses():
-        response = compact(answer.response)
-        shown.append(Text(printable(f"{answer.name} returned {response}"), style="dim"))
+        shown.append(_dim(f"calls {call.name}({args})"))
+    shown += [
+        _dim(f"{answer.name} returned {compact(answer.response)}")
+        for answer in event.get_function_responses()
+    ]
     if event.error_code:
         words = f"{event.error_code}: {event.error_message or ''}"
         shown.append(Text(printable(words), style="red"))
     if not shown and event.actions.state_delta:
-        keys = ", ".join(event.actions.state_delta)
-        shown.append(Text(printable(f"changed the state: {keys}"), style="dim"))
-    return [Text.assemble((f"[{event.author}]: ", "bold cyan"), line) for line in shown]
+        shown.append(_dim(f"changed the state: {', '.join(event.actions.state_delta)}"))
+    return shown
+
+
+def _dim(text: str) -> Text:
+    return Text(printable(text), style="dim")
 
 
 def compact(value: Any) -> str:

@@ -3,6 +3,7 @@
 Everything here is rebuilt by replay from the results of the effects: nothing of it needs storing.
 """
 
+import asyncio
 from typing import Any
 
 from durable_adk.context import InvocationContext, LoopSession
@@ -87,14 +88,21 @@ class Invocation:
         self._complete(event)
         self.apply_local(event.actions.state_delta)
         event.actions.state_delta = without_temp(event.actions.state_delta)
-        self.revision = await self.runtime.commit_event(
-            CommitStep(
-                key=self.key,
-                invocation_id=self.invocation_id,
-                epoch=self.opened.record.epoch,
-                event=event,
-            )
+        step = CommitStep(
+            key=self.key,
+            invocation_id=self.invocation_id,
+            epoch=self.opened.record.epoch,
+            event=event,
         )
+        write = asyncio.ensure_future(self.runtime.commit_event(step))
+        try:
+            self.revision = await asyncio.shield(write)
+        except asyncio.CancelledError:
+            # A cancellation waits for the commit that is under way: whether it happened decides
+            # which calls are open, and so what has to be sealed.
+            self.revision = await write
+            self._remember(event)
+            raise
         self._remember(event)
 
     def _complete(self, event: Event) -> None:

@@ -27,7 +27,7 @@ from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 from tests.support.scripts import call, calls
 
-NAP = 3.0
+NAP = 4.0
 """Seconds the custom agent sleeps between its two events."""
 
 
@@ -69,13 +69,18 @@ class Traces:
         """The failpoints that were hit, oldest first."""
         return [line.partition(" ")[0] for line in self._lines("failpoints")]
 
+    @property
+    def gate(self) -> Path:
+        """The gated tools and models wait until this file is there."""
+        return self.folder / "gate"
+
     def open_gate(self) -> None:
-        """Let the gated tool and the gated model go on."""
-        (self.folder / "gate").touch()
+        """Let them go on."""
+        self.gate.touch()
 
     async def through_gate(self) -> None:
         """Wait until the gate is open."""
-        while not (self.folder / "gate").exists():
+        while not self.gate.exists():
             await asyncio.sleep(0.02)
 
     def _lines(self, name: str) -> list[str]:
@@ -113,6 +118,15 @@ class Napper(BaseAgent):
         )
 
 
+class Burster(BaseAgent):
+    """A custom agent whose events come without any step between them."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        for text in ("one", "two", "three", "four"):
+            content = types.Content(role="model", parts=[types.Part(text=text)])
+            yield Event(author=self.name, content=content)
+
+
 def chaos_apps(folder: Path) -> dict[str, App]:
     """The apps by name, with their traces in `folder`."""
     traces = Traces(folder)
@@ -133,6 +147,13 @@ def chaos_apps(folder: Path) -> dict[str, App]:
         traces.take_effect(tool_context.idempotency_key)
         return "through"
 
+    def blocked(tool_context: ToolContext) -> str:
+        """Wait for the gate in a way that no cancellation reaches."""
+        traces.note("blocked", tool_context.idempotency_key)
+        while not traces.gate.exists():
+            time.sleep(0.02)
+        return "through"
+
     async def late(tool_context: ToolContext) -> str:
         """Die after the siblings of the turn are done."""
         traces.note("late", tool_context.idempotency_key)
@@ -141,18 +162,23 @@ def chaos_apps(folder: Path) -> dict[str, App]:
         return "late"
 
     log = folder / "model"
-    charging = ScriptedModel(log=log, replies=[call("charge", amount=10), "Charged."])
+    charging = ScriptedModel(log=log, replies=[call("charge", amount=10), "Charged."] * 6)
     tripling = ScriptedModel(
         log=log,
         replies=[calls(("charge", {"amount": 1}), ("late", {}), ("charge", {"amount": 2})), "All."],
     )
-    waiting = ScriptedModel(log=log, replies=[call("patient"), "Done.", "Next.", "Last."])
+    waiting = ScriptedModel(log=log, replies=[call("patient"), "Done.", "Next."])
+    blocking = ScriptedModel(log=log, replies=[call("blocked"), "Done.", "Next."])
     thinking = GatedModel(log=log, traces=traces, replies=["Thought.", "Next."])
+    calling = GatedModel(log=log, traces=traces, replies=[call("patient"), "Done.", "Next."])
     agents: dict[str, BaseAgent] = {
         "charge": LlmAgent(name="cashier", model=charging, tools=[charge]),
         "triple": LlmAgent(name="cashier", model=tripling, tools=[charge, late]),
         "tool": LlmAgent(name="waiter", model=waiting, tools=[patient]),
+        "blocked": LlmAgent(name="waiter", model=blocking, tools=[blocked]),
         "model": LlmAgent(name="thinker", model=thinking),
+        "caller": LlmAgent(name="thinker", model=calling, tools=[patient]),
         "nap": Napper(name="napper"),
+        "burst": Burster(name="burster"),
     }
     return {name: App(name=name, root_agent=agent) for name, agent in agents.items()}

@@ -123,10 +123,10 @@ class Workplace:
         )
         try:
             await until(
-                lambda: "worker.started" in log.read_text() or process.returncode is not None
+                lambda: "ready\n" in log.read_text() or process.returncode is not None
             )
             # The failpoints are behind the start, so who dies before it was not killed by one.
-            assert "worker.started" in log.read_text(), log.read_text()
+            assert "ready\n" in log.read_text(), log.read_text()
         except BaseException:
             await process.kill()
             raise

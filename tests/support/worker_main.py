@@ -16,6 +16,7 @@ async def main(address: str, queue: str, folder: Path) -> None:
     service = SqliteSessionService(folder / "sessions.db")
     options = WorkerOptions(task_queue=queue)
     async with worker(await connect(address), apps=apps, session_service=service, options=options):
+        print("ready", flush=True)  # noqa: T201  # Workplace.start_worker waits for it
         await asyncio.Event().wait()
 
 

@@ -1,0 +1,42 @@
+# `make demo` and `make test` work on a machine with Python 3.11 and pip, and nothing else.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check fmt bench clean
+
+help: ## Say what there is to make
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+install: $(STAMP) ## Make .venv with the package and all tools
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "durable_adk needs Python 3.11 or newer; try: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $(STAMP)
+
+demo: $(STAMP) ## Watch an agent survive the SIGKILL of its worker
+	@$(BIN)/durable-adk demo
+
+test: $(STAMP) ## Run all tests
+	$(BIN)/python -m pytest
+
+check: $(STAMP) ## Lint, check the formatting and the types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+fmt: $(STAMP) ## Format the code and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## Measure
+	$(BIN)/python -m benchmarks
+
+clean: ## Remove .venv and what the demo left
+	rm -rf $(VENV) .durable-adk

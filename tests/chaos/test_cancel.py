@@ -1,0 +1,79 @@
+"""An invocation is cancelled in the middle of something slow."""
+
+import asyncio
+import time
+
+import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import CancelledError
+
+from durable_adk.flows.sealing import ABORTED
+from durable_adk.sessions import Status
+from tests.support.processes import INVOCATION, Control, Workplace, until
+from tests.support.scripts import gist, shape
+
+EXPECTED = {
+    "tool": ["user text go", "waiter call patient", "waiter response patient"],
+    "blocked": ["user text go", "waiter call blocked", "waiter response blocked"],
+    "model": ["user text go"],
+}
+
+
+@pytest.mark.parametrize("app", EXPECTED)
+async def test_a_cancelled_invocation_ends_at_once_and_leaves_a_usable_session(
+    app: str, place: Workplace
+) -> None:
+    """I15, CAN-1, CAN-2: what is committed stays, open calls are answered, the abort comes last."""
+    async with await place.start_worker():
+        run = asyncio.create_task(place.all_of(app))
+        await until(lambda: place.traces.runs())
+        committed = await place.log(app)
+        cancelled = time.monotonic()
+        await place.workflow(app).cancel()
+        events = await asyncio.wait_for(run, 10)
+        assert time.monotonic() - cancelled < 3
+        log = await place.log(app)
+        record = await place.sessions.get_invocation(place.key(app), INVOCATION)
+        place.traces.open_gate()
+        following = await asyncio.wait_for(place.all_of(app, invocation_id="next"), 20)
+    assert [gist(e) for e in log] == [*EXPECTED[app], f"{log[-1].author} error {ABORTED}"]
+    assert [shape(event) for event in log[: len(committed)]] == [shape(e) for e in committed]
+    assert [shape(event) for event in events] == [shape(event) for event in log[1:]]
+    assert record is not None
+    assert record.status is Status.CANCELLED
+    assert following[-1].is_final_response()
+    assert following[-1].error_code is None
+
+
+@pytest.mark.parametrize("moment", ["commit.after:kill@3", "close.after:kill@1"])
+async def test_a_cancellation_agrees_with_commits_that_the_history_does_not_know(
+    moment: str, place: Workplace, controls: dict[str, Control]
+) -> None:
+    """F6, I15: the run that is cancelled takes another way than the one whose record was lost.
+
+    Local commits are recorded when their workflow task ends. A worker that dies before that, or a
+    task that the cancellation overtakes, leaves stored events that the replay does not know of.
+    """
+    async with await place.start_worker(moment) as dying:
+        run = asyncio.create_task(place.all_of("burst"))
+        await dying.wait()
+    await place.workflow("burst").cancel()
+    async with await place.start_worker():
+        await asyncio.wait_for(run, 20)
+        outcome = (await asyncio.gather(place.workflow("burst").result(), return_exceptions=True))[0]
+        log = await place.log("burst")
+        record = await place.sessions.get_invocation(place.key("burst"), INVOCATION)
+        following = await asyncio.wait_for(place.all_of("burst", invocation_id="next"), 20)
+    control = controls["burst"].stored
+    assert record is not None
+    if moment.startswith("close"):
+        assert [shape(event) for event in log] == [shape(event) for event in control]
+        assert record.status is Status.COMPLETED
+        assert outcome["status"] == Status.COMPLETED
+    else:
+        assert [shape(event) for event in log[:4]] == [shape(event) for event in control[:4]]
+        assert [event.error_code for event in log] == [None] * 4 + [ABORTED]
+        assert record.status is Status.CANCELLED
+        assert isinstance(outcome, WorkflowFailureError)
+        assert isinstance(outcome.cause, CancelledError)
+    assert len(following) == 4

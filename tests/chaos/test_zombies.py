@@ -1,0 +1,99 @@
+"""A worker that is frozen long enough to be given up, and then goes on."""
+
+import asyncio
+import signal
+
+import pytest
+
+from durable_adk.errors import InvocationTerminatedError, LeaseLostError
+from durable_adk.sessions import Status
+from tests.support.processes import INVOCATION, Control, Workplace, until
+from tests.support.scripts import gist, shape
+
+THAWED = 2.0
+"""Seconds a thawed worker is given to do its harm."""
+
+
+async def test_a_worker_frozen_in_a_tool_cannot_commit_a_second_result(
+    place: Workplace, controls: dict[str, Control]
+) -> None:
+    """F8, I6, I8: the other worker runs the tool under the same key; the zombie's answer is void."""
+    async with await place.start_worker() as one, await place.start_worker() as two:
+        workers = {one.pid: one, two.pid: two}
+        run = asyncio.create_task(place.all_of("tool"))
+        await until(lambda: place.traces.runs())
+        frozen = workers[place.traces.runs()[0]["pid"]]
+        frozen.send_signal(signal.SIGSTOP)
+        await until(lambda: len(place.traces.runs()) == 2)
+        place.traces.open_gate()
+        events = await run
+        frozen.send_signal(signal.SIGCONT)
+        await place.workflow("tool").result()
+        await asyncio.sleep(THAWED)
+    control = controls["tool"]
+    assert [shape(event) for event in events] == [shape(e) for e in control.yielded]
+    assert [shape(event) for event in await place.log("tool")] == [shape(e) for e in control.stored]
+    assert {run["pid"] for run in place.traces.runs()} == set(workers)
+    assert len({run["key"] for run in place.traces.runs()}) == 1
+    assert place.traces.effects == 1
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_worker_frozen_in_a_commit_does_not_commit_twice(
+    moment: str, place: Workplace, controls: dict[str, Control]
+) -> None:
+    """F8, I1: two workers commit the same event; the second finds it by its id."""
+    async with await place.start_worker(f"commit.{moment}:stop@2") as frozen:
+        run = asyncio.create_task(place.all_of("charge"))
+        await until(lambda: place.traces.hits.count(f"commit.{moment}") == 2)
+        async with await place.start_worker():
+            events = await run
+            frozen.send_signal(signal.SIGCONT)
+            await place.workflow("charge").result()
+            await asyncio.sleep(THAWED)
+    control = controls["charge"]
+    assert [shape(event) for event in events] == [shape(e) for e in control.yielded]
+    assert [shape(e) for e in await place.log("charge")] == [shape(e) for e in control.stored]
+    assert await place.state("charge") == control.state
+
+
+async def test_the_late_commit_of_a_terminated_invocation_is_refused(place: Workplace) -> None:
+    """D7, I6: who lost the lease cannot write between another invocation's events."""
+    async with await place.start_worker("commit.before:stop@1") as frozen:
+        run = asyncio.create_task(place.all_of("charge"))
+        await until(lambda: place.traces.hits)
+        await place.workflow("charge").terminate()
+        with pytest.raises(InvocationTerminatedError):
+            await asyncio.wait_for(run, 10)
+        async with await place.start_worker():
+            events = await asyncio.wait_for(place.all_of("charge", invocation_id="next"), 30)
+            log = await place.log("charge")
+            frozen.send_signal(signal.SIGCONT)
+            await asyncio.sleep(THAWED)
+    assert await place.log("charge") == log
+    assert {event.invocation_id for event in log[1:]} == {"next"}
+    assert [shape(event) for event in log[2:]] == [shape(event) for event in events]
+
+
+async def test_the_next_message_takes_over_from_a_terminated_workflow(place: Workplace) -> None:
+    """D7: a holder that was closed without giving the lease back does not block its session."""
+    async with await place.start_worker():
+        run = asyncio.create_task(place.all_of("tool"))
+        await until(lambda: place.traces.runs())
+        waiting = asyncio.create_task(place.all_of("tool", invocation_id="next"))
+        await place.workflow("tool").terminate()
+        with pytest.raises(InvocationTerminatedError):
+            await asyncio.wait_for(run, 10)
+        events = await asyncio.wait_for(waiting, 20)
+        place.traces.open_gate()
+        await asyncio.sleep(1)
+    key = place.key("tool")
+    assert [gist(event) for event in events][-1] == "waiter text Done."
+    record = await place.sessions.get_invocation(key, INVOCATION)
+    assert record is not None
+    assert record.status is Status.ABANDONED
+    late = events[0].model_copy(update={"id": "late", "invocation_id": INVOCATION})
+    with pytest.raises(LeaseLostError):
+        await place.sessions.commit_event(
+            key, late, invocation_id=INVOCATION, epoch=record.epoch
+        )
