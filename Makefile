@@ -36,7 +36,7 @@ fmt: $(STAMP) ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .
 
 bench: $(STAMP) ## Measure
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.turn
 
 clean: ## Remove .venv and what the demo left
 	rm -rf $(VENV) .durable-adk

@@ -11,6 +11,11 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
+_RESERVED = frozenset(vars(logging.makeLogRecord({})).keys() | {"message", "asctime"}) - {
+    "exc_info",
+    "stack_info",
+}
+
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """A structured logger that says nothing until the application configures `logging`.
@@ -24,6 +29,7 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
         processors=[
             structlog.stdlib.filter_by_level,
             structlog.contextvars.merge_contextvars,
+            _unreserved,
             structlog.stdlib.render_to_log_kwargs,
         ],
     )
@@ -39,16 +45,23 @@ def configure(default_level: str) -> None:
     Args:
         default_level: The level unless the environment says otherwise.
     """
-    level = os.environ.get("DURABLE_ADK_LOG_LEVEL", default_level).upper()
+    names = logging.getLevelNamesMapping()
+    wanted = os.environ.get("DURABLE_ADK_LOG_LEVEL", "").upper()
+    level = names[wanted if wanted in names else default_level.upper()]
     form = os.environ.get("DURABLE_ADK_LOG") or ("console" if sys.stderr.isatty() else "json")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_formatter(form))
-    # Other people's loggers are heard when they warn; the level asked for is about ours.
-    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    logging.getLogger("durable_adk").setLevel(
-        level if level in logging.getLevelNamesMapping() else default_level.upper()
-    )
+    # Of other people's loggers one step less is heard: the level is about ours. Temporal's warns,
+    # with a traceback, of each attempt that failed, and the error that comes of it we show.
+    others = logging.WARNING if level < logging.WARNING else logging.ERROR
+    logging.basicConfig(handlers=[handler], level=others, force=True)
+    logging.getLogger("durable_adk").setLevel(level)
     logging.captureWarnings(capture=True)
+
+
+def _unreserved(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """A log record refuses values named like its own attributes, such as ``process``."""
+    return {f"{key}_" if key in _RESERVED else key: value for key, value in event.items()}
 
 
 def _formatter(form: str) -> logging.Formatter:

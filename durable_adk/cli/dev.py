@@ -14,6 +14,7 @@ from durable_adk.cli.places import Places, load_app
 from durable_adk.cli.terminal import plain_console
 from durable_adk.embedded.server import ServerInfo, TemporalServer
 from durable_adk.embedded.worker_process import start_worker_process
+from durable_adk.errors import AlreadyExistsError
 from durable_adk.log import configure, get_logger, printable
 
 _FIRST_PAUSE = 0.5
@@ -64,12 +65,17 @@ async def _keep_server(folder: Path, started: "asyncio.Future[ServerInfo]") -> N
     port = ui_port = None
     pauses = Pauses()
     while True:
-        async with TemporalServer.start(data_dir=folder, port=port, ui_port=ui_port) as server:
+        try:
+            async with TemporalServer.start(data_dir=folder, port=port, ui_port=ui_port) as server:
+                if not started.done():
+                    started.set_result(server.info)
+                    port, ui_port = _port(server.address), _port(server.ui_url or "")
+                pauses.begin()
+                code = await server.wait()
+        except AlreadyExistsError:
             if not started.done():
-                started.set_result(server.info)
-                port, ui_port = _port(server.address), _port(server.ui_url or "")
-            pauses.begin()
-            code = await server.wait()
+                raise
+            code = None  # a `run` was quicker than we; when it ends, so does its server
         await pauses.wait("server", code, folder / "temporal.log")
 
 
@@ -85,7 +91,7 @@ async def _keep_worker(target: str, app: App, server: ServerInfo, places: Places
             log=log,
         )
         async with process:
-            logger.info("process.started", process="worker", pid=process.pid, log=str(log))
+            logger.info("process.started", what="worker", pid=process.pid, log=str(log))
             pauses.begin()
             code = await process.wait()
         await pauses.wait("worker", code, log)
@@ -102,13 +108,13 @@ class Pauses:
         """The process runs."""
         self._began = asyncio.get_running_loop().time()
 
-    async def wait(self, what: str, code: int, log: Path) -> None:
+    async def wait(self, what: str, code: int | None, log: Path) -> None:
         """It has ended."""
         if asyncio.get_running_loop().time() - self._began > _GOOD_RUN:
             self._next = _FIRST_PAUSE
         last = next(_last_lines(log), "")
         logger.warning(
-            "process.ended", process=what, exit_code=code, again_in=self._next, last_words=last
+            "process.ended", what=what, exit_code=code, again_in=self._next, last_words=last
         )
         await asyncio.sleep(self._next)
         self._next = min(2 * self._next, _LONGEST_PAUSE)

@@ -1,0 +1,69 @@
+"""Logs."""
+
+import json
+import logging
+
+import pytest
+
+from durable_adk.log import configure, get_logger, printable
+
+
+@pytest.fixture
+def _restored():
+    root = logging.getLogger()
+    before = (root.handlers[:], root.level)
+    yield
+    logging.captureWarnings(capture=False)
+    root.handlers[:], level = before
+    root.setLevel(level)
+    logging.getLogger("durable_adk").setLevel(logging.NOTSET)
+
+
+def test_a_library_is_silent(capsys):
+    """Nothing is printed about normal work unless the application configures logging."""
+    get_logger("durable_adk.test_silence").info("something.happened", invocation="e-1")
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("_restored")
+def test_a_json_line_is_one_line_whatever_it_says(capsys, monkeypatch):
+    """Line breaks and escapes in a value stay inside its JSON string (reliability S24)."""
+    monkeypatch.setenv("DURABLE_ADK_LOG", "json")
+    configure("info")
+    get_logger("durable_adk.test").info("said", text="a\n\x1b[2Jb", process="p")
+    [line] = capsys.readouterr().err.splitlines()
+    entry = json.loads(line)
+    assert (entry["event"], entry["text"], entry["level"]) == ("said", "a\n\x1b[2Jb", "info")
+    assert "\x1b" not in line
+    assert entry["process_"] == "p"
+
+
+@pytest.mark.usefixtures("_restored")
+def test_a_console_line_moves_no_cursor(capsys, monkeypatch):
+    """Escapes in a value are written out on the console (reliability S24)."""
+    monkeypatch.setenv("DURABLE_ADK_LOG", "console")
+    monkeypatch.setenv("NO_COLOR", "1")
+    configure("info")
+    get_logger("durable_adk.test").info("said", text="\x1b[2J", words=["\x1b[3J"])
+    logging.getLogger("other").error("line\n\x1b[4J")
+    output = capsys.readouterr().err
+    assert "\x1b" not in output
+    assert len(output.splitlines()) == 2
+
+
+@pytest.mark.usefixtures("_restored")
+def test_the_environment_sets_the_level(capsys, monkeypatch):
+    """DURABLE_ADK_LOG_LEVEL wins over the command's own level, unless it names none."""
+    monkeypatch.setenv("DURABLE_ADK_LOG_LEVEL", "error")
+    configure("info")
+    get_logger("durable_adk.test").warning("hidden")
+    monkeypatch.setenv("DURABLE_ADK_LOG_LEVEL", "nonsense")
+    configure("warning")
+    get_logger("durable_adk.test").warning("shown")
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == ["shown"]
+
+
+def test_printable_keeps_what_it_is_told_to():
+    """Control characters are written out, but for those that are to stay."""
+    assert printable("a\nb\x07\x1b", keep="\n") == "a\nb\\x07\\x1b"
+    assert printable("Brasília → 東京") == "Brasília → 東京"
