@@ -13,7 +13,7 @@ from durable_adk.activities.world import World
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.client.invocations import InvocationHandle, Invocations
-from durable_adk.errors import TemporalUnavailableError
+from durable_adk.errors import StoreUnavailableError, TemporalUnavailableError
 from durable_adk.flows.event_loop import run_invocation
 from durable_adk.holders import LOCAL_PREFIX, TemporalHolder
 from durable_adk.payloads import InvocationRequest, InvocationResult
@@ -88,9 +88,10 @@ class LocalRuns:
         """Keep the lease during steps that take longer than its time to live."""
         while True:
             await asyncio.sleep(LOCAL_TTL / 3)
-            record = await self._sessions.get_invocation(key, invocation_id)
-            if record is not None:
-                await self._sessions.renew(key, invocation_id=invocation_id, epoch=record.epoch)
+            with suppress(StoreUnavailableError):  # the next time is before the lease expires
+                record = await self._sessions.get_invocation(key, invocation_id)
+                if record is not None:
+                    await self._sessions.renew(key, invocation_id=invocation_id, epoch=record.epoch)
 
 
 class TemporalRuns:

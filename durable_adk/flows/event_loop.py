@@ -12,7 +12,7 @@ resume, then close (status, lease). Every ending passes through close: success, 
 """
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from durable_adk.errors import (
     AgentError,
@@ -59,9 +59,10 @@ async def run_invocation(
     try:
         await _drive(invocation)
     except asyncio.CancelledError:
-        await seal_cancelled(invocation)
-        await _close(invocation, Status.CANCELLED, InvocationCancelledError())
-        raise
+        record = await _cancel(invocation)
+        if record.status is Status.CANCELLED:
+            raise
+        return _ended_before(invocation, record)
     except LeaseLostError:
         raise  # the session is another's now: this run may not write any more (I6)
     except DurableAdkError as error:
@@ -77,6 +78,8 @@ async def run_invocation(
 
 async def _drive(invocation: Invocation) -> None:
     """The loop itself."""
+    if invocation.cancelled:
+        raise asyncio.CancelledError
     async with aclosing(AgentLoop(invocation).root()) as events:
         async for event in events:
             await invocation.commit(event)
@@ -85,21 +88,28 @@ async def _drive(invocation: Invocation) -> None:
 async def _open(runtime: Runtime, request: InvocationRequest, holder: str) -> Invocation:
     invocation_id = request.invocation_id or f"e-{runtime.new_id()}"
     key = SessionKey(request.app, request.user, request.session or invocation_id)
-    opened = await runtime.open_invocation(
-        OpenStep(
-            key=key,
-            invocation_id=invocation_id,
-            holder=holder,
-            event_id=f"{invocation_id}.0",
-            timestamp=runtime.now(),
-            message=user_content(request.message),
-            state_delta=request.state_delta,
-            custom_metadata=request.run_config.custom_metadata,
-            create_session=request.create_session or request.session is None,
-            when_busy=request.when_busy,
-        )
+    step = OpenStep(
+        key=key,
+        invocation_id=invocation_id,
+        holder=holder,
+        event_id=f"{invocation_id}.0",
+        timestamp=runtime.now(),
+        message=user_content(request.message),
+        state_delta=request.state_delta,
+        custom_metadata=request.run_config.custom_metadata,
+        create_session=request.create_session or request.session is None,
+        when_busy=request.when_busy,
     )
-    return Invocation(runtime=runtime, request=request, key=key, opened=opened)
+    opening = asyncio.ensure_future(runtime.open_invocation(step))
+    cancelled = False
+    try:
+        opened = await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        # This ends the wait for a busy session; an invocation that was opened must be sealed.
+        cancelled = True
+        opening.cancel()
+        opened = await opening
+    return Invocation(runtime=runtime, request=request, key=key, opened=opened, cancelled=cancelled)
 
 
 async def _fail(invocation: Invocation, error: DurableAdkError) -> None:
@@ -107,18 +117,32 @@ async def _fail(invocation: Invocation, error: DurableAdkError) -> None:
     await _close(invocation, Status.FAILED, error)
 
 
+async def _cancel(invocation: Invocation) -> InvocationRecord:
+    """Seal and close a cancelled run; if it turns out to have ended before, that stays.
+
+    The effects of a workflow task that was lost in a crash are stored without the loop knowing of
+    them. Run again with a cancellation, it may take another way and meet its own end.
+    """
+    with suppress(LeaseLostError):  # closed already; if it is another's session, closing says so
+        await seal_cancelled(invocation)
+    return await _close(invocation, Status.CANCELLED, InvocationCancelledError())
+
+
 async def _close(
     invocation: Invocation, status: Status, error: DurableAdkError | None = None
-) -> None:
-    await invocation.runtime.close_invocation(
-        CloseStep(
-            key=invocation.key,
-            invocation_id=invocation.invocation_id,
-            epoch=invocation.opened.record.epoch,
-            status=status,
-            error=as_detail(error) if error else None,
-        )
+) -> InvocationRecord:
+    step = CloseStep(
+        key=invocation.key,
+        invocation_id=invocation.invocation_id,
+        epoch=invocation.opened.record.epoch,
+        status=status,
+        error=as_detail(error) if error else None,
     )
+    write = asyncio.ensure_future(invocation.runtime.close_invocation(step))
+    try:
+        return await asyncio.shield(write)
+    except asyncio.CancelledError:
+        return await write  # too late for a cancellation, which would leave the lease behind
 
 
 def _ended_before(invocation: Invocation, record: InvocationRecord) -> InvocationResult:

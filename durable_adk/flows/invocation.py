@@ -20,11 +20,19 @@ class Invocation:
     """An open invocation and the one way to commit to it."""
 
     def __init__(
-        self, *, runtime: Runtime, request: InvocationRequest, key: SessionKey, opened: Opened
+        self,
+        *,
+        runtime: Runtime,
+        request: InvocationRequest,
+        key: SessionKey,
+        opened: Opened,
+        cancelled: bool = False,
     ) -> None:
         self.runtime = runtime
         self.request = request
         self.opened = opened
+        self.cancelled = cancelled
+        """Whether it was cancelled while it was being opened."""
         self.invocation_id = opened.record.invocation_id
         self.key = key
         self.user_content = user_content(request.message)
@@ -39,11 +47,20 @@ class Invocation:
         """Calls that have no response yet: id to (function name, the event that holds it)."""
         self._committed: dict[str, Any] = dict(opened.state or {})
         self._ids = 0
+        self._way = ""
 
     def next_id(self) -> str:
         """The next event id: the invocation and a position, the same at every replay (D5)."""
         self._ids += 1
-        return f"{self.invocation_id}.{self._ids}"
+        return f"{self.invocation_id}.{self._way}{self._ids}"
+
+    def turn_to_end(self) -> None:
+        """Number the events that seal a cancelled run apart from those it would have gone on with.
+
+        When a crash lost the record of commits, the run that is repeated may hear of a cancellation
+        earlier than the first did; the ids that come next are taken by what that one stored.
+        """
+        self._ids, self._way = 0, "end"
 
     def place(self, ctx: InvocationContext, event_id: str) -> dict[str, Any]:
         """The fields every `Step` has, for a step of the agent run `ctx`."""

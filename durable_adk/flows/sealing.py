@@ -46,5 +46,6 @@ async def seal_failed(invocation: Invocation, error: DurableAdkError) -> None:
 
 async def seal_cancelled(invocation: Invocation) -> None:
     """Leave a cancelled run: open calls answered, the abort stored (CAN-2)."""
+    invocation.turn_to_end()
     await close_open_calls(invocation, "The run was cancelled before this call was answered.")
     await commit_error(invocation, ABORTED, "The invocation was cancelled.")

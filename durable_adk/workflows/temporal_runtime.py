@@ -1,6 +1,7 @@
 """The loop's port to the world, on Temporal: every effect is an activity."""
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -115,15 +116,23 @@ class TemporalRuntime:
         So it has one attempt and little time; then a normal activity goes on with the same ids,
         which is safe because the store looks at the id first. Whether the local attempt timed out
         is in the history (its marker), so replay takes the same branch.
+
+        A cancellation waits for the local attempt, which may have written already: what it wrote is
+        returned, and only if it failed is the cancellation raised.
         """
+        local = workflow.start_local_activity(
+            name,
+            step,
+            result_type=result,
+            schedule_to_close_timeout=timedelta(seconds=self._limits.local_commit_timeout),
+            retry_policy=RetryPolicy(maximum_attempts=1),
+        )
         try:
-            return await workflow.execute_local_activity(
-                name,
-                step,
-                result_type=result,
-                schedule_to_close_timeout=timedelta(seconds=self._limits.local_commit_timeout),
-                retry_policy=RetryPolicy(maximum_attempts=1),
-            )
+            return await asyncio.shield(local)
+        except asyncio.CancelledError:
+            with suppress(FailureError):
+                return await local
+            raise
         except FailureError as error:
             if is_cancelled_exception(error) or _is_final(error):
                 raise _reason(error) from error

@@ -7,6 +7,7 @@ import pytest
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import CancelledError
 
+from durable_adk.errors import InvocationCancelledError
 from durable_adk.flows.sealing import ABORTED
 from durable_adk.sessions import Status
 from tests.support.processes import INVOCATION, Control, Workplace, until
@@ -26,7 +27,7 @@ async def test_a_cancelled_invocation_ends_at_once_and_leaves_a_usable_session(
     """I15, CAN-1, CAN-2: what is committed stays, open calls are answered, the abort comes last."""
     async with await place.start_worker():
         run = asyncio.create_task(place.all_of(app))
-        await until(lambda: place.traces.runs())
+        await until(place.traces.runs)
         committed = await place.log(app)
         cancelled = time.monotonic()
         await place.workflow(app).cancel()
@@ -60,7 +61,9 @@ async def test_a_cancellation_agrees_with_commits_that_the_history_does_not_know
     await place.workflow("burst").cancel()
     async with await place.start_worker():
         await asyncio.wait_for(run, 20)
-        outcome = (await asyncio.gather(place.workflow("burst").result(), return_exceptions=True))[0]
+        outcome = (await asyncio.gather(place.workflow("burst").result(), return_exceptions=True))[
+            0
+        ]
         log = await place.log("burst")
         record = await place.sessions.get_invocation(place.key("burst"), INVOCATION)
         following = await asyncio.wait_for(place.all_of("burst", invocation_id="next"), 20)
@@ -77,3 +80,40 @@ async def test_a_cancellation_agrees_with_commits_that_the_history_does_not_know
         assert isinstance(outcome, WorkflowFailureError)
         assert isinstance(outcome.cause, CancelledError)
     assert len(following) == 4
+
+
+async def test_an_invocation_cancelled_while_it_opens_is_closed_all_the_same(
+    place: Workplace,
+) -> None:
+    """D11: no record stays RUNNING, whatever was stored before the cancellation was heard of."""
+    async with await place.start_worker("open.after:kill@1") as dying:
+        run = asyncio.create_task(place.all_of("model"))
+        await dying.wait()
+    await place.workflow("model").cancel()
+    async with await place.start_worker():
+        await asyncio.wait_for(run, 20)
+    assert [gist(event) for event in await place.log("model")] == [
+        "user text go",
+        f"thinker error {ABORTED}",
+    ]
+    record = await place.sessions.get_invocation(place.key("model"), INVOCATION)
+    assert record is not None
+    assert record.status is Status.CANCELLED
+
+
+async def test_a_message_cancelled_while_it_waits_for_its_session_leaves_no_trace(
+    place: Workplace,
+) -> None:
+    """CAN-1, D7: it was never opened, and the one before it is not disturbed."""
+    async with await place.start_worker():
+        first = asyncio.create_task(place.all_of("tool"))
+        await until(place.traces.runs)
+        waiting = asyncio.create_task(place.all_of("tool", invocation_id="next"))
+        await asyncio.sleep(1.5)  # beyond the local attempt
+        await place.workflow("tool", "next").cancel()
+        with pytest.raises(InvocationCancelledError):
+            await asyncio.wait_for(waiting, 3)
+        place.traces.open_gate()
+        await asyncio.wait_for(first, 10)
+        await asyncio.sleep(0.5)
+    assert {event.invocation_id for event in await place.log("tool")} == {INVOCATION}

@@ -45,7 +45,7 @@ async def test_any_number_of_clients_attach_in_the_middle_without_gap_or_duplica
     """
     async with place.restarted_worker():
         client = await place.start_client("tool")
-        await until(lambda: place.traces.runs())
+        await until(place.traces.runs)
         await client.kill()
         attached = [
             asyncio.create_task(place.all_of("tool", message=message))

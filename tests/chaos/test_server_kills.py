@@ -1,9 +1,10 @@
-"""The Temporal server is killed and restarted on its file and port, in the middle of invocations."""
+"""The Temporal server is killed and restarted on its file and port amid invocations."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -25,7 +26,7 @@ class Restartable:
         self._stack = AsyncExitStack()
         self._server: TemporalServer | None = None
 
-    async def __aenter__(self) -> "Restartable":
+    async def __aenter__(self) -> Self:
         await self._start(None)
         return self
 

@@ -53,7 +53,7 @@ async def test_a_locked_store_delays_the_run_and_leaves_the_workflow_answering(
     workflow: WorkflowHandle[Any, Any] = place.workflow("tool")
     async with place.restarted_worker():
         run = asyncio.create_task(place.all_of("tool"))
-        await until(lambda: place.traces.runs())
+        await until(place.traces.runs)
         async with locked(place.folder):
             place.traces.open_gate()
             slowest = await _slowest(lambda: workflow.query("__stack_trace"), OUTAGE)
@@ -67,7 +67,9 @@ async def test_a_locked_store_delays_the_run_and_leaves_the_workflow_answering(
     print(f"slowest query {slowest:.2f} s, finished {after:.2f} s after the outage")  # noqa: T201
     assert slowest < 2.5
     assert [shape(event) for event in events] == [shape(e) for e in controls["tool"].yielded]
-    assert [shape(e) for e in await place.log("tool")] == [shape(e) for e in controls["tool"].stored]
+    assert [shape(e) for e in await place.log("tool")] == [
+        shape(e) for e in controls["tool"].stored
+    ]
     assert len(place.traces.runs()) == 1
 
 
@@ -114,7 +116,7 @@ async def test_a_cancellation_during_a_commit_knows_what_was_committed(
     """
     async with place.restarted_worker():
         run = asyncio.create_task(place.all_of(app))
-        await until(lambda: place.traces.runs())
+        await until(place.traces.runs)
         async with locked(place.folder):
             place.traces.open_gate()
             await asyncio.sleep(FALLBACK)

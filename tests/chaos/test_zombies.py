@@ -17,11 +17,11 @@ THAWED = 2.0
 async def test_a_worker_frozen_in_a_tool_cannot_commit_a_second_result(
     place: Workplace, controls: dict[str, Control]
 ) -> None:
-    """F8, I6, I8: the other worker runs the tool under the same key; the zombie's answer is void."""
+    """F8, I6, I8: the other worker runs the tool under the same key; the zombie's is void."""
     async with await place.start_worker() as one, await place.start_worker() as two:
         workers = {one.pid: one, two.pid: two}
         run = asyncio.create_task(place.all_of("tool"))
-        await until(lambda: place.traces.runs())
+        await until(place.traces.runs)
         frozen = workers[place.traces.runs()[0]["pid"]]
         frozen.send_signal(signal.SIGSTOP)
         await until(lambda: len(place.traces.runs()) == 2)
@@ -79,7 +79,7 @@ async def test_the_next_message_takes_over_from_a_terminated_workflow(place: Wor
     """D7: a holder that was closed without giving the lease back does not block its session."""
     async with await place.start_worker():
         run = asyncio.create_task(place.all_of("tool"))
-        await until(lambda: place.traces.runs())
+        await until(place.traces.runs)
         waiting = asyncio.create_task(place.all_of("tool", invocation_id="next"))
         await place.workflow("tool").terminate()
         with pytest.raises(InvocationTerminatedError):
@@ -94,6 +94,4 @@ async def test_the_next_message_takes_over_from_a_terminated_workflow(place: Wor
     assert record.status is Status.ABANDONED
     late = events[0].model_copy(update={"id": "late", "invocation_id": INVOCATION})
     with pytest.raises(LeaseLostError):
-        await place.sessions.commit_event(
-            key, late, invocation_id=INVOCATION, epoch=record.epoch
-        )
+        await place.sessions.commit_event(key, late, invocation_id=INVOCATION, epoch=record.epoch)

@@ -80,7 +80,7 @@ class Traces:
 
     async def through_gate(self) -> None:
         """Wait until the gate is open."""
-        while not self.gate.exists():
+        while not self.gate.exists():  # noqa: ASYNC110  # another process opens it
             await asyncio.sleep(0.02)
 
     def _lines(self, name: str) -> list[str]:
@@ -119,7 +119,7 @@ class Napper(BaseAgent):
 
 
 class Burster(BaseAgent):
-    """A custom agent whose events come without any step between them."""
+    """A custom agent whose events come without any step between them: one workflow task."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         for text in ("one", "two", "three", "four"):
@@ -179,6 +179,6 @@ def chaos_apps(folder: Path) -> dict[str, App]:
         "model": LlmAgent(name="thinker", model=thinking),
         "caller": LlmAgent(name="thinker", model=calling, tools=[patient]),
         "nap": Napper(name="napper"),
-        "burst": Burster(name="burster"),
+        "burst": Burster(name="burster", before_agent_callback=lambda callback_context: None),
     }
     return {name: App(name=name, root_agent=agent) for name, agent in agents.items()}

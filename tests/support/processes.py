@@ -99,8 +99,10 @@ class Workplace:
         return self.client.get_workflow_handle(workflow_id(self.key(app), invocation_id))
 
     async def log(self, app: str) -> list[Event]:
-        """The session's events, as a fresh read gives them."""
-        return [item.event for item in await self.sessions.read_events(self.key(app))]
+        """The session's events, as a fresh read gives them, numbered without gaps (I3)."""
+        stored = await self.sessions.read_events(self.key(app))
+        assert [item.seq for item in stored] == list(range(1, len(stored) + 1))
+        return [item.event for item in stored]
 
     async def state(self, app: str) -> dict[str, Any]:
         """The session's stored state."""
@@ -122,9 +124,7 @@ class Workplace:
             self._command("worker_main"), log=log, env=armed, cwd=ROOT, grace=0.5
         )
         try:
-            await until(
-                lambda: "ready\n" in log.read_text() or process.returncode is not None
-            )
+            await until(lambda: "ready\n" in log.read_text() or process.returncode is not None)
             # The failpoints are behind the start, so who dies before it was not killed by one.
             assert "ready\n" in log.read_text(), log.read_text()
         except BaseException:

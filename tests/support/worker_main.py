@@ -1,4 +1,4 @@
-"""A worker process for the chaos tests: ``python -m tests.support.worker_main ADDRESS QUEUE DIR``."""
+"""A worker for the chaos tests: ``python -m tests.support.worker_main ADDRESS QUEUE DIR``."""
 
 import asyncio
 import sys
