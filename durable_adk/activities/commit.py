@@ -1,4 +1,4 @@
-"""Opening, committing, closing: what the loop writes to the session store."""
+"""Opening an invocation and committing its events."""
 
 from durable_adk.activities.world import World
 from durable_adk.errors import InvalidRequestError, SessionBusyError
@@ -6,7 +6,7 @@ from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.holders import LOCAL_PREFIX
-from durable_adk.payloads import CloseStep, CommitStep, Opened, OpenStep
+from durable_adk.payloads import CommitStep, Opened, OpenStep
 from durable_adk.sessions.base_session_service import InvocationRecord
 
 LOCAL_TTL = 30.0
@@ -76,22 +76,12 @@ async def commit_event(world: World, step: CommitStep) -> int:
     """Store one event; a repeat returns the first one's sequence number (D4)."""
     failpoint("commit.before")
     seq = await world.sessions.commit_event(
-        step.key, step.event, invocation_id=step.invocation_id, epoch=step.epoch
+        step.key,
+        step.event,
+        invocation_id=step.invocation_id,
+        epoch=step.epoch,
+        closing=step.closing,
     )
     failpoint("commit.after")
     world.cache.add(step.key, seq, step.event)
     return seq
-
-
-async def close_invocation(world: World, step: CloseStep) -> InvocationRecord:
-    """Record the end and give the lease back; a repeat changes nothing."""
-    failpoint("close.before")
-    record = await world.sessions.close_invocation(
-        step.key,
-        invocation_id=step.invocation_id,
-        epoch=step.epoch,
-        status=step.status,
-        error=step.error,
-    )
-    failpoint("close.after")
-    return record

@@ -12,8 +12,8 @@ resume, then close (status, lease). Every ending passes through close: success, 
 """
 
 import asyncio
-from contextlib import aclosing
 
+from durable_adk.closing import closing, uninterrupted
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
@@ -25,7 +25,6 @@ from durable_adk.errors import (
 )
 from durable_adk.flows.agent_run import AgentLoop
 from durable_adk.flows.invocation import Invocation
-from durable_adk.flows.sealing import seal_cancelled, seal_failed
 from durable_adk.payloads import (
     CloseStep,
     InvocationRequest,
@@ -59,82 +58,94 @@ async def run_invocation(
     try:
         await _drive(invocation)
     except asyncio.CancelledError:
-        await seal_cancelled(invocation)
-        await _close(invocation, Status.CANCELLED, InvocationCancelledError())
-        raise
+        record = await _close(invocation, Status.CANCELLED, InvocationCancelledError())
+        if record.status is Status.CANCELLED:
+            raise
+        return _ended_before(invocation, record)  # a step had closed it before
     except LeaseLostError:
         raise  # the session is another's now: this run may not write any more (I6)
     except DurableAdkError as error:
-        await _fail(invocation, error)
+        await _close(invocation, Status.FAILED, error)
         raise
     except Exception as error:
         failure = raised(AgentError, type(error).__name__, str(error))
-        await _fail(invocation, failure)
+        await _close(invocation, Status.FAILED, failure)
         raise failure from error
-    await _close(invocation, Status.COMPLETED)
-    return _result(invocation, Status.COMPLETED)
+    if not invocation.closed:
+        await _close(invocation, Status.COMPLETED)
+    return _result(invocation)
 
 
 async def _drive(invocation: Invocation) -> None:
     """The loop itself."""
-    async with aclosing(AgentLoop(invocation).root()) as events:
+    if invocation.cancelled:
+        raise asyncio.CancelledError
+    async with closing(AgentLoop(invocation).root()) as events:
         async for event in events:
             await invocation.commit(event)
+            if invocation.runtime.cancelled() and not invocation.closed:
+                raise asyncio.CancelledError
 
 
 async def _open(runtime: Runtime, request: InvocationRequest, holder: str) -> Invocation:
     invocation_id = request.invocation_id or f"e-{runtime.new_id()}"
     key = SessionKey(request.app, request.user, request.session or invocation_id)
-    opened = await runtime.open_invocation(
-        OpenStep(
-            key=key,
-            invocation_id=invocation_id,
-            holder=holder,
-            event_id=f"{invocation_id}.0",
-            timestamp=runtime.now(),
-            message=user_content(request.message),
-            state_delta=request.state_delta,
-            custom_metadata=request.run_config.custom_metadata,
-            create_session=request.create_session or request.session is None,
-            when_busy=request.when_busy,
-        )
+    step = OpenStep(
+        key=key,
+        invocation_id=invocation_id,
+        holder=holder,
+        event_id=f"{invocation_id}.0",
+        timestamp=runtime.now(),
+        message=user_content(request.message),
+        state_delta=request.state_delta,
+        custom_metadata=request.run_config.custom_metadata,
+        create_session=request.create_session or request.session is None,
+        when_busy=request.when_busy,
     )
-    return Invocation(runtime=runtime, request=request, key=key, opened=opened)
-
-
-async def _fail(invocation: Invocation, error: DurableAdkError) -> None:
-    await seal_failed(invocation, error)
-    await _close(invocation, Status.FAILED, error)
+    opening = asyncio.ensure_future(runtime.open_invocation(step))
+    cancelled = False
+    try:
+        opened = await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        # This ends the wait for a busy session; an invocation that was opened must be sealed.
+        cancelled = True
+        opening.cancel()
+        opened = await opening
+    invocation = Invocation(runtime=runtime, request=request, key=key, opened=opened)
+    invocation.cancelled = cancelled
+    return invocation
 
 
 async def _close(
     invocation: Invocation, status: Status, error: DurableAdkError | None = None
-) -> None:
-    await invocation.runtime.close_invocation(
-        CloseStep(
-            key=invocation.key,
-            invocation_id=invocation.invocation_id,
-            epoch=invocation.opened.record.epoch,
-            status=status,
-            error=as_detail(error) if error else None,
-        )
+) -> InvocationRecord:
+    step = CloseStep(
+        key=invocation.key,
+        invocation_id=invocation.invocation_id,
+        epoch=invocation.opened.record.epoch,
+        status=status,
+        author=invocation.opened.agent,
+        timestamp=invocation.runtime.now(),
+        error=as_detail(error) if error else None,
     )
+    # Too late for a cancellation, which would leave the lease behind.
+    return await uninterrupted(invocation.runtime.close_invocation(step))
 
 
 def _ended_before(invocation: Invocation, record: InvocationRecord) -> InvocationResult:
     """The outcome of an invocation that a second start found closed."""
     if record.error:
         raise from_detail(record.error)
-    return _result(invocation, record.status)
+    return _result(invocation)
 
 
-def _result(invocation: Invocation, status: Status) -> InvocationResult:
+def _result(invocation: Invocation) -> InvocationResult:
     return InvocationResult(
         app=invocation.key.app_name,
         user=invocation.key.user_id,
         session=invocation.key.session_id,
         invocation_id=invocation.invocation_id,
-        status=status,
+        status=Status.COMPLETED,
         text=invocation.final_text,
         last_event_id=invocation.last_event_id,
         events=invocation.events,

@@ -66,7 +66,15 @@ def append(tables: Tables, key: SessionKey, entry: Entry, revision: int) -> tupl
     return Row(head.revision, entry.digest, entry.body), head
 
 
-def commit(tables: Tables, key: SessionKey, entry: Entry, *, invocation_id: str, epoch: int) -> int:
+def commit(
+    tables: Tables,
+    key: SessionKey,
+    entry: Entry,
+    *,
+    invocation_id: str,
+    epoch: int,
+    closing: Status | None = None,
+) -> int:
     """Append under the lease; see `BaseSessionService.commit_event`."""
     head = tables.head(key)
     # The insert itself finds a repeat: one statement less for the usual, first commit.
@@ -76,7 +84,10 @@ def commit(tables: Tables, key: SessionKey, entry: Entry, *, invocation_id: str,
         or not tables.add_event(key, head.revision + 1, entry)
     ):
         return _repeated(tables, key, entry, invocation_id=invocation_id, epoch=epoch)
-    return _advance(tables, key, head, entry).revision
+    head = _advance(tables, key, head, entry)
+    if closing is not None:
+        close(tables, key, invocation_id=invocation_id, epoch=epoch, status=closing)
+    return head.revision
 
 
 def open_invocation(
@@ -127,7 +138,7 @@ def close(
     invocation_id: str,
     epoch: int,
     status: Status,
-    error: dict[str, Any] | None,
+    error: dict[str, Any] | None = None,
 ) -> InvocationRecord:
     """End an invocation; see `BaseSessionService.close_invocation`."""
     head = tables.head(key)

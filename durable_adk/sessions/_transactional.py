@@ -147,12 +147,20 @@ class TransactionalSessionService(BaseSessionService):
         return record
 
     async def commit_event(
-        self, key: SessionKey, event: Event, *, invocation_id: str, epoch: int
+        self,
+        key: SessionKey,
+        event: Event,
+        *,
+        invocation_id: str,
+        epoch: int,
+        closing: Status | None = None,
     ) -> int:
         """See `BaseSessionService.commit_event`."""
         entry = _entry(event, invocation_id)
         seq = await self._store.write(
-            lambda tables: _log.commit(tables, key, entry, invocation_id=invocation_id, epoch=epoch)
+            lambda tables: _log.commit(
+                tables, key, entry, invocation_id=invocation_id, epoch=epoch, closing=closing
+            )
         )
         self._changes.announce(key)
         return seq

@@ -180,9 +180,17 @@ class BaseSessionService(ABC):
 
     @abstractmethod
     async def commit_event(
-        self, key: SessionKey, event: Event, *, invocation_id: str, epoch: int
+        self,
+        key: SessionKey,
+        event: Event,
+        *,
+        invocation_id: str,
+        epoch: int,
+        closing: Status | None = None,
     ) -> int:
         """Append an event under the lease, in one transaction; returns its sequence number (D4).
+
+        With `closing` the same transaction closes the invocation, as `close_invocation` does.
 
         `temp:` keys of the delta are not stored. A repeat (same id, same content; the timestamp is
         not compared) returns the first call's number and changes nothing, even after the lease has

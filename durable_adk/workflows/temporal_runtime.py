@@ -1,6 +1,7 @@
 """The loop's port to the world, on Temporal: every effect is an activity."""
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -36,7 +37,8 @@ STORE_TIMEOUT = timedelta(seconds=30)
 MARGIN = timedelta(seconds=30)
 """Steps end themselves at their timeout; the engine steps in only this much later."""
 RETRY = RetryPolicy(
-    initial_interval=timedelta(seconds=1),
+    # Only a lost worker is retried by this; a model that is unavailable says itself when.
+    initial_interval=timedelta(milliseconds=100),
     backoff_coefficient=2.0,
     maximum_interval=timedelta(seconds=30),
     # A result that is too large would run the tool again, for ever, by default (1c).
@@ -61,6 +63,10 @@ class TemporalRuntime:
     def new_id(self) -> str:
         """A uuid seeded by the run's id: the same at every replay."""
         return str(workflow.uuid4())
+
+    def cancelled(self) -> bool:
+        """Whether the workflow was asked to cancel; recorded, so the same at every replay."""
+        return workflow.cancellation_reason() is not None
 
     def agent(self, app: str, name: str) -> BaseAgent:
         """The agent whose own code the loop is to run."""
@@ -103,6 +109,8 @@ class TemporalRuntime:
                 start_to_close_timeout=timedelta(seconds=step.attempt_timeout) + MARGIN,
                 heartbeat_timeout=timedelta(seconds=self._limits.heartbeat_timeout),
                 retry_policy=RETRY,
+                # A step may be committing: what it has done must be known before sealing.
+                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 summary=summary,
             )
         except FailureError as error:
@@ -115,15 +123,23 @@ class TemporalRuntime:
         So it has one attempt and little time; then a normal activity goes on with the same ids,
         which is safe because the store looks at the id first. Whether the local attempt timed out
         is in the history (its marker), so replay takes the same branch.
+
+        A cancellation waits for the local attempt, which may have written already: what it wrote is
+        returned, and only if it failed is the cancellation raised.
         """
+        local = workflow.start_local_activity(
+            name,
+            step,
+            result_type=result,
+            schedule_to_close_timeout=timedelta(seconds=self._limits.local_commit_timeout),
+            retry_policy=RetryPolicy(maximum_attempts=1),
+        )
         try:
-            return await workflow.execute_local_activity(
-                name,
-                step,
-                result_type=result,
-                schedule_to_close_timeout=timedelta(seconds=self._limits.local_commit_timeout),
-                retry_policy=RetryPolicy(maximum_attempts=1),
-            )
+            return await asyncio.shield(local)
+        except asyncio.CancelledError:
+            with suppress(FailureError):
+                return await local
+            raise
         except FailureError as error:
             if is_cancelled_exception(error) or _is_final(error):
                 raise _reason(error) from error
