@@ -19,7 +19,7 @@ async def closing(generator: AsyncGenerator[T, None]) -> AsyncGenerator[AsyncGen
     try:
         yield generator
     finally:
-        if not generator.ag_running:
+        if not getattr(generator, "ag_running", False):
             await generator.aclose()
 
 
