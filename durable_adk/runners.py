@@ -121,15 +121,14 @@ class Runner:
     ) -> AsyncGenerator[Event, None]:
         """Run one invocation; yield its events, each once it is committed (RUN-3).
 
-        Leaving the iteration cancels nothing: on Temporal the invocation goes on, and calling
-        again with its `invocation_id` and no message yields its events from the first (DUR-13).
+        Leaving the iteration cancels nothing. Calling again with the `invocation_id` and the same
+        message, or none, yields the invocation's events from the first (DUR-13).
 
         Args:
             user_id: The session's user.
             session_id: The session.
             new_message: The user's message; None: attach to `invocation_id`.
-            invocation_id: Names the invocation; repeating a call with the same one and the same
-                message attaches instead of running twice.
+            invocation_id: Names the invocation; None: a new one.
             state_delta: State changes that ride on the user's event.
             run_config: Options.
             yield_user_message: Yield the user's own event too (RUN-19).

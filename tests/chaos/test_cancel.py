@@ -60,7 +60,9 @@ async def test_a_cancellation_agrees_with_commits_that_the_history_does_not_know
     await place.workflow("burst").cancel()
     async with await place.start_worker():
         await asyncio.wait_for(run, 20)
-        outcome = (await asyncio.gather(place.workflow("burst").result(), return_exceptions=True))[0]
+        outcome = (await asyncio.gather(place.workflow("burst").result(), return_exceptions=True))[
+            0
+        ]
         log = await place.log("burst")
         record = await place.sessions.get_invocation(place.key("burst"), INVOCATION)
         following = await asyncio.wait_for(place.all_of("burst", invocation_id="next"), 20)

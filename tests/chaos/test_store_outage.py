@@ -67,7 +67,9 @@ async def test_a_locked_store_delays_the_run_and_leaves_the_workflow_answering(
     print(f"slowest query {slowest:.2f} s, finished {after:.2f} s after the outage")  # noqa: T201
     assert slowest < 2.5
     assert [shape(event) for event in events] == [shape(e) for e in controls["tool"].yielded]
-    assert [shape(e) for e in await place.log("tool")] == [shape(e) for e in controls["tool"].stored]
+    assert [shape(e) for e in await place.log("tool")] == [
+        shape(e) for e in controls["tool"].stored
+    ]
     assert len(place.traces.runs()) == 1
 
 

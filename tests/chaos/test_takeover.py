@@ -52,5 +52,7 @@ async def test_a_standby_worker_takes_a_running_tool_over(
     print(f"in the tool: run again after {late:.2f} s, finished {finished:.2f} s later")  # noqa: T201
     record_property("takeover_tool_s", round(late, 2))
     assert [shape(event) for event in events] == [shape(e) for e in controls["tool"].yielded]
-    assert [shape(e) for e in await place.log("tool")] == [shape(e) for e in controls["tool"].stored]
+    assert [shape(e) for e in await place.log("tool")] == [
+        shape(e) for e in controls["tool"].stored
+    ]
     assert place.traces.effects == 1

@@ -94,6 +94,4 @@ async def test_the_next_message_takes_over_from_a_terminated_workflow(place: Wor
     assert record.status is Status.ABANDONED
     late = events[0].model_copy(update={"id": "late", "invocation_id": INVOCATION})
     with pytest.raises(LeaseLostError):
-        await place.sessions.commit_event(
-            key, late, invocation_id=INVOCATION, epoch=record.epoch
-        )
+        await place.sessions.commit_event(key, late, invocation_id=INVOCATION, epoch=record.epoch)

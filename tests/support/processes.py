@@ -122,9 +122,7 @@ class Workplace:
             self._command("worker_main"), log=log, env=armed, cwd=ROOT, grace=0.5
         )
         try:
-            await until(
-                lambda: "ready\n" in log.read_text() or process.returncode is not None
-            )
+            await until(lambda: "ready\n" in log.read_text() or process.returncode is not None)
             # The failpoints are behind the start, so who dies before it was not killed by one.
             assert "ready\n" in log.read_text(), log.read_text()
         except BaseException:
