@@ -1,6 +1,6 @@
 """The effects of one worker: the functions of this package over one `World`."""
 
-from durable_adk.activities import callback, commit, ending, model, tool
+from durable_adk.activities import callback, commit, ending, model, opening, tool
 from durable_adk.activities.granted import committed
 from durable_adk.activities.world import World
 from durable_adk.payloads import (
@@ -23,8 +23,8 @@ class WorldEffects:
         self.world = world
 
     async def open_invocation(self, step: OpenStep) -> Opened:
-        """See `commit.open_invocation`."""
-        return await commit.open_invocation(self.world, step)
+        """See `opening.open_invocation`."""
+        return await opening.open_invocation(self.world, step)
 
     async def call_model(self, step: ModelStep, *, attempt: int = 1) -> StepResult:
         """See `model.call_model`."""

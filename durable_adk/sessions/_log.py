@@ -97,7 +97,6 @@ def open_invocation(
     *,
     holder: str,
     create_session: bool,
-    take_over_epoch: int | None,
     ttl: float | None,
 ) -> InvocationRecord:
     """Take the lease and append the user's event; see `BaseSessionService.open_invocation`."""
@@ -110,7 +109,7 @@ def open_invocation(
     if opened is not None:
         _require_opened_by(tables, key, opened, entry)
         return opened
-    head.require_free(now, take_over_epoch)
+    head.require_free(now)
     _abandon(tables, key, head)
     head = _append(tables, key, head.leased(entry.invocation_id, ttl, now), entry)
     record = InvocationRecord(
@@ -143,7 +142,9 @@ def close(
     """End an invocation; see `BaseSessionService.close_invocation`."""
     head = tables.head(key)
     record = tables.invocation(key, invocation_id)
-    if head is None or record is None or record.status is Status.ABANDONED:
+    if head is None or record is None:
+        raise lease_lost(invocation_id, epoch)
+    if record.status is Status.ABANDONED and status is not Status.ABANDONED:
         raise lease_lost(invocation_id, epoch)
     if record.status.closed and record.epoch == epoch:
         return record

@@ -126,7 +126,6 @@ class TransactionalSessionService(BaseSessionService):
         holder: str,
         user_event: Event,
         create_session: bool = False,
-        take_over_epoch: int | None = None,
         ttl: float | None = None,
     ) -> InvocationRecord:
         """See `BaseSessionService.open_invocation`."""
@@ -139,7 +138,6 @@ class TransactionalSessionService(BaseSessionService):
                 entry=_entry(user_event, invocation_id),
                 holder=holder,
                 create_session=create_session,
-                take_over_epoch=take_over_epoch,
                 ttl=ttl,
             )
         )
