@@ -26,10 +26,11 @@ demo: $(STAMP) ## Watch an agent survive the SIGKILL of its worker
 test: $(STAMP) ## Run all tests
 	$(BIN)/python -m pytest
 
-check: $(STAMP) ## Lint, check the formatting and the types
+check: $(STAMP) ## Lint, check formatting, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/lint-imports
 
 fmt: $(STAMP) ## Format the code and fix what can be fixed
 	$(BIN)/ruff check --fix .

@@ -138,7 +138,8 @@ async def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         async with TemporalServer.start(data_dir=Path(folder), headless=True) as server:
             child = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "benchmarks.turn", "--serve", server.address,
-                "--store", f"{folder}/sessions.db", *(["--unsandboxed"] if arguments.unsandboxed else []),
+                "--store", f"{folder}/sessions.db",
+                *(["--unsandboxed"] if arguments.unsandboxed else []),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             )  # fmt: skip
             assert child.stdin is not None

@@ -176,6 +176,10 @@ class InvocationContext:
     end_invocation: bool = False
     run_start: int = 0
     """The session's revision when this agent's run began."""
+    direct: bool = True
+    """Whether its events reach the loop unchanged: no custom agent passes them on."""
+    closes: bool = False
+    """Whether its final text ends the invocation."""
     loop: Loop = field(repr=False)
 
     @property

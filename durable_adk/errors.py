@@ -193,6 +193,10 @@ class ModelUnavailableError(TransientError):
         super().__init__(message, error_type=error_type)
         self.retry_after = retry_after
 
+    def delay(self, attempt: int) -> float:
+        """Seconds to wait after attempt 1, 2, ...: what the provider asks, or 1, 2, 4 ... 30."""
+        return min(2.0 ** (attempt - 1), 30.0) if self.retry_after is None else self.retry_after
+
 
 class NoWorkerError(TransientError):
     """No worker listens on the task queue."""

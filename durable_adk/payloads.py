@@ -201,6 +201,22 @@ class Opened(Wire):
     """The session's state, only if the tree has custom agents: their code reads it in the loop."""
 
 
+class CommitGrant(Wire):
+    """The loop's leave for a step to commit its event itself, in its own activity.
+
+    Given when the loop would commit the event as it comes and at once: no custom agent stands
+    between, and no other call's response has to be merged in. It saves a round through the
+    workflow, and an attempt that follows a crash finds the first one's event instead of asking the
+    model or running the tool again.
+    """
+
+    epoch: int
+    custom_metadata: dict[str, Any] | None = None
+    """`RunConfig.custom_metadata`, merged into the event's (RUN-27)."""
+    closes: bool = False
+    """Whether a final text ends the invocation: then it is closed in the same transaction."""
+
+
 class Step(Wire):
     """What every step of an agent names."""
 
@@ -216,6 +232,7 @@ class Step(Wire):
     """Id of the event the step will produce: the same at every attempt (design D5)."""
     attempt_timeout: float
     """Seconds one attempt may take."""
+    grant: CommitGrant | None = None
     local_state: dict[str, Any] = Field(default_factory=dict[str, Any])
     """`temp:` keys and what a custom agent wrote but did not commit yet (STA-14, TRAP-7)."""
 
@@ -254,6 +271,10 @@ class StepResult(Wire):
     """What a step produced."""
 
     event: Event | None = None
+    seq: int | None = None
+    """The event's sequence number, if the step has committed it; see `CommitGrant`."""
+    closed: bool = False
+    """Whether the step has closed the invocation with it."""
     model_called: bool = False
     """Whether a model was asked, as opposed to a callback answering for it (CB-7)."""
     end_invocation: bool = False
@@ -269,13 +290,20 @@ class CommitStep(Wire):
     invocation_id: str
     epoch: int
     event: Event
+    closing: Status | None = None
+    """Close the invocation in the same transaction."""
 
 
 class CloseStep(Wire):
-    """Close an invocation."""
+    """End an invocation."""
 
     key: SessionKey
     invocation_id: str
     epoch: int
     status: Status
+    author: str
+    """Author of the error event, if there has to be one: the agent the run started with (RUN-8)."""
+    timestamp: float
+    """Of the events that seal the session."""
     error: dict[str, Any] | None = None
+    """`errors.as_detail` of why it failed or was cancelled."""

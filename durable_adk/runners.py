@@ -121,15 +121,14 @@ class Runner:
     ) -> AsyncGenerator[Event, None]:
         """Run one invocation; yield its events, each once it is committed (RUN-3).
 
-        Leaving the iteration cancels nothing: on Temporal the invocation goes on, and calling
-        again with its `invocation_id` and no message yields its events from the first (DUR-13).
+        Leaving the iteration cancels nothing; calling again with the `invocation_id` and the same
+        message, or none, yields the same events from the first (DUR-13).
 
         Args:
-            user_id: The session's user.
-            session_id: The session.
+            user_id: The user.
+            session_id: The user's session.
             new_message: The user's message; None: attach to `invocation_id`.
-            invocation_id: Names the invocation; repeating a call with the same one and the same
-                message attaches instead of running twice.
+            invocation_id: Names the invocation; None: a new one.
             state_delta: State changes that ride on the user's event.
             run_config: Options.
             yield_user_message: Yield the user's own event too (RUN-19).
@@ -137,13 +136,13 @@ class Runner:
 
         Raises:
             CallerError: The call cannot be carried out; nothing was stored.
-            RunError: The run failed; its events, the error event last, have been yielded before.
+            RunError: The run failed; its events, the error event last, were yielded before.
             NoWorkerError: The message is kept, but nobody is there to run it.
         """
         if new_message is None:
             events = self._attach(user_id, session_id, invocation_id)
         else:
-            request = InvocationRequest(
+            events = self._start(
                 app=self.app_name,
                 user=user_id,
                 session=check_id(session_id, "session_id"),
@@ -153,14 +152,14 @@ class Runner:
                 run_config=run_config or RunConfig(),
                 create_session=self.auto_create_session,
                 when_busy=WhenBusy(when_busy),
-            ).checked()
-            events = self._start(request)
+            )
         async with aclosing(events):
             async for event in events:
-                if event.author != "user" or yield_user_message:
+                if yield_user_message or event.author != "user":
                     yield event
 
-    async def _start(self, request: InvocationRequest) -> AsyncGenerator[Event, None]:
+    async def _start(self, **fields: Any) -> AsyncGenerator[Event, None]:
+        request = InvocationRequest.parse(fields)
         key = SessionKey(request.app, request.user, request.session or "")
         name = request.invocation_id or ""
         cursor = await self._revision(key)

@@ -57,7 +57,7 @@ class Effects(Protocol):
         ...
 
     async def close_invocation(self, step: CloseStep) -> InvocationRecord:
-        """Record how the invocation ended and give the session's lease back."""
+        """Seal the session if the invocation did not complete; give its lease back."""
         ...
 
 
@@ -70,6 +70,10 @@ class Runtime(Effects, Protocol):
 
     def new_id(self) -> str:
         """A new unique id."""
+        ...
+
+    def cancelled(self) -> bool:
+        """Whether the run was asked to end; a step that finished all the same took no notice."""
         ...
 
     def agent(self, app: str, name: str) -> "BaseAgent":
@@ -121,6 +125,11 @@ class LocalRuntime:
         """A random uuid."""
         return str(uuid.uuid4())
 
+    def cancelled(self) -> bool:
+        """Whether the task that runs the loop was cancelled."""
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+
     async def open_invocation(self, step: OpenStep) -> Opened:
         """Open, waiting for a busy session if the message is to be enqueued."""
         while True:
@@ -140,8 +149,8 @@ class LocalRuntime:
             except ModelUnavailableError as error:
                 if attempt >= self._limits.model_attempts:
                     raise
-                wish = error.retry_after
-            await asyncio.sleep(min(2.0 ** (attempt - 1), 30.0) if wish is None else wish)
+                delay = error.delay(attempt)
+            await asyncio.sleep(delay)
             attempt += 1
 
     async def commit_event(self, step: CommitStep) -> int:

@@ -18,7 +18,7 @@ from durable_adk.activities.world import World
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.converter import with_our_payloads
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import InvalidRequestError, TemporalUnavailableError
 from durable_adk.holders import TemporalHolder
 from durable_adk.log import get_logger
 from durable_adk.sessions.base_session_service import BaseSessionService
@@ -78,7 +78,7 @@ class LeaseWatcher:
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return False
-            raise
+            raise TemporalUnavailableError(f"Cannot look the holder up: {error.message}") from error
         if description.raw_info.first_run_id != parsed.first_run_id:
             return False  # another workflow has taken the id since
         return description.status is WorkflowExecutionStatus.RUNNING

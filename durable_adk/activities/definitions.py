@@ -43,13 +43,14 @@ BUSY_DELAY = timedelta(milliseconds=100)
 
 def to_application_error(error: Exception, *, retry: bool) -> ApplicationError:
     """An exception as it crosses to the workflow: class, message, and whether to try again."""
+    attempt = activity.info().attempt
     if not isinstance(error, DurableAdkError):
         error = raised(RunError, type(error).__name__, str(error))
     error.message = error.message[:MAX_MESSAGE]
     delay: timedelta | None = None
     category = ApplicationErrorCategory.UNSPECIFIED
-    if isinstance(error, ModelUnavailableError) and error.retry_after is not None:
-        delay = timedelta(seconds=error.retry_after)
+    if isinstance(error, ModelUnavailableError):
+        delay = timedelta(seconds=error.delay(attempt))
     if isinstance(error, SessionBusyError):
         # Waiting for the session is this activity's retries: no history, and no news (D7).
         delay, category = BUSY_DELAY, ApplicationErrorCategory.BENIGN
@@ -96,8 +97,29 @@ class UserLoop:
         self._thread.start()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there and wait for it; cancelling the wait cancels it."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        """Run a coroutine there and wait for its end.
+
+        Cancelling the wait cancels the work, and then waits on: work that finishes all the same,
+        because it was committing, still has a result.
+        """
+        tasks: list[asyncio.Task[T]] = []
+
+        async def supervised() -> T:
+            tasks.append(asyncio.ensure_future(work))
+            return await tasks[0]
+
+        def cancel() -> None:
+            for task in tasks:
+                task.cancel()
+
+        done = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(supervised(), self._loop))
+        while True:
+            try:
+                return await asyncio.shield(done)
+            except asyncio.CancelledError:
+                if done.done():
+                    return done.result()
+                self._loop.call_soon_threadsafe(cancel)
 
     async def close(self) -> None:
         """Stop the thread, leaving behind sync functions that do not end."""
@@ -175,14 +197,18 @@ class InvocationActivities:
         """Run a tool; what it raises is a result, so only a lost worker makes it run again."""
         with translated(retry=transient):
             async with beating():
-                return await self._user_loop.run(self._effects.call_tool(step))
+                return await self._user_loop.run(
+                    self._effects.call_tool(step, attempt=activity.info().attempt)
+                )
 
     @activity.defn
     async def run_callback(self, step: CallbackStep) -> StepResult:
         """Run agent callbacks; what they raise is final (TRAP-49)."""
         with translated(retry=transient):
             async with beating():
-                return await self._user_loop.run(self._effects.run_callback(step))
+                return await self._user_loop.run(
+                    self._effects.run_callback(step, attempt=activity.info().attempt)
+                )
 
     @activity.defn
     async def commit_event(self, step: CommitStep) -> int:

@@ -1,6 +1,7 @@
 """The effects of one worker: the functions of this package over one `World`."""
 
-from durable_adk.activities import callback, commit, model, tool
+from durable_adk.activities import callback, commit, ending, model, opening, tool
+from durable_adk.activities.granted import committed
 from durable_adk.activities.world import World
 from durable_adk.payloads import (
     CallbackStep,
@@ -22,25 +23,28 @@ class WorldEffects:
         self.world = world
 
     async def open_invocation(self, step: OpenStep) -> Opened:
-        """See `commit.open_invocation`."""
-        return await commit.open_invocation(self.world, step)
+        """See `opening.open_invocation`."""
+        return await opening.open_invocation(self.world, step)
 
     async def call_model(self, step: ModelStep, *, attempt: int = 1) -> StepResult:
         """See `model.call_model`."""
-        return await model.call_model(self.world, step, attempt=attempt)
+        work = model.call_model(self.world, step, attempt=attempt)
+        return await committed(self.world, step, work, attempt=attempt)
 
-    async def call_tool(self, step: ToolStep) -> StepResult:
+    async def call_tool(self, step: ToolStep, *, attempt: int = 1) -> StepResult:
         """See `tool.call_tool`."""
-        return await tool.call_tool(self.world, step)
+        work = tool.call_tool(self.world, step)
+        return await committed(self.world, step, work, attempt=attempt)
 
-    async def run_callback(self, step: CallbackStep) -> StepResult:
+    async def run_callback(self, step: CallbackStep, *, attempt: int = 1) -> StepResult:
         """See `callback.run_callback`."""
-        return await callback.run_callback(self.world, step)
+        work = callback.run_callback(self.world, step)
+        return await committed(self.world, step, work, attempt=attempt)
 
     async def commit_event(self, step: CommitStep) -> int:
         """See `commit.commit_event`."""
         return await commit.commit_event(self.world, step)
 
     async def close_invocation(self, step: CloseStep) -> InvocationRecord:
-        """See `commit.close_invocation`."""
-        return await commit.close_invocation(self.world, step)
+        """See `ending.close_invocation`."""
+        return await ending.close_invocation(self.world, step)

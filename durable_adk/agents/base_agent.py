@@ -2,12 +2,12 @@
 
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
 from typing import Any, Self, TypeAlias
 
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from durable_adk.closing import closing
 from durable_adk.context import CallbackContext, InvocationContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
@@ -99,7 +99,7 @@ class BaseAgent(BaseModel):
         After each event the caller must let the loop commit it before it asks for the next; inside
         `_run_async_impl` that is what yielding the event on does.
         """
-        async with aclosing(parent_context.loop.run_agent(self, parent_context)) as events:
+        async with closing(parent_context.loop.run_agent(self, parent_context)) as events:
             async for event in events:
                 yield event
 

@@ -1,13 +1,13 @@
 """The agent that asks a model."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
 from typing import Any, Literal, TypeAlias
 
 from google.genai import types
 from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.closing import closing
 from durable_adk.context import CallbackContext, InvocationContext, ReadonlyContext, ToolContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
@@ -130,7 +130,7 @@ class LlmAgent(BaseAgent):
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         """Ask the model and run its tools until it gives a final answer (FLW-1)."""
-        async with aclosing(ctx.loop.run_llm(ctx)) as events:
+        async with closing(ctx.loop.run_llm(ctx)) as events:
             async for event in events:
                 yield event
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from temporalio.service import RPCError
 
-from durable_adk.activities.commit import LOCAL_TTL
 from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.opening import LOCAL_TTL
 from durable_adk.activities.world import World
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry

@@ -1,10 +1,10 @@
 """One run of one agent: callbacks, body, callbacks (semantics AGT-5..8)."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from durable_adk.closing import closing
 from durable_adk.context import InvocationContext
 from durable_adk.errors import AgentError, DurableAdkError, raised
 from durable_adk.events.event import Event
@@ -35,6 +35,7 @@ class AgentLoop:
             session=invocation.session,
             user_content=invocation.user_content,
             run_config=invocation.request.run_config,
+            closes=node.kind == "llm" and not node.after_agent,
             loop=self,
         )
         return self._run_node(node, None, ctx)
@@ -43,7 +44,7 @@ class AgentLoop:
         """Run a sub-agent for a custom agent."""
         # An agent that the custom body brought along after the opening has no recorded node.
         node = self._invocation.opened.manifest.find(agent.name) or agent.node()
-        return self._run_node(node, agent, ctx)
+        return self._run_node(node, agent, replace(ctx, direct=False, closes=False))
 
     def run_llm(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         """Run the built-in body for a subclass of LlmAgent that calls it."""
@@ -70,7 +71,7 @@ class AgentLoop:
                 if result.event.content:
                     return  # the answer stands for the body and the after callbacks (AGT-6)
         if not ctx.end_invocation:
-            async with aclosing(self._body(node, ctx)) as events:
+            async with closing(self._body(node, ctx)) as events:
                 async for event in events:
                     event.branch = event.branch or ctx.branch
                     yield event
@@ -93,6 +94,7 @@ class AgentLoop:
                 hook=hook,
             )
         )
+        invocation.take(result)
         ctx.end_invocation = ctx.end_invocation or result.end_invocation
         return result
 
@@ -100,7 +102,7 @@ class AgentLoop:
 async def _own_code(agent: "BaseAgent", ctx: InvocationContext) -> AsyncGenerator[Event, None]:
     """Run a custom agent's body; what it yields is checked here, where it can be named."""
     try:
-        async with aclosing(agent._run_async_impl(ctx)) as events:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]: ADK's name of the body
+        async with closing(agent._run_async_impl(ctx)) as events:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]: ADK's name of the body
             async for event in events:
                 check_json(event.actions.state_delta, f"state_delta of {agent.name}'s event")
                 check_size(event.to_json(), f"An event of {agent.name}")

@@ -12,8 +12,8 @@ resume, then close (status, lease). Every ending passes through close: success, 
 """
 
 import asyncio
-from contextlib import aclosing, suppress
 
+from durable_adk.closing import closing, uninterrupted
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
@@ -25,7 +25,6 @@ from durable_adk.errors import (
 )
 from durable_adk.flows.agent_run import AgentLoop
 from durable_adk.flows.invocation import Invocation
-from durable_adk.flows.sealing import seal_cancelled, seal_failed
 from durable_adk.payloads import (
     CloseStep,
     InvocationRequest,
@@ -59,30 +58,33 @@ async def run_invocation(
     try:
         await _drive(invocation)
     except asyncio.CancelledError:
-        record = await _cancel(invocation)
+        record = await _close(invocation, Status.CANCELLED, InvocationCancelledError())
         if record.status is Status.CANCELLED:
             raise
-        return _ended_before(invocation, record)
+        return _ended_before(invocation, record)  # a step had closed it before
     except LeaseLostError:
         raise  # the session is another's now: this run may not write any more (I6)
     except DurableAdkError as error:
-        await _fail(invocation, error)
+        await _close(invocation, Status.FAILED, error)
         raise
     except Exception as error:
         failure = raised(AgentError, type(error).__name__, str(error))
-        await _fail(invocation, failure)
+        await _close(invocation, Status.FAILED, failure)
         raise failure from error
-    await _close(invocation, Status.COMPLETED)
-    return _result(invocation, Status.COMPLETED)
+    if not invocation.closed:
+        await _close(invocation, Status.COMPLETED)
+    return _result(invocation)
 
 
 async def _drive(invocation: Invocation) -> None:
     """The loop itself."""
     if invocation.cancelled:
         raise asyncio.CancelledError
-    async with aclosing(AgentLoop(invocation).root()) as events:
+    async with closing(AgentLoop(invocation).root()) as events:
         async for event in events:
             await invocation.commit(event)
+            if invocation.runtime.cancelled() and not invocation.closed:
+                raise asyncio.CancelledError
 
 
 async def _open(runtime: Runtime, request: InvocationRequest, holder: str) -> Invocation:
@@ -109,23 +111,9 @@ async def _open(runtime: Runtime, request: InvocationRequest, holder: str) -> In
         cancelled = True
         opening.cancel()
         opened = await opening
-    return Invocation(runtime=runtime, request=request, key=key, opened=opened, cancelled=cancelled)
-
-
-async def _fail(invocation: Invocation, error: DurableAdkError) -> None:
-    await seal_failed(invocation, error)
-    await _close(invocation, Status.FAILED, error)
-
-
-async def _cancel(invocation: Invocation) -> InvocationRecord:
-    """Seal and close a cancelled run; if it turns out to have ended before, that stays.
-
-    The effects of a workflow task that was lost in a crash are stored without the loop knowing of
-    them. Run again with a cancellation, it may take another way and meet its own end.
-    """
-    with suppress(LeaseLostError):  # closed already; if it is another's session, closing says so
-        await seal_cancelled(invocation)
-    return await _close(invocation, Status.CANCELLED, InvocationCancelledError())
+    invocation = Invocation(runtime=runtime, request=request, key=key, opened=opened)
+    invocation.cancelled = cancelled
+    return invocation
 
 
 async def _close(
@@ -136,29 +124,28 @@ async def _close(
         invocation_id=invocation.invocation_id,
         epoch=invocation.opened.record.epoch,
         status=status,
+        author=invocation.opened.agent,
+        timestamp=invocation.runtime.now(),
         error=as_detail(error) if error else None,
     )
-    write = asyncio.ensure_future(invocation.runtime.close_invocation(step))
-    try:
-        return await asyncio.shield(write)
-    except asyncio.CancelledError:
-        return await write  # too late for a cancellation, which would leave the lease behind
+    # Too late for a cancellation, which would leave the lease behind.
+    return await uninterrupted(invocation.runtime.close_invocation(step))
 
 
 def _ended_before(invocation: Invocation, record: InvocationRecord) -> InvocationResult:
     """The outcome of an invocation that a second start found closed."""
     if record.error:
         raise from_detail(record.error)
-    return _result(invocation, record.status)
+    return _result(invocation)
 
 
-def _result(invocation: Invocation, status: Status) -> InvocationResult:
+def _result(invocation: Invocation) -> InvocationResult:
     return InvocationResult(
         app=invocation.key.app_name,
         user=invocation.key.user_id,
         session=invocation.key.session_id,
         invocation_id=invocation.invocation_id,
-        status=status,
+        status=Status.COMPLETED,
         text=invocation.final_text,
         last_event_id=invocation.last_event_id,
         events=invocation.events,

@@ -3,12 +3,19 @@
 Everything here is rebuilt by replay from the results of the effects: nothing of it needs storing.
 """
 
-import asyncio
 from typing import Any
 
+from durable_adk.closing import uninterrupted
 from durable_adk.context import InvocationContext, LoopSession
 from durable_adk.events.event import Event
-from durable_adk.payloads import CommitStep, InvocationRequest, Opened, user_content
+from durable_adk.payloads import (
+    CommitGrant,
+    CommitStep,
+    InvocationRequest,
+    Opened,
+    StepResult,
+    user_content,
+)
 from durable_adk.runtime import Runtime
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.state import is_temp, without_temp
@@ -20,19 +27,11 @@ class Invocation:
     """An open invocation and the one way to commit to it."""
 
     def __init__(
-        self,
-        *,
-        runtime: Runtime,
-        request: InvocationRequest,
-        key: SessionKey,
-        opened: Opened,
-        cancelled: bool = False,
+        self, *, runtime: Runtime, request: InvocationRequest, key: SessionKey, opened: Opened
     ) -> None:
         self.runtime = runtime
         self.request = request
         self.opened = opened
-        self.cancelled = cancelled
-        """Whether it was cancelled while it was being opened."""
         self.invocation_id = opened.record.invocation_id
         self.key = key
         self.user_content = user_content(request.message)
@@ -43,24 +42,18 @@ class Invocation:
         self.events = 1
         self.last_event_id: str | None = None
         self.final_text = ""
-        self.open_calls: dict[str, tuple[str, Event]] = {}
-        """Calls that have no response yet: id to (function name, the event that holds it)."""
         self._committed: dict[str, Any] = dict(opened.state or {})
+        self.cancelled = False
+        """Whether it was cancelled while it was being opened."""
+        self.closed = False
+        """Whether a step has closed the invocation already."""
+        self._committed_by_step: dict[str, int] = {}
         self._ids = 0
-        self._way = ""
 
     def next_id(self) -> str:
         """The next event id: the invocation and a position, the same at every replay (D5)."""
         self._ids += 1
-        return f"{self.invocation_id}.{self._way}{self._ids}"
-
-    def turn_to_end(self) -> None:
-        """Number the events that seal a cancelled run apart from those it would have gone on with.
-
-        When a crash lost the record of commits, the run that is repeated may hear of a cancellation
-        earlier than the first did; the ids that come next are taken by what that one stored.
-        """
-        self._ids, self._way = 0, "end"
+        return f"{self.invocation_id}.{self._ids}"
 
     def place(self, ctx: InvocationContext, event_id: str) -> dict[str, Any]:
         """The fields every `Step` has, for a step of the agent run `ctx`."""
@@ -73,7 +66,21 @@ class Invocation:
             "branch": ctx.branch,
             "event_id": event_id,
             "local_state": self.local_state(),
+            "grant": self._grant(ctx) if ctx.direct else None,
         }
+
+    def _grant(self, ctx: InvocationContext) -> CommitGrant:
+        return CommitGrant(
+            epoch=self.opened.record.epoch,
+            custom_metadata=self.request.run_config.custom_metadata,
+            closes=ctx.closes,
+        )
+
+    def take(self, result: StepResult) -> None:
+        """Note what a step has committed itself, before its event is yielded."""
+        if result.event is not None and result.seq is not None:
+            self._committed_by_step[result.event.id] = result.seq
+            self.closed = self.closed or result.closed
 
     def local_state(self) -> dict[str, Any]:
         """What steps must see beyond the committed state: `temp:` keys and dirty writes."""
@@ -100,8 +107,14 @@ class Invocation:
     async def commit(self, event: Event) -> None:
         """Store an event; when this returns it is durable, and only then may the agent go on.
 
-        The event is completed in place with id, invocation id and timestamp where they are missing.
+        An event that its step has committed already is only noted. Any other is completed in
+        place with id, invocation id and timestamp where they are missing.
         """
+        seq = self._committed_by_step.pop(event.id, None)
+        if seq is not None:
+            self.revision = seq
+            self._remember(event)
+            return
         self._complete(event)
         self.apply_local(event.actions.state_delta)
         event.actions.state_delta = without_temp(event.actions.state_delta)
@@ -111,15 +124,8 @@ class Invocation:
             epoch=self.opened.record.epoch,
             event=event,
         )
-        write = asyncio.ensure_future(self.runtime.commit_event(step))
-        try:
-            self.revision = await asyncio.shield(write)
-        except asyncio.CancelledError:
-            # A cancellation waits for the commit that is under way: whether it happened decides
-            # which calls are open, and so what has to be sealed.
-            self.revision = await write
-            self._remember(event)
-            raise
+        # Not to be interrupted, or it could land among the events that seal the session.
+        self.revision = await uninterrupted(self.runtime.commit_event(step))
         self._remember(event)
 
     def _complete(self, event: Event) -> None:
@@ -139,9 +145,5 @@ class Invocation:
         else:
             # Nobody reads state here: keep only what must travel with the steps.
             self.session.state = {k: v for k, v in self.session.state.items() if is_temp(k)}
-        for call in event.get_function_calls():
-            self.open_calls[call.id or ""] = (call.name or "", event)
-        for response in event.get_function_responses():
-            self.open_calls.pop(response.id or "", None)
         if event.is_final_response() and event.text:
             self.final_text = event.text[:MAX_RESULT_TEXT]

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
 
 from google.genai import types
 
@@ -28,11 +30,9 @@ async def run_llm(
             return
         yield event
         if event.get_function_calls():
-            results = await _call_tools(invocation, node, ctx, event)
-            event = merge_responses(
-                [response for item in results if (response := item.event)],
-                event_id=invocation.next_id(),
-            )
+            event_id = invocation.next_id()
+            results = await _call_tools(invocation, node, ctx, event, event_id)
+            event = _one_event(results, event_id)
             yield event
             failed = next((item.error for item in results if item.error), None)
             if failed:
@@ -49,14 +49,25 @@ async def _call_model(invocation: Invocation, ctx: InvocationContext) -> StepRes
         max_llm_calls=invocation.request.run_config.max_llm_calls,
     )
     result = await invocation.runtime.call_model(step)
+    invocation.take(result)
     if result.model_called:
         invocation.count_model_call()
     ctx.end_invocation = ctx.end_invocation or result.end_invocation
     return result
 
 
+def _one_event(results: list[StepResult], event_id: str) -> Event:
+    """The event of all responses: the only one's own, which may be committed, or a merged one."""
+    events = [event for result in results if (event := result.event)]
+    return events[0] if results[0].seq else merge_responses(events, event_id=event_id)
+
+
 async def _call_tools(
-    invocation: Invocation, node: AgentNode, ctx: InvocationContext, event: Event
+    invocation: Invocation,
+    node: AgentNode,
+    ctx: InvocationContext,
+    event: Event,
+    event_id: str,
 ) -> list[StepResult]:
     """Run an event's calls side by side; the results are in the order of the calls.
 
@@ -64,10 +75,12 @@ async def _call_tools(
     Nothing here depends on which call finishes first, so replay takes the same way.
     """
     calls = event.get_function_calls()
+    alone = len(calls) == 1
+    place = invocation.place(ctx if alone else replace(ctx, direct=False), event_id)
     tasks: list[asyncio.Task[StepResult]] = []
 
     async def guarded(index: int, call: types.FunctionCall) -> StepResult:
-        result = await _call_tool(invocation, node, ctx, call)
+        result = await _call_tool(invocation, node, place, call)
         if result.error:
             for other in tasks[:index] + tasks[index + 1 :]:
                 other.cancel()  # those that have finished take no notice
@@ -77,22 +90,18 @@ async def _call_tools(
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     invocation.tool_calls += len(calls)
     results = [_settled(call, outcome, ctx) for call, outcome in zip(calls, outcomes, strict=True)]
+    if alone:
+        invocation.take(results[0])
     ctx.end_invocation = ctx.end_invocation or any(item.end_invocation for item in results)
     return results
 
 
 async def _call_tool(
-    invocation: Invocation, node: AgentNode, ctx: InvocationContext, call: types.FunctionCall
+    invocation: Invocation, node: AgentNode, place: dict[str, Any], call: types.FunctionCall
 ) -> StepResult:
     name = call.name or ""
     timeout = node.tools.get(name, ToolSpec()).timeout or invocation.opened.limits.tool_timeout
-    # The response's own id is given when all are merged; this one only has to be stable.
-    step = ToolStep(
-        **invocation.place(ctx, f"{invocation.invocation_id}.{call.id}"),
-        attempt_timeout=timeout,
-        call_id=call.id or "",
-        tool=name,
-    )
+    step = ToolStep(**place, attempt_timeout=timeout, call_id=call.id or "", tool=name)
     try:
         return await invocation.runtime.call_tool(step)
     except DurableAdkError as error:

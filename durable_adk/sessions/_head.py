@@ -42,14 +42,14 @@ class Head:
         if not self.holds(invocation_id, epoch):
             raise lease_lost(invocation_id, epoch)
 
-    def require_free(self, now: float, take_over_epoch: int | None) -> None:
+    def require_free(self, now: float) -> None:
         """Make sure that an invocation may take the lease.
 
         Raises:
             SessionBusyError: Another one holds it.
         """
         active = self.active(now)
-        if active is not None and self.lease_epoch != take_over_epoch:
+        if active is not None:
             raise SessionBusyError(f"The invocation {active!r} is active in this session.")
 
     def require_fresh(self, revision: int) -> None:

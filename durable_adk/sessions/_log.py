@@ -66,7 +66,15 @@ def append(tables: Tables, key: SessionKey, entry: Entry, revision: int) -> tupl
     return Row(head.revision, entry.digest, entry.body), head
 
 
-def commit(tables: Tables, key: SessionKey, entry: Entry, *, invocation_id: str, epoch: int) -> int:
+def commit(
+    tables: Tables,
+    key: SessionKey,
+    entry: Entry,
+    *,
+    invocation_id: str,
+    epoch: int,
+    closing: Status | None = None,
+) -> int:
     """Append under the lease; see `BaseSessionService.commit_event`."""
     head = tables.head(key)
     # The insert itself finds a repeat: one statement less for the usual, first commit.
@@ -76,7 +84,10 @@ def commit(tables: Tables, key: SessionKey, entry: Entry, *, invocation_id: str,
         or not tables.add_event(key, head.revision + 1, entry)
     ):
         return _repeated(tables, key, entry, invocation_id=invocation_id, epoch=epoch)
-    return _advance(tables, key, head, entry).revision
+    head = _advance(tables, key, head, entry)
+    if closing is not None:
+        close(tables, key, invocation_id=invocation_id, epoch=epoch, status=closing)
+    return head.revision
 
 
 def open_invocation(
@@ -86,7 +97,6 @@ def open_invocation(
     *,
     holder: str,
     create_session: bool,
-    take_over_epoch: int | None,
     ttl: float | None,
 ) -> InvocationRecord:
     """Take the lease and append the user's event; see `BaseSessionService.open_invocation`."""
@@ -99,7 +109,7 @@ def open_invocation(
     if opened is not None:
         _require_opened_by(tables, key, opened, entry)
         return opened
-    head.require_free(now, take_over_epoch)
+    head.require_free(now)
     _abandon(tables, key, head)
     head = _append(tables, key, head.leased(entry.invocation_id, ttl, now), entry)
     record = InvocationRecord(
@@ -127,12 +137,14 @@ def close(
     invocation_id: str,
     epoch: int,
     status: Status,
-    error: dict[str, Any] | None,
+    error: dict[str, Any] | None = None,
 ) -> InvocationRecord:
     """End an invocation; see `BaseSessionService.close_invocation`."""
     head = tables.head(key)
     record = tables.invocation(key, invocation_id)
-    if head is None or record is None or record.status is Status.ABANDONED:
+    if head is None or record is None:
+        raise lease_lost(invocation_id, epoch)
+    if record.status is Status.ABANDONED and status is not Status.ABANDONED:
         raise lease_lost(invocation_id, epoch)
     if record.status.closed and record.epoch == epoch:
         return record

@@ -126,7 +126,6 @@ class TransactionalSessionService(BaseSessionService):
         holder: str,
         user_event: Event,
         create_session: bool = False,
-        take_over_epoch: int | None = None,
         ttl: float | None = None,
     ) -> InvocationRecord:
         """See `BaseSessionService.open_invocation`."""
@@ -139,7 +138,6 @@ class TransactionalSessionService(BaseSessionService):
                 entry=_entry(user_event, invocation_id),
                 holder=holder,
                 create_session=create_session,
-                take_over_epoch=take_over_epoch,
                 ttl=ttl,
             )
         )
@@ -147,12 +145,20 @@ class TransactionalSessionService(BaseSessionService):
         return record
 
     async def commit_event(
-        self, key: SessionKey, event: Event, *, invocation_id: str, epoch: int
+        self,
+        key: SessionKey,
+        event: Event,
+        *,
+        invocation_id: str,
+        epoch: int,
+        closing: Status | None = None,
     ) -> int:
         """See `BaseSessionService.commit_event`."""
         entry = _entry(event, invocation_id)
         seq = await self._store.write(
-            lambda tables: _log.commit(tables, key, entry, invocation_id=invocation_id, epoch=epoch)
+            lambda tables: _log.commit(
+                tables, key, entry, invocation_id=invocation_id, epoch=epoch, closing=closing
+            )
         )
         self._changes.announce(key)
         return seq

@@ -150,7 +150,6 @@ class BaseSessionService(ABC):
         holder: str,
         user_event: Event,
         create_session: bool = False,
-        take_over_epoch: int | None = None,
         ttl: float | None = None,
     ) -> InvocationRecord:
         """Take the session's lease and append the user's event, in one transaction (D7).
@@ -164,8 +163,6 @@ class BaseSessionService(ABC):
             holder: Who will run it.
             user_event: With id and timestamp; its state delta is applied.
             create_session: Create a missing session instead of refusing.
-            take_over_epoch: The epoch of a lease whose holder is known to be gone: that invocation
-                becomes ABANDONED and the lease is taken, unless its epoch has changed meanwhile.
             ttl: Seconds without a commit or `renew` after which others may take the lease over;
                 None for a holder whose end can be looked up, i.e. a workflow.
 
@@ -180,9 +177,17 @@ class BaseSessionService(ABC):
 
     @abstractmethod
     async def commit_event(
-        self, key: SessionKey, event: Event, *, invocation_id: str, epoch: int
+        self,
+        key: SessionKey,
+        event: Event,
+        *,
+        invocation_id: str,
+        epoch: int,
+        closing: Status | None = None,
     ) -> int:
         """Append an event under the lease, in one transaction; returns its sequence number (D4).
+
+        With `closing` the same transaction closes the invocation, as `close_invocation` does.
 
         `temp:` keys of the delta are not stored. A repeat (same id, same content; the timestamp is
         not compared) returns the first call's number and changes nothing, even after the lease has
@@ -211,6 +216,9 @@ class BaseSessionService(ABC):
         error: dict[str, Any] | None = None,
     ) -> InvocationRecord:
         """End an invocation and give its lease back; a repeat changes nothing.
+
+        As ABANDONED it is ended by whoever takes the session over from a holder that is gone; the
+        holder itself, should it come back, can then neither write nor close.
 
         Raises:
             LeaseLostError: Another invocation took the session over, or the session was deleted.

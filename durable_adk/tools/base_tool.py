@@ -50,6 +50,7 @@ class BaseTool:
         It runs at least once per call: after a crash it may run again, with the same
         `tool_context.idempotency_key`.
         """
+        del args, tool_context
         raise TypeError(f"{type(self).__name__} does not define run_async.")
 
     async def process_llm_request(

@@ -37,7 +37,8 @@ STORE_TIMEOUT = timedelta(seconds=30)
 MARGIN = timedelta(seconds=30)
 """Steps end themselves at their timeout; the engine steps in only this much later."""
 RETRY = RetryPolicy(
-    initial_interval=timedelta(seconds=1),
+    # Only a lost worker is retried by this; a model that is unavailable says itself when.
+    initial_interval=timedelta(milliseconds=100),
     backoff_coefficient=2.0,
     maximum_interval=timedelta(seconds=30),
     # A result that is too large would run the tool again, for ever, by default (1c).
@@ -62,6 +63,10 @@ class TemporalRuntime:
     def new_id(self) -> str:
         """A uuid seeded by the run's id: the same at every replay."""
         return str(workflow.uuid4())
+
+    def cancelled(self) -> bool:
+        """Whether the workflow was asked to cancel; recorded, so the same at every replay."""
+        return workflow.cancellation_reason() is not None
 
     def agent(self, app: str, name: str) -> BaseAgent:
         """The agent whose own code the loop is to run."""
@@ -104,6 +109,8 @@ class TemporalRuntime:
                 start_to_close_timeout=timedelta(seconds=step.attempt_timeout) + MARGIN,
                 heartbeat_timeout=timedelta(seconds=self._limits.heartbeat_timeout),
                 retry_policy=RETRY,
+                # A step may be committing: what it has done must be known before sealing.
+                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 summary=summary,
             )
         except FailureError as error:

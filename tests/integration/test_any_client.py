@@ -83,7 +83,7 @@ async def test_the_temporal_command_line_starts_an_invocation(
         app_name="geo", user_id="alice@example.com", session_id="trip"
     )
     assert session is not None
-    assert [gist(event) for event in session.events][0] == "user text France?"
+    assert gist(session.events[0]) == "user text France?"
 
 
 WITHOUT_US = """
@@ -96,7 +96,8 @@ async def main():
     client = await Client.connect(address)
     content = {"role": "user", "parts": [{"text": "France?"}]}
     request = {"app": "geo", "user": "u", "message": content, "runConfig": {"maxLlmCalls": 5}}
-    print(json.dumps(await client.execute_workflow("Invocation", request, id=name, task_queue=queue)))
+    result = await client.execute_workflow("Invocation", request, id=name, task_queue=queue)
+    print(json.dumps(result))
 
 asyncio.run(main())
 sys.stdout.flush()

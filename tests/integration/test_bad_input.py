@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from google.genai import types
+from pydantic import BaseModel
 from temporalio.client import Client
 
 from durable_adk.agents import BaseAgent, LlmAgent
 from durable_adk.apps import App
 from durable_adk.client import Invocations, connect
-from durable_adk.embedded import TemporalServer
 from durable_adk.errors import (
     AlreadyExistsError,
     CallbackError,
@@ -42,7 +42,6 @@ from durable_adk.sessions import InMemorySessionService, SqliteSessionService
 from durable_adk.settings import Limits
 from durable_adk.tools import FunctionTool
 from durable_adk.worker import WorkerOptions, worker
-from pydantic import BaseModel
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, calls, ensure_session, gist, send, shape, stored
 
@@ -358,7 +357,7 @@ async def test_an_unusable_id_is_refused(bad: str, sessions: SqliteSessionServic
 async def test_a_message_of_five_megabytes_is_refused() -> None:
     """TRAP-42: with the size, the limit and the remedy."""
     async with InMemoryRunner(LlmAgent(name="a", model=ScriptedModel(replies=["x"]))) as runner:
-        with pytest.raises(PayloadTooLargeError, match="message is 5,0.* at most 1,000,000"):
+        with pytest.raises(PayloadTooLargeError, match=r"message is 5,0.* at most 1,000,000"):
             await send(runner, "x" * 5_000_000)
 
 

@@ -1,0 +1,85 @@
+"""How an invocation ends: its session is left usable, whatever happened (CAN-2, I9).
+
+What has to be sealed is read from the store and not taken from the loop's memory: a step may have
+committed an event that the loop never heard of, because its worker died. The same goes for an
+invocation that was taken over: whoever takes over seals it.
+"""
+
+from collections.abc import Sequence
+
+from durable_adk.activities.world import World
+from durable_adk.errors import InvocationCancelledError, describe, from_detail
+from durable_adk.events.event import Event
+from durable_adk.failpoints import failpoint
+from durable_adk.flows.merge import error_response, merge_responses
+from durable_adk.payloads import CloseStep
+from durable_adk.sessions.base_session_service import InvocationRecord, Status
+
+ABORTED = "INVOCATION_ABORTED"
+MAX_MESSAGE = 8_000
+
+
+async def close_invocation(world: World, step: CloseStep) -> InvocationRecord:
+    """Answer open calls, store why the run ended if it failed, give the lease back.
+
+    A repeat changes nothing: ids are derived, and a closed invocation stays as it is.
+    """
+    failpoint("close.before")
+    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    if record is not None and record.status.closed and record.epoch == step.epoch:
+        return record  # a step's final text has closed it, or an earlier attempt of this
+    if step.status is not Status.COMPLETED and record is not None:
+        for event in await _seals(world, step, record):
+            await world.sessions.commit_event(
+                step.key, event, invocation_id=step.invocation_id, epoch=step.epoch
+            )
+    return await world.sessions.close_invocation(
+        step.key,
+        invocation_id=step.invocation_id,
+        epoch=step.epoch,
+        status=step.status,
+        error=step.error,
+    )
+
+
+async def _seals(world: World, step: CloseStep, record: InvocationRecord) -> list[Event]:
+    stored = await world.sessions.read_events(step.key, after=record.start_seq)
+    error = from_detail(step.error or {})
+    code, message = describe(error)
+    if isinstance(error, InvocationCancelledError):
+        code = ABORTED
+    reason = f"The run ended before this call was answered, it may have run in part: {message}"
+    events = unanswered([item.event for item in stored], reason)
+    events.append(
+        Event(
+            id=f"{step.invocation_id}.end",
+            author=step.author,
+            error_code=code,
+            error_message=message[:MAX_MESSAGE],
+        )
+    )
+    for event in events:
+        event.invocation_id, event.timestamp = step.invocation_id, step.timestamp
+    return events
+
+
+def unanswered(events: Sequence[Event], reason: str) -> list[Event]:
+    """Responses for every call that has none, one event per event that holds such calls.
+
+    Without them the next turn's prompt would hold calls without responses, which providers refuse
+    and which hide from the model that the call was made (TRAP-47).
+    """
+    answered = {item.id for event in events for item in event.get_function_responses()}
+    seals: list[Event] = []
+    for event in events:
+        responses = [
+            error_response(
+                call.id or "", call.name or "", reason, author=event.author, branch=event.branch
+            )
+            for call in event.get_function_calls()
+            if call.id not in answered
+        ]
+        if responses:
+            # Named after the event whose calls it answers, so a repeat makes the same one.
+            seals.append(merge_responses(responses, event_id=f"{event.id}.sealed"))
+    return seals

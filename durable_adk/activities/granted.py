@@ -1,0 +1,92 @@
+"""Steps that commit their own event; see `payloads.CommitGrant`."""
+
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from durable_adk.activities.commit import commit_event
+from durable_adk.activities.world import World
+from durable_adk.closing import uninterrupted
+from durable_adk.errors import EventConflictError, StoreUnavailableError
+from durable_adk.events.event import Event
+from durable_adk.payloads import CommitGrant, CommitStep, ModelStep, Step, StepResult
+from durable_adk.sessions.base_session_service import Status
+from durable_adk.sessions.state import is_temp
+
+
+async def committed(
+    world: World, step: Step, work: Coroutine[Any, Any, StepResult], *, attempt: int
+) -> StepResult:
+    """A step's result, with its event committed if the step may.
+
+    The work is not done when an earlier attempt has committed the event: its worker died between
+    the commit and the report of it. The event in the store is then the answer, so a model is not
+    asked, and a tool not run, for what is recorded already (I10).
+    """
+    if step.grant is not None and attempt > 1:
+        found = await _earlier(world, step)
+        if found is not None:
+            work.close()
+            return found
+    result = await work
+    if step.grant is None or result.event is None or not _complete_without_loop(step, result):
+        return result
+    # Not to be interrupted: the loop has to learn what is stored.
+    return await uninterrupted(_commit(world, step, step.grant, result, result.event))
+
+
+def _complete_without_loop(step: Step, result: StepResult) -> bool:
+    """Whether the event says it all, so that an attempt that finds it needs nothing else.
+
+    `temp:` keys, a wish to end and an answer by a callback are in the result only.
+    """
+    answered = result.model_called or not isinstance(step, ModelStep)
+    temp = result.event is not None and any(map(is_temp, result.event.actions.state_delta))
+    return answered and not temp and not result.end_invocation
+
+
+async def _commit(
+    world: World, step: Step, grant: CommitGrant, result: StepResult, event: Event
+) -> StepResult:
+    event.timestamp = time.time()
+    if grant.custom_metadata:
+        event.custom_metadata = {**grant.custom_metadata, **(event.custom_metadata or {})}
+    closes = grant.closes and _ends_the_run(event)
+    commit = CommitStep(
+        key=step.key,
+        invocation_id=step.invocation_id,
+        epoch=grant.epoch,
+        event=event,
+        closing=Status.COMPLETED if closes else None,
+    )
+    try:
+        seq = await commit_event(world, commit)
+    except StoreUnavailableError:
+        return result  # the loop commits it, by the same id, and has more patience
+    except EventConflictError:
+        # A slower attempt of this step was not dead: the event it has committed stands.
+        return await _earlier(world, step) or result
+    return result.model_copy(update={"seq": seq, "closed": closes})
+
+
+def _ends_the_run(event: Event) -> bool:
+    """Whether `run_llm` returns after this event: a final answer without calls or responses."""
+    return (
+        event.is_final_response()
+        and not event.get_function_calls()
+        and not event.get_function_responses()
+    )
+
+
+async def _earlier(world: World, step: Step) -> StepResult | None:
+    """The result of an earlier attempt that committed its event."""
+    for stored in await world.sessions.read_events(step.key, after=step.revision):
+        if stored.event.id == step.event_id:
+            grant = step.grant
+            return StepResult(
+                event=stored.event,
+                seq=stored.seq,
+                closed=grant is not None and grant.closes and _ends_the_run(stored.event),
+                model_called=isinstance(step, ModelStep),
+            )
+    return None

@@ -1,0 +1,104 @@
+"""Opening an invocation."""
+
+from contextlib import suppress
+
+from durable_adk.activities.ending import close_invocation
+from durable_adk.activities.world import World
+from durable_adk.errors import (
+    InvalidRequestError,
+    InvocationTerminatedError,
+    LeaseLostError,
+    SessionBusyError,
+    as_detail,
+)
+from durable_adk.events.event import Event
+from durable_adk.events.event_actions import EventActions
+from durable_adk.failpoints import failpoint
+from durable_adk.holders import LOCAL_PREFIX
+from durable_adk.payloads import CloseStep, Opened, OpenStep
+from durable_adk.sessions.base_session_service import InvocationRecord, Status
+
+LOCAL_TTL = 30.0
+"""Seconds after which an in-process run that stopped renewing is taken for dead."""
+
+
+async def open_invocation(world: World, step: OpenStep) -> Opened:
+    """Take the session's lease and store the user's event; a repeat finds the first one's record.
+
+    Raises:
+        SessionBusyError: Another invocation that is alive holds the lease.
+        CallerError: The app or session does not exist; nothing was stored.
+    """
+    app = world.registry.app(step.key.app_name)
+    failpoint("open.before")
+    try:
+        record = await _open(world, step)
+    except SessionBusyError:
+        if not await _freed(world, step):
+            raise
+        record = await _open(world, step)
+    if record.holder != step.holder and not record.status.closed:
+        # Two workflows for one invocation would both drive it: the second is refused.
+        raise InvalidRequestError(
+            f"Invocation {step.invocation_id!r} is run by {record.holder}; attach to it instead."
+        )
+    failpoint("open.after")
+    manifest = app.manifest()
+    state = None
+    if manifest.any_custom():
+        _, state = await world.sessions.read_state(step.key)
+    return Opened(
+        record=record,
+        manifest=manifest,
+        agent=manifest.name,
+        limits=world.limits,
+        registry=world.registry_name,
+        state=state,
+    )
+
+
+async def _freed(world: World, step: OpenStep) -> bool:
+    """Whether the session is free now: its holder may have gone without ending its invocation.
+
+    Then that is ended in its place, so that no call stays open and it cannot come back (D7).
+    """
+    active = await world.sessions.active_invocation(step.key)
+    if active is None:
+        return True
+    if await world.is_alive(active.holder):
+        return False
+    error = InvocationTerminatedError(
+        f"The workflow of invocation {active.invocation_id!r} was closed from outside."
+    )
+    ending = CloseStep(
+        key=step.key,
+        invocation_id=active.invocation_id,
+        epoch=active.epoch,
+        status=Status.ABANDONED,
+        author=world.registry.app(step.key.app_name).manifest().name,
+        timestamp=step.timestamp,
+        error=as_detail(error),
+    )
+    with suppress(LeaseLostError):  # others may be doing the same
+        await close_invocation(world, ending)
+    return True
+
+
+async def _open(world: World, step: OpenStep) -> InvocationRecord:
+    user_event = Event(
+        id=step.event_id,
+        invocation_id=step.invocation_id,
+        author="user",
+        timestamp=step.timestamp,
+        content=step.message,
+        custom_metadata=step.custom_metadata,
+        actions=EventActions(state_delta=step.state_delta),
+    )
+    return await world.sessions.open_invocation(
+        step.key,
+        invocation_id=step.invocation_id,
+        holder=step.holder,
+        user_event=user_event,
+        create_session=step.create_session,
+        ttl=LOCAL_TTL if step.holder.startswith(LOCAL_PREFIX) else None,
+    )

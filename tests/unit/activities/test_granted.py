@@ -1,0 +1,158 @@
+"""Steps that commit their own event."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.world import World
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import App, AppRegistry
+from durable_adk.errors import StoreUnavailableError
+from durable_adk.models import ScriptedModel
+from durable_adk.payloads import (
+    CommitGrant,
+    CommitStep,
+    ModelStep,
+    OpenStep,
+    ToolStep,
+    user_content,
+)
+from durable_adk.sessions import InMemorySessionService, SessionKey, Status
+from tests.support.scripts import call
+
+KEY = SessionKey("app", "u", "s")
+
+
+class Runs:
+    """Effects over an empty session, an open invocation, and steps for it."""
+
+    def __init__(self, replies: list[Any], **fields: Any) -> None:
+        self.runs: list[str] = []
+
+        def charge(tool_context: Any) -> str:
+            """Charge the card."""
+            self.runs.append(tool_context.idempotency_key)
+            return "charged"
+
+        self.model = ScriptedModel(replies=replies)
+        agent = LlmAgent(name="a", model=self.model, tools=[charge], **fields)
+        self.sessions = InMemorySessionService()
+        registry = AppRegistry([App(name="app", root_agent=agent)])
+        self.effects = WorldEffects(World(registry=registry, sessions=self.sessions))
+
+    async def open(self) -> CommitGrant:
+        """Open invocation e-1; the grant for its steps."""
+        step = OpenStep(
+            key=KEY, invocation_id="e-1", holder="h", event_id="e-1.0", timestamp=1.0,
+            message=user_content("hi"), create_session=True,
+        )  # fmt: skip
+        opened = await self.effects.open_invocation(step)
+        return CommitGrant(epoch=opened.record.epoch, closes=True)
+
+    def step(self, event_id: str, revision: int, grant: CommitGrant | None) -> dict[str, Any]:
+        """The fields of a step."""
+        return {
+            "key": KEY, "invocation_id": "e-1", "revision": revision, "run_start": 1, "agent": "a",
+            "event_id": event_id, "attempt_timeout": 10, "grant": grant,
+        }  # fmt: skip
+
+
+async def test_an_answer_that_was_committed_is_not_asked_for_again() -> None:
+    """I10: the attempt after a crash finds the event and the model is not called."""
+    runs = Runs(["one", "another"])
+    step = ModelStep(**runs.step("e-1.1", 1, await runs.open()))
+    first = await runs.effects.call_model(step)
+    again = await runs.effects.call_model(step, attempt=2)
+    assert len(runs.model.requests) == 1
+    assert (again.seq, again.closed, again.model_called) == (2, True, True)
+    assert again.event is not None
+    assert first.event is not None
+    assert again.event.to_json() == first.event.to_json()
+
+
+async def test_a_tool_whose_response_was_committed_is_not_run_again() -> None:
+    """I8: the same for a tool's effect."""
+    runs = Runs([call("charge"), "done"])
+    grant = await runs.open()
+    asked = await runs.effects.call_model(ModelStep(**runs.step("e-1.1", 1, grant)))
+    assert asked.event is not None
+    call_id = asked.event.get_function_calls()[0].id or ""
+    step = ToolStep(**runs.step("e-1.2", 2, grant), call_id=call_id, tool="charge")
+    first = await runs.effects.call_tool(step)
+    again = await runs.effects.call_tool(step, attempt=2)
+    assert len(runs.runs) == 1
+    assert (first.seq, again.seq) == (3, 3)
+
+
+async def test_two_attempts_at_once_agree_on_one_answer() -> None:
+    """F8: a zombie that was not dead and its successor: the first commit stands for both."""
+    runs = Runs([lambda request: f"answer {len(runs.model.requests)}"])
+    step = ModelStep(**runs.step("e-1.1", 1, await runs.open()))
+    results = await asyncio.gather(runs.effects.call_model(step), runs.effects.call_model(step))
+    assert len(runs.model.requests) == 2
+    texts = {result.event.text for result in results if result.event}
+    assert len(texts) == 1
+    assert len(await runs.sessions.read_events(KEY)) == 2
+
+
+async def test_a_final_text_closes_the_invocation_with_it() -> None:
+    """D4: one transaction: nobody sees the answer and an invocation that still holds the lease."""
+    runs = Runs(["final"])
+    result = await runs.effects.call_model(ModelStep(**runs.step("e-1.1", 1, await runs.open())))
+    assert result.closed
+    record = await runs.sessions.get_invocation(KEY, "e-1")
+    assert record is not None
+    assert (record.status, record.end_seq) == (Status.COMPLETED, 2)
+    assert await runs.sessions.active_invocation(KEY) is None
+
+
+async def test_a_call_does_not_close_the_invocation() -> None:
+    """The run goes on after it."""
+    runs = Runs([call("charge"), "done"])
+    result = await runs.effects.call_model(ModelStep(**runs.step("e-1.1", 1, await runs.open())))
+    assert (result.seq, result.closed) == (2, False)
+
+
+@pytest.mark.parametrize("key", ["temp:note", "note"])
+async def test_what_is_not_in_the_event_goes_through_the_loop(key: str) -> None:
+    """TRAP-7: `temp:` keys are in no stored event, so an attempt that finds it would lose them."""
+
+    def note(callback_context: Any, llm_request: Any) -> None:
+        callback_context.state[key] = "kept"
+
+    runs = Runs(["text"], before_model_callback=note)
+    result = await runs.effects.call_model(ModelStep(**runs.step("e-1.1", 1, await runs.open())))
+    assert (result.seq is None) == key.startswith("temp:")
+    assert result.event is not None
+    assert result.event.actions.state_delta == {key: "kept"}
+
+
+async def test_without_leave_nothing_is_committed() -> None:
+    """A custom agent may still change or drop the event."""
+    runs = Runs(["text"])
+    await runs.open()
+    result = await runs.effects.call_model(ModelStep(**runs.step("e-1.1", 1, None)))
+    assert result.seq is None
+    assert len(await runs.sessions.read_events(KEY)) == 1
+
+
+async def test_a_store_that_is_away_does_not_cost_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """D4: the answer goes back to the loop, which commits it later; the model is asked once."""
+    runs = Runs(["text"])
+    grant = await runs.open()
+
+    async def away(*_: Any, **__: Any) -> int:
+        raise StoreUnavailableError
+
+    monkeypatch.setattr(runs.sessions, "commit_event", away)
+    result = await runs.effects.call_model(ModelStep(**runs.step("e-1.1", 1, grant)))
+    assert result.seq is None
+    assert result.event is not None
+    monkeypatch.undo()
+    commit = CommitStep(key=KEY, invocation_id="e-1", epoch=grant.epoch, event=result.event)
+    assert await runs.effects.commit_event(commit) == 2
+    assert len(runs.model.requests) == 1

@@ -1,0 +1,34 @@
+"""Workflow ids."""
+
+from hypothesis import given, strategies as st
+
+from durable_adk.client import workflow_id
+from durable_adk.holders import TemporalHolder
+from durable_adk.sessions import SessionKey
+
+PARTS = st.tuples(*[st.text("ab:/\"',[] ", min_size=1, max_size=4)] * 4)
+
+
+@given(PARTS, PARTS)
+def test_two_invocations_never_share_a_workflow(
+    first: tuple[str, str, str, str], second: tuple[str, str, str, str]
+) -> None:
+    """S2, DUR-1: ("a:b", "c") is not ("a", "b:c"); the same parts always give the same id."""
+    ids = [workflow_id(SessionKey(*parts[:3]), parts[3]) for parts in (first, second)]
+    assert (ids[0] == ids[1]) == (first == second)
+
+
+def test_no_personal_data_is_in_the_id() -> None:
+    """S2: only the app's name can be read from it."""
+    name = workflow_id(SessionKey("geo", "alice@example.com", "secret-trip"), "e-1")
+    assert name.startswith("invocation-geo-")
+    assert "alice" not in name
+    assert "secret" not in name
+
+
+@given(st.text("abc:", max_size=12))
+def test_a_holder_is_read_back_as_written(workflow: str) -> None:
+    """A lease leads to exactly the run that holds it."""
+    holder = TemporalHolder("default", "run-1", workflow)
+    assert TemporalHolder.parse(str(holder)) == holder
+    assert TemporalHolder.parse("local:123:e-1") is None
