@@ -33,13 +33,15 @@ async def close_invocation(world: World, step: CloseStep) -> InvocationRecord:
             await world.sessions.commit_event(
                 step.key, event, invocation_id=step.invocation_id, epoch=step.epoch
             )
-    return await world.sessions.close_invocation(
+    record = await world.sessions.close_invocation(
         step.key,
         invocation_id=step.invocation_id,
         epoch=step.epoch,
         status=step.status,
         error=step.error,
     )
+    failpoint("close.after")
+    return record
 
 
 async def _seals(world: World, step: CloseStep, record: InvocationRecord) -> list[Event]:

@@ -12,7 +12,7 @@ import pytest
 from temporalio.client import WorkflowHandle
 
 from durable_adk.events import Event
-from durable_adk.flows.sealing import ABORTED
+from durable_adk.activities.ending import ABORTED
 from durable_adk.runners import Runner
 from durable_adk.sessions import SqliteSessionService, Status
 from tests.support.chaos_apps import Traces, chaos_apps
@@ -125,7 +125,8 @@ async def test_a_cancellation_during_a_commit_knows_what_was_committed(
         await asyncio.wait_for(run, 20)
         log = await place.log(app)
         following = await asyncio.wait_for(place.all_of(app, invocation_id="next"), 20)
-    assert log[-1].error_code == ABORTED
+    # The commit that hung was that of a final text: it ended the run before the cancellation could.
+    assert log[-1].error_code == (None if app == "model" else ABORTED)
     asked = [call.id for event in log for call in event.get_function_calls()]
     answered = [answer.id for event in log for answer in event.get_function_responses()]
     assert asked == answered

@@ -71,8 +71,10 @@ async def test_the_late_commit_of_a_terminated_invocation_is_refused(place: Work
             frozen.send_signal(signal.SIGCONT)
             await asyncio.sleep(THAWED)
     assert await place.log("charge") == log
-    assert {event.invocation_id for event in log[1:]} == {"next"}
-    assert [shape(event) for event in log[2:]] == [shape(event) for event in events]
+    # Whoever took over has said so in the log of the terminated one, before its own events.
+    assert log[1].error_code == "InvocationTerminatedError"
+    assert {event.invocation_id for event in log[2:]} == {"next"}
+    assert [shape(event) for event in log[3:]] == [shape(event) for event in events]
 
 
 async def test_the_next_message_takes_over_from_a_terminated_workflow(place: Workplace) -> None:

@@ -173,6 +173,13 @@ def chaos_apps(folder: Path) -> dict[str, App]:
     calling = GatedModel(log=log, traces=traces, replies=[call("patient"), "Done.", "Next."])
     agents: dict[str, BaseAgent] = {
         "charge": LlmAgent(name="cashier", model=charging, tools=[charge]),
+        "audited": LlmAgent(
+            name="cashier",
+            model=charging,
+            tools=[charge],
+            # So the loop cannot know at the last text that it is the end, and closes by itself.
+            after_agent_callback=lambda callback_context: None,
+        ),
         "triple": LlmAgent(name="cashier", model=tripling, tools=[charge, late]),
         "tool": LlmAgent(name="waiter", model=waiting, tools=[patient]),
         "blocked": LlmAgent(name="waiter", model=blocking, tools=[blocked]),
