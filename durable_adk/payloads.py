@@ -22,6 +22,9 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.values import check_id, check_json
 
+MAX_RESULT_TEXT = 65_536
+"""Characters of the final text that an invocation's result holds; the store has it all."""
+
 
 class WhenBusy(StrEnum):
     """What a message does while another invocation is active in its session (design D7)."""
@@ -187,10 +190,24 @@ class OpenStep(Wire):
     when_busy: WhenBusy = WhenBusy.ENQUEUE
 
 
+class Ending(Wire):
+    """How an invocation ended, as the store tells it."""
+
+    record: InvocationRecord
+    text: str = ""
+    last_event_id: str | None = None
+    events: int = 1
+    model_calls: int = 0
+    """Events that a model made; calls whose answer was an error event are not told apart."""
+    tool_calls: int = 0
+
+
 class Opened(Wire):
     """An open invocation: all that the loop knows at its start."""
 
     record: InvocationRecord
+    ending: Ending | None = None
+    """If it was opened before and has ended since: another start of the same invocation."""
     manifest: AgentNode
     agent: str
     """Name of the agent the run starts with."""

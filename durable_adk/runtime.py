@@ -2,7 +2,7 @@
 
 The loop and the built-in agents know the world only through `Runtime`. `TemporalRuntime` makes
 each effect an activity; `LocalRuntime` calls the same `Effects` in process. Both run the same loop,
-so they produce the same events; `tests/integration/test_same_events.py` proves it.
+so they produce the same events; `tests/integration/test_seed_steps.py` proves it.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from durable_adk.payloads import (
     CallbackStep,
     CloseStep,
     CommitStep,
+    Ending,
     ModelStep,
     Opened,
     OpenStep,
@@ -23,13 +24,11 @@ from durable_adk.payloads import (
     ToolStep,
     WhenBusy,
 )
-from durable_adk.sessions.base_session_service import InvocationRecord
 from durable_adk.settings import Limits
 
 if TYPE_CHECKING:
     from durable_adk.agents.base_agent import BaseAgent
 
-S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -56,7 +55,7 @@ class Effects(Protocol):
         """Store an event and what it changes; returns its sequence number."""
         ...
 
-    async def close_invocation(self, step: CloseStep) -> InvocationRecord:
+    async def close_invocation(self, step: CloseStep) -> Ending:
         """Seal the session if the invocation did not complete; give its lease back."""
         ...
 
@@ -113,8 +112,6 @@ class LocalRuntime:
         self._effects = effects
         self._limits = limits
         self._patience = patience
-        self.call_tool = effects.call_tool
-        self.run_callback = effects.run_callback
         self.agent = agents.agent
 
     def now(self) -> float:
@@ -145,7 +142,7 @@ class LocalRuntime:
         attempt = 1
         while True:
             try:
-                return await self._effects.call_model(step, attempt=attempt)
+                return await self._until_stored(self._effects.call_model, step, attempt=attempt)
             except ModelUnavailableError as error:
                 if attempt >= self._limits.model_attempts:
                     raise
@@ -153,20 +150,33 @@ class LocalRuntime:
             await asyncio.sleep(delay)
             attempt += 1
 
+    async def call_tool(self, step: ToolStep) -> StepResult:
+        """Run a tool."""
+        return await self._until_stored(self._effects.call_tool, step)
+
+    async def run_callback(self, step: CallbackStep) -> StepResult:
+        """Run callbacks."""
+        return await self._until_stored(self._effects.run_callback, step)
+
     async def commit_event(self, step: CommitStep) -> int:
         """Store an event."""
         return await self._until_stored(self._effects.commit_event, step)
 
-    async def close_invocation(self, step: CloseStep) -> InvocationRecord:
+    async def close_invocation(self, step: CloseStep) -> Ending:
         """Record the end."""
         return await self._until_stored(self._effects.close_invocation, step)
 
-    async def _until_stored(self, write: Callable[[S], Awaitable[T]], step: S) -> T:
-        """Repeat a write until the store answers; safe, because it looks at the ids first."""
+    async def _until_stored(
+        self, effect: Callable[..., Awaitable[T]], step: object, **options: int
+    ) -> T:
+        """Repeat an effect until the store answers.
+
+        Safe, because writes look at the ids first, and steps read before they do anything.
+        """
         until = time.monotonic() + self._patience
         while True:
             try:
-                return await write(step)
+                return await effect(step, **options)
             except StoreUnavailableError:
                 if time.monotonic() > until:
                     raise

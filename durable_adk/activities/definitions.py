@@ -26,6 +26,7 @@ from durable_adk.payloads import (
     CallbackStep,
     CloseStep,
     CommitStep,
+    Ending,
     ModelStep,
     Opened,
     OpenStep,
@@ -33,7 +34,6 @@ from durable_adk.payloads import (
     ToolStep,
     WhenBusy,
 )
-from durable_adk.sessions.base_session_service import InvocationRecord
 
 T = TypeVar("T")
 MAX_MESSAGE = 8_000
@@ -217,7 +217,7 @@ class InvocationActivities:
             return await self._effects.commit_event(step)
 
     @activity.defn
-    async def close_invocation(self, step: CloseStep) -> InvocationRecord:
+    async def close_invocation(self, step: CloseStep) -> Ending:
         """Close; retried until the store answers."""
         with translated(retry=transient):
             return await self._effects.close_invocation(step)

@@ -7,13 +7,13 @@ from durable_adk.payloads import (
     CallbackStep,
     CloseStep,
     CommitStep,
+    Ending,
     ModelStep,
     Opened,
     OpenStep,
     StepResult,
     ToolStep,
 )
-from durable_adk.sessions.base_session_service import InvocationRecord
 
 
 class WorldEffects:
@@ -45,6 +45,6 @@ class WorldEffects:
         """See `commit.commit_event`."""
         return await commit.commit_event(self.world, step)
 
-    async def close_invocation(self, step: CloseStep) -> InvocationRecord:
+    async def close_invocation(self, step: CloseStep) -> Ending:
         """See `ending.close_invocation`."""
         return await ending.close_invocation(self.world, step)

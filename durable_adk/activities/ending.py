@@ -12,14 +12,15 @@ from durable_adk.errors import InvocationCancelledError, describe, from_detail
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.flows.merge import error_response, merge_responses
-from durable_adk.payloads import CloseStep
+from durable_adk.payloads import MAX_RESULT_TEXT, CloseStep, Ending
 from durable_adk.sessions.base_session_service import InvocationRecord, Status
+from durable_adk.sessions.session import SessionKey
 
 ABORTED = "INVOCATION_ABORTED"
 MAX_MESSAGE = 8_000
 
 
-async def close_invocation(world: World, step: CloseStep) -> InvocationRecord:
+async def close_invocation(world: World, step: CloseStep) -> Ending:
     """Answer open calls, store why the run ended if it failed, give the lease back.
 
     A repeat changes nothing: ids are derived, and a closed invocation stays as it is.
@@ -27,7 +28,8 @@ async def close_invocation(world: World, step: CloseStep) -> InvocationRecord:
     failpoint("close.before")
     record = await world.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status.closed and record.epoch == step.epoch:
-        return record  # a step's final text has closed it, or an earlier attempt of this
+        # A step's final text has closed it, or an earlier attempt of this.
+        return await ending_of(world, step.key, record)
     if step.status is not Status.COMPLETED and record is not None:
         for event in await _seals(world, step, record):
             await world.sessions.commit_event(
@@ -41,7 +43,22 @@ async def close_invocation(world: World, step: CloseStep) -> InvocationRecord:
         error=step.error,
     )
     failpoint("close.after")
-    return record
+    return Ending(record=record)
+
+
+async def ending_of(world: World, key: SessionKey, record: InvocationRecord) -> Ending:
+    """What the loop would know of a closed invocation if it had been there."""
+    stored = await world.sessions.read_events(key, after=record.start_seq - 1, upto=record.end_seq)
+    events = [item.event for item in stored]
+    texts = [event.text for event in events[1:] if event.is_final_response() and event.text]
+    return Ending(
+        record=record,
+        text=texts[-1][:MAX_RESULT_TEXT] if texts else "",
+        last_event_id=events[-1].id if events else None,
+        events=len(events),
+        model_calls=sum(bool(e.content and e.content.role == "model") for e in events),
+        tool_calls=sum(len(event.get_function_responses()) for event in events),
+    )
 
 
 async def _seals(world: World, step: CloseStep, record: InvocationRecord) -> list[Event]:

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from durable_adk.activities.ending import close_invocation
+from durable_adk.activities.ending import close_invocation, ending_of
 from durable_adk.activities.world import World
 from durable_adk.errors import (
     InvalidRequestError,
@@ -49,6 +49,7 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
         _, state = await world.sessions.read_state(step.key)
     return Opened(
         record=record,
+        ending=await ending_of(world, step.key, record) if record.status.closed else None,
         manifest=manifest,
         agent=manifest.name,
         limits=world.limits,

@@ -26,7 +26,7 @@ Address = Annotated[
 Store = Annotated[
     str | None,
     typer.Option(
-        help="Session store: a SQLite file, or a database URL (postgresql://...). "
+        help="Session store: a SQLite file, or its SQLAlchemy URL. "
         "Default: sessions.db in the data folder.",
         show_default=False,
     ),

@@ -36,7 +36,7 @@ def worker_command(
 
     [bold]Example[/bold]
 
-      durable-adk worker my_agent other_agent --store postgresql://app@db/sessions
+      durable-adk worker my_agent other_agent --store shared/sessions.db
     """
     configure("info")
     places = Places(address=address, store=store, task_queue=task_queue)

@@ -8,7 +8,12 @@ is not stored (DUR-7), nothing twice and nothing left out (TRAP-45).
 import asyncio
 from collections.abc import AsyncGenerator
 
-from durable_adk.errors import DurableAdkError, InvocationNotFoundError, from_detail
+from durable_adk.errors import (
+    DurableAdkError,
+    InvocationNotFoundError,
+    StoreUnavailableError,
+    from_detail,
+)
 from durable_adk.sessions.base_session_service import (
     BaseSessionService,
     InvocationRecord,
@@ -19,6 +24,8 @@ from durable_adk.sessions.session import SessionKey
 
 POLL = 1.0
 """Seconds after which the feed looks even if nothing woke it."""
+PATIENCE = 60.0
+"""Seconds that the store may be away."""
 
 
 async def follow(
@@ -45,11 +52,8 @@ async def follow(
     cursor = after
     while True:
         over = run is not None and run.done()
-        record = await sessions.get_invocation(key, invocation_id)
-        # Read after the record: when that says closed, all events are there to be read.
-        for stored in await sessions.read_events(
-            key, after=cursor, upto=record.end_seq if record else None
-        ):
+        record, news = await _look(sessions, key, invocation_id, cursor)
+        for stored in news:
             cursor = stored.seq
             if stored.event.invocation_id == invocation_id:
                 yield stored
@@ -63,6 +67,24 @@ async def follow(
                 "Give the client and the worker the same store."
             )
         await _wait(sessions, key, cursor, run)
+
+
+async def _look(
+    sessions: BaseSessionService, key: SessionKey, invocation_id: str, cursor: int
+) -> tuple[InvocationRecord | None, list[StoredEvent]]:
+    """The invocation and the events beyond the cursor; waits for a store that is away."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + PATIENCE
+    while True:
+        try:
+            record = await sessions.get_invocation(key, invocation_id)
+            # Read after the record: when that says closed, all events are there to be read.
+            upto = record.end_seq if record else None
+            return record, await sessions.read_events(key, after=cursor, upto=upto)
+        except StoreUnavailableError:
+            if loop.time() > until:
+                raise
+        await asyncio.sleep(POLL)
 
 
 async def _wait(

@@ -27,13 +27,14 @@ from durable_adk.flows.agent_run import AgentLoop
 from durable_adk.flows.invocation import Invocation
 from durable_adk.payloads import (
     CloseStep,
+    Ending,
     InvocationRequest,
     InvocationResult,
     OpenStep,
     user_content,
 )
 from durable_adk.runtime import Runtime
-from durable_adk.sessions.base_session_service import InvocationRecord, Status
+from durable_adk.sessions.base_session_service import Status
 from durable_adk.sessions.session import SessionKey
 
 
@@ -52,16 +53,15 @@ async def run_invocation(
         DurableAdkError: The run failed; an error event is stored and the invocation closed.
     """
     invocation = await _open(runtime, request, holder)
-    record = invocation.opened.record
-    if record.status.closed:
-        return _ended_before(invocation, record)
+    if invocation.opened.ending is not None:
+        return _ended_before(invocation, invocation.opened.ending)
     try:
         await _drive(invocation)
     except asyncio.CancelledError:
-        record = await _close(invocation, Status.CANCELLED, InvocationCancelledError())
-        if record.status is Status.CANCELLED:
+        ending = await _close(invocation, Status.CANCELLED, InvocationCancelledError())
+        if ending.record.status is Status.CANCELLED:
             raise
-        return _ended_before(invocation, record)  # a step had closed it before
+        return _ended_before(invocation, ending)  # a step had closed it before
     except LeaseLostError:
         raise  # the session is another's now: this run may not write any more (I6)
     except DurableAdkError as error:
@@ -118,7 +118,7 @@ async def _open(runtime: Runtime, request: InvocationRequest, holder: str) -> In
 
 async def _close(
     invocation: Invocation, status: Status, error: DurableAdkError | None = None
-) -> InvocationRecord:
+) -> Ending:
     step = CloseStep(
         key=invocation.key,
         invocation_id=invocation.invocation_id,
@@ -132,10 +132,14 @@ async def _close(
     return await uninterrupted(invocation.runtime.close_invocation(step))
 
 
-def _ended_before(invocation: Invocation, record: InvocationRecord) -> InvocationResult:
-    """The outcome of an invocation that a second start found closed."""
+def _ended_before(invocation: Invocation, ending: Ending) -> InvocationResult:
+    """The outcome of an invocation that had ended without this run of the loop."""
+    record = ending.record
     if record.error:
         raise from_detail(record.error)
+    invocation.final_text, invocation.last_event_id = ending.text, ending.last_event_id
+    invocation.events, invocation.revision = ending.events, record.end_seq or record.start_seq
+    invocation.model_calls, invocation.tool_calls = ending.model_calls, ending.tool_calls
     return _result(invocation)
 
 

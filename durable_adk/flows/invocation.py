@@ -9,6 +9,7 @@ from durable_adk.closing import uninterrupted
 from durable_adk.context import InvocationContext, LoopSession
 from durable_adk.events.event import Event
 from durable_adk.payloads import (
+    MAX_RESULT_TEXT,
     CommitGrant,
     CommitStep,
     InvocationRequest,
@@ -19,8 +20,6 @@ from durable_adk.payloads import (
 from durable_adk.runtime import Runtime
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.state import is_temp, without_temp
-
-MAX_RESULT_TEXT = 65_536
 
 
 class Invocation:

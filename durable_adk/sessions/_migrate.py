@@ -1,5 +1,7 @@
 """Bringing a database's tables to the version this code expects."""
 
+import threading
+
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -12,6 +14,9 @@ HEAD = "0001"
 """The newest version in `migrations/versions`."""
 
 _LOCK = 0x61646B  # any number that all processes agree on
+
+_TURN = threading.Lock()
+"""Alembic keeps its context in globals, so two stores of one process must not migrate at once."""
 
 
 def is_current(connection: Connection) -> bool:
@@ -35,7 +40,8 @@ def migrate(connection: Connection) -> None:
     config.set_main_option("script_location", "durable_adk.sessions:migrations")
     config.attributes["connection"] = connection
     try:
-        command.upgrade(config, HEAD)
+        with _TURN:
+            command.upgrade(config, HEAD)
     except CommandError as error:
         raise InvalidRequestError(
             f"The session database is of a version that this package does not know: {error}"

@@ -66,7 +66,7 @@ class InvocationRecord(Wire):
     epoch: int
     """The fence: every opening of an invocation in the session gets the next number."""
     holder: str
-    """Who runs it: ``temporal:<workflow id>`` or ``local:<process id>``."""
+    """Who runs it; see `durable_adk.holders`."""
     start_seq: int
     """Sequence number of its user event."""
     end_seq: int | None = None

@@ -21,6 +21,7 @@ from durable_adk.payloads import (
     CallbackStep,
     CloseStep,
     CommitStep,
+    Ending,
     ModelStep,
     Opened,
     OpenStep,
@@ -28,7 +29,6 @@ from durable_adk.payloads import (
     StepResult,
     ToolStep,
 )
-from durable_adk.sessions.base_session_service import InvocationRecord
 from durable_adk.settings import Limits
 
 T = TypeVar("T")
@@ -96,9 +96,9 @@ class TemporalRuntime:
         """A local activity: its input, the event, is not written to the history again (D4)."""
         return await self._store("commit_event", step, int)
 
-    async def close_invocation(self, step: CloseStep) -> InvocationRecord:
+    async def close_invocation(self, step: CloseStep) -> Ending:
         """A local activity."""
-        return await self._store("close_invocation", step, InvocationRecord)
+        return await self._store("close_invocation", step, Ending)
 
     async def _activity(self, name: str, step: Step, result: type[T], *, summary: str) -> T:
         try:

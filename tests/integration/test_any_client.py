@@ -199,3 +199,18 @@ async def test_an_invocation_started_elsewhere_can_be_followed(
         "g response get_capital",
         "g text It is Paris.",
     ]
+
+
+async def test_a_second_workflow_for_an_invocation_finds_its_outcome(
+    client: Client, task_queue: str
+) -> None:
+    """I12: whoever starts it again, under whatever workflow id, gets the same result."""
+    request = {"app": "geo", "user": "u", "session": "s", "message": "?", "invocationId": "e-own"}
+    first, second = [
+        await client.execute_workflow(
+            "Invocation", request, id=uuid.uuid4().hex, task_queue=task_queue
+        )
+        for _ in range(2)
+    ]
+    check(first)
+    assert second == first

@@ -80,7 +80,7 @@ class Traces:
 
     async def through_gate(self) -> None:
         """Wait until the gate is open."""
-        while not self.gate.exists():  # noqa: ASYNC110  # another process opens it
+        while not self.gate.exists():  # another process opens it
             await asyncio.sleep(0.02)
 
     def _lines(self, name: str) -> list[str]:

@@ -317,3 +317,13 @@ async def test_driver_in_the_url_does_not_matter(path):
     await opened(service)
     await service.close()
     assert path.exists()
+
+
+async def test_stores_of_one_process_are_made_at_the_same_time(tmp_path):
+    """Eight files, first used at once: the migrations do not get into each other's way."""
+    stores = [SqliteSessionService(tmp_path / f"{number}.db") for number in range(8)]
+    keys = {"app_name": "app", "user_id": "u", "session_id": "s"}
+    await asyncio.gather(*(store.create_session(**keys) for store in stores))
+    assert all([await store.get_session(**keys) for store in stores])
+    for store in stores:
+        await store.close()

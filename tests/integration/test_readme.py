@@ -1,0 +1,137 @@
+"""The documents: what they show runs, and what they name exists."""
+
+import asyncio
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from durable_adk._process import Process
+from durable_adk.cli.program import app
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+EXAMPLES = ROOT.glob("examples/*/*.md")
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *EXAMPLES])
+DURABILITY = ROOT / "docs" / "durability.md"
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PATIENCE = 60.0
+
+
+def name(path: Path) -> str:
+    """A document as pytest shows it."""
+    return str(path.relative_to(ROOT))
+
+
+def blocks(language: str) -> list[str]:
+    """The README's code in a language."""
+    found = [code for kind, code in FENCE.findall(README.read_text()) if kind == language]
+    assert found, f"the README has no {language} any more"
+    return found
+
+
+def command_line(*arguments: str) -> str:
+    """What `durable-adk` prints."""
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200", "NO_COLOR": "1"})
+    assert result.exit_code == 0, (arguments, result.output)
+    return re.sub(r"\x1b\[[0-9;]*m", "", result.output)
+
+
+def commands(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Each `durable-adk` command of a document, with its options."""
+    shell = text.replace("\\\n", " ")
+    # A command ends with its line or its quotation mark, or where the prose about it begins.
+    for command, rest in re.findall(r"durable-adk ([a-z]\w*)([^`\n]*)", shell):
+        yield command, re.findall(r"(?<!\S)(--[a-z][a-z-]*)", rest)
+
+
+def table(head: str) -> list[str]:
+    """The rows of the table of docs/durability.md whose first column is `head`."""
+    rows = DURABILITY.read_text().partition(f"| {head} | ")[2].partition("\n\n")[0]
+    return rows.splitlines()[2:]
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+async def test_the_readmes_python_runs_as_it_stands(code: str, tmp_path: Path) -> None:
+    """In an empty folder, with nothing but the package, it prints what the README says."""
+    program, log = tmp_path / "program.py", tmp_path / "output"
+    program.write_text(code)
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    env = {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "DURABLE_ADK_DATA_DIR": "data"}
+    async with await Process.start(
+        [sys.executable, program], log=log, cwd=folder, env=env
+    ) as process:
+        exit_code = await asyncio.wait_for(process.wait(), PATIENCE)
+    printed = log.read_text().strip()
+    assert exit_code == 0, printed
+    assert f"It prints `{printed}`" in README.read_text()
+
+
+def known_commands() -> set[str]:
+    """The commands that the help lists."""
+    listed = command_line("--help").partition("Commands")[2]
+    return set(re.findall(r"^│ (\w+) ", listed, re.MULTILINE))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_the_commands_a_document_names_exist(document: Path) -> None:
+    """Each `durable-adk` command is in the help, and has the options it is shown with."""
+    known = known_commands()
+    for command, options in commands(document.read_text()):
+        assert command in known, command
+        offered = set(re.findall(r"--[a-z][a-z-]*", command_line(command, "--help")))
+        assert set(options) <= offered, command
+
+
+def test_the_readme_names_every_command() -> None:
+    """Who reads the README knows what `durable-adk` can do."""
+    assert known_commands() == {command for command, _ in commands(README.read_text())}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_the_make_verbs_a_document_names_exist(document: Path) -> None:
+    """`make` knows each of them."""
+    verbs = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = re.findall(r"(?:^    |`)make ((?:[a-z]+ ?)+)", document.read_text(), re.MULTILINE)
+    assert {verb for group in named for verb in group.split()} <= verbs
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_the_links_of_a_document_lead_somewhere(document: Path) -> None:
+    """Every relative link is a file or folder of the repository."""
+    prose = FENCE.sub("", document.read_text())
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if "://" not in target:
+            assert (document.parent / target.partition("#")[0]).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_the_tests_a_document_names_exist(document: Path) -> None:
+    """A promise leads to the test that shows it, also when the test is renamed."""
+    text = document.read_text()
+    for path, test in re.findall(r"`(?:tests/)?([\w/]+\.py)::(\w+)`", text):
+        file = ROOT / "tests" / path
+        assert file.is_file(), path
+        assert re.search(rf"^(async )?def {test}\(", file.read_text(), re.MULTILINE), (
+            f"{path}::{test}"
+        )
+    for path in re.findall(r"(?:tests/)?((?:unit|integration|chaos)/[\w/]*\w\.py)", text):
+        assert (ROOT / "tests" / path).is_file(), path
+
+
+def test_every_promise_names_a_test() -> None:
+    """No row of the table of promises is without one."""
+    rows = table("promise")
+    assert len(rows) > 20
+    assert all("::test_" in row for row in rows)
+
+
+def test_every_failpoint_is_described() -> None:
+    """docs/durability.md lists the failpoints that the package has, no others."""
+    sources = "".join(path.read_text() for path in (ROOT / "durable_adk").rglob("*.py"))
+    described = re.findall(r"`([\w.]+)`", "".join(table("failpoint")))
+    assert set(described) == set(re.findall(r'failpoint\("(.+?)"', sources))
