@@ -1,4 +1,6 @@
-"""The agent of the benchmarks: one tool call, then text, in every turn."""
+"""The agents of the benchmarks: one tool call, then text, in every turn."""
+
+from typing import Any
 
 from google.genai import types
 
@@ -21,7 +23,13 @@ def capital_model() -> ScriptedModel:
     return ScriptedModel(replies=[types.Part(function_call=call), "It is Paris."] * TURNS)
 
 
-def app() -> App:
-    """The app."""
-    agent = LlmAgent(name="g", model=capital_model(), tools=[get_capital])
-    return App(name="bench", root_agent=agent)
+def apps() -> list[App]:
+    """The app, and one that shows the model the current turn only: its request does not grow."""
+    return [
+        App(name="bench", root_agent=_agent()),
+        App(name="short", root_agent=_agent(include_contents="none")),
+    ]
+
+
+def _agent(**fields: Any) -> LlmAgent:
+    return LlmAgent(name="g", model=capital_model(), tools=[get_capital], **fields)
