@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from durable_adk.agents import determinism
 from durable_adk.closing import closing
 from durable_adk.context import InvocationContext
 from durable_adk.errors import AgentError, DurableAdkError, raised
@@ -102,7 +103,7 @@ class AgentLoop:
 async def _own_code(agent: "BaseAgent", ctx: InvocationContext) -> AsyncGenerator[Event, None]:
     """Run a custom agent's body; what it yields is checked here, where it can be named."""
     try:
-        async with closing(agent._run_async_impl(ctx)) as events:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]: ADK's name of the body
+        async with closing(determinism.body(agent)(ctx)) as events:
             async for event in events:
                 check_json(event.actions.state_delta, f"state_delta of {agent.name}'s event")
                 check_size(event.to_json(), f"An event of {agent.name}")

@@ -1,0 +1,140 @@
+"""The guard round a custom agent's body: what cannot be replayed raises, in process too.
+
+A body runs again, from its first line, whenever a worker takes its invocation over. A clock, a
+random number or any I/O would then answer differently and the run could not go on. So the body's
+own global names are swapped for guarded ones: the mistake shows at its first run, in a unit test
+without a server, and not at the first crash. Functions that the body calls are not guarded.
+"""
+
+import asyncio
+import builtins
+import datetime as dt
+import os
+import random
+import secrets
+import subprocess
+import threading
+import time
+import types
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from durable_adk.errors import DeterminismError
+
+if TYPE_CHECKING:
+    from durable_adk.agents.base_agent import BaseAgent
+    from durable_adk.context import InvocationContext
+    from durable_adk.events.event import Event
+
+_EVERYTHING = frozenset({"*"})
+_BANNED: Mapping[types.ModuleType, frozenset[str]] = {
+    time: frozenset(name for name in dir(time) if callable(getattr(time, name)))
+    - {"strftime", "strptime", "struct_time", "asctime", "mktime"},
+    random: _EVERYTHING,
+    secrets: _EVERYTHING,
+    subprocess: _EVERYTHING,
+    uuid: frozenset({"uuid1", "uuid4", "getnode"}),
+    os: frozenset({"environ", "getenv", "urandom", "system", "popen", "listdir", "open", "getpid"}),
+    threading: frozenset({"Thread", "Timer"}),
+    asyncio: frozenset({"to_thread", "run", "create_subprocess_exec", "create_subprocess_shell"}),
+}
+_CLIENTS = frozenset({"requests", "httpx", "aiohttp", "urllib", "urllib3", "socket", "sqlite3"})
+"""Packages whose only use is I/O."""
+
+
+def body(agent: "BaseAgent") -> "Callable[[InvocationContext], AsyncGenerator[Event, None]]":
+    """The agent's `_run_async_impl`, guarded.
+
+    Calling what is banned raises DeterminismError naming it and where it belongs.
+    """
+    method = agent._run_async_impl  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]: ADK's name of the body
+    function = getattr(method, "__func__", None)
+    if not isinstance(function, types.FunctionType):
+        return method
+    return types.MethodType(_guarded_function(function), agent)
+
+
+def _guarded_function(function: types.FunctionType) -> types.FunctionType:
+    swapped = {name: _guarded(function.__globals__[name]) for name in _names(function)}
+    swapped |= {name: _refuse(name) for name in ("open", "input") if name in _used(function)}
+    guarded = types.FunctionType(
+        function.__code__,
+        {"__builtins__": builtins, **function.__globals__, **swapped},
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    guarded.__kwdefaults__ = function.__kwdefaults__
+    return guarded
+
+
+def _used(function: types.FunctionType) -> set[str]:
+    return set(function.__code__.co_names)
+
+
+def _names(function: types.FunctionType) -> set[str]:
+    """The global names the body uses that have to be swapped."""
+    known = _used(function) & function.__globals__.keys()
+    return {name for name in known if _guarded(function.__globals__[name]) is not None}
+
+
+def _guarded(value: Any) -> Any:
+    """The guarded form of a global; None if it needs none."""
+    if isinstance(value, types.ModuleType):
+        banned = _EVERYTHING if value.__name__.partition(".")[0] in _CLIENTS else _BANNED.get(value)
+        if value is dt:
+            return _Module(value, {"datetime": _DateTime, "date": _Date})
+        return None if banned is None else _Module(value, dict.fromkeys(banned))
+    if value is dt.datetime:
+        return _DateTime
+    if value is dt.date:
+        return _Date
+    for module, banned in _BANNED.items():
+        name = getattr(value, "__name__", "")
+        if (name in banned or banned == _EVERYTHING) and getattr(module, name, None) is value:
+            return _refuse(f"{module.__name__}.{name}")
+    return None
+
+
+class _Module:
+    """A module with some of its members refused or replaced."""
+
+    def __init__(self, module: types.ModuleType, members: Mapping[str, Any]) -> None:
+        self._module = module
+        self._members = members
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._members and self._members[name] is not None:
+            return self._members[name]
+        if name in self._members or "*" in self._members:
+            return _refuse(f"{self._module.__name__}.{name}")
+        return getattr(self._module, name)
+
+
+def _refuse(name: str) -> Callable[..., NoReturn]:
+    def refused(*_: Any, **__: Any) -> NoReturn:
+        raise DeterminismError(
+            f"{name} may not be used in _run_async_impl: the body is replayed after a crash, and "
+            "this would answer differently then. Do it in a tool or a callback and read the "
+            "result from ctx.session.state; to wait, await asyncio.sleep."
+        )
+
+    return refused
+
+
+class _Instances(type):
+    """Makes a guarded class answer isinstance like the class it stands for."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, cls.__mro__[1])
+
+
+class _Date(dt.date, metaclass=_Instances):
+    today = staticmethod(_refuse("date.today"))
+
+
+class _DateTime(dt.datetime, metaclass=_Instances):
+    now = staticmethod(_refuse("datetime.now"))
+    utcnow = staticmethod(_refuse("datetime.utcnow"))
+    today = staticmethod(_refuse("datetime.today"))
