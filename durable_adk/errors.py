@@ -45,6 +45,15 @@ import builtins
 from functools import cache
 from typing import Any, ClassVar
 
+MAX_MESSAGE = 8_000
+"""Characters of a message: a failure of some megabytes never reaches the server (1c)."""
+
+
+def _storable(message: str) -> str:
+    """What every store and the wire can hold of a message that user code may have written."""
+    text = message[:MAX_MESSAGE].replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return text.encode("utf-8", "replace").decode()
+
 
 class DurableAdkError(Exception):
     """Something went wrong in durable_adk."""
@@ -53,7 +62,7 @@ class DurableAdkError(Exception):
     """Name of the exception that was first raised: the error event's `error_code` (RUN-8)."""
 
     def __init__(self, message: str | None = None, *, error_type: str | None = None) -> None:
-        self.message = message or (type(self).__doc__ or "").partition("\n")[0]
+        self.message = _storable(message or (type(self).__doc__ or "").partition("\n")[0])
         self.error_type = error_type or type(self).__name__
         super().__init__(self.message)
 

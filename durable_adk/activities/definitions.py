@@ -36,8 +36,6 @@ from durable_adk.payloads import (
 )
 
 T = TypeVar("T")
-MAX_MESSAGE = 8_000
-"""Characters of an error message: a failure of some MB never reaches the server (1c)."""
 BUSY_DELAY = timedelta(milliseconds=100)
 
 
@@ -46,7 +44,6 @@ def to_application_error(error: Exception, *, retry: bool) -> ApplicationError:
     attempt = activity.info().attempt
     if not isinstance(error, DurableAdkError):
         error = raised(RunError, type(error).__name__, str(error))
-    error.message = error.message[:MAX_MESSAGE]
     delay: timedelta | None = None
     category = ApplicationErrorCategory.UNSPECIFIED
     if isinstance(error, ModelUnavailableError):

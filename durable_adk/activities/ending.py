@@ -17,7 +17,6 @@ from durable_adk.sessions.base_session_service import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 
 ABORTED = "INVOCATION_ABORTED"
-MAX_MESSAGE = 8_000
 
 
 async def close_invocation(world: World, step: CloseStep) -> Ending:
@@ -74,7 +73,7 @@ async def _seals(world: World, step: CloseStep, record: InvocationRecord) -> lis
             id=f"{step.invocation_id}.end",
             author=step.author,
             error_code=code,
-            error_message=message[:MAX_MESSAGE],
+            error_message=message,
         )
     )
     for event in events:

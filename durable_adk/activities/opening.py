@@ -1,13 +1,16 @@
 """Opening an invocation."""
 
 from contextlib import suppress
+from typing import Any
 
 from durable_adk.activities.ending import close_invocation, ending_of
 from durable_adk.activities.world import World
 from durable_adk.errors import (
+    DurableAdkError,
     InvalidRequestError,
     InvocationTerminatedError,
     LeaseLostError,
+    PayloadTooLargeError,
     SessionBusyError,
     as_detail,
 )
@@ -15,8 +18,9 @@ from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.holders import LOCAL_PREFIX
-from durable_adk.payloads import CloseStep, Opened, OpenStep
+from durable_adk.payloads import CloseStep, Opened, OpenStep, check_size
 from durable_adk.sessions.base_session_service import InvocationRecord, Status
+from durable_adk.values import canonical
 
 LOCAL_TTL = 30.0
 """Seconds after which an in-process run that stopped renewing is taken for dead."""
@@ -44,9 +48,7 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
         )
     failpoint("open.after")
     manifest = app.manifest()
-    state = None
-    if manifest.any_custom():
-        _, state = await world.sessions.read_state(step.key)
+    state = await _state(world, step, record) if manifest.any_custom() else None
     return Opened(
         record=record,
         ending=await ending_of(world, step.key, record) if record.status.closed else None,
@@ -55,6 +57,41 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
         limits=world.limits,
         registry=world.registry_name,
         state=state,
+    )
+
+
+async def _state(world: World, step: OpenStep, record: InvocationRecord) -> dict[str, Any]:
+    """The state for the bodies of custom agents.
+
+    Raises:
+        PayloadTooLargeError: It does not fit into a payload, which would hang the workflow; the
+            invocation is ended with that.
+    """
+    _, state = await world.sessions.read_state(step.key)
+    try:
+        check_size(canonical(state), "The session's state, which custom agents are given,")
+    except PayloadTooLargeError as error:
+        ending = _ending(world, step, record, Status.FAILED, error)
+        await close_invocation(world, ending)
+        raise
+    return state
+
+
+def _ending(
+    world: World,
+    step: OpenStep,
+    record: InvocationRecord,
+    status: Status,
+    error: DurableAdkError,
+) -> CloseStep:
+    return CloseStep(
+        key=step.key,
+        invocation_id=record.invocation_id,
+        epoch=record.epoch,
+        status=status,
+        author=world.registry.app(step.key.app_name).manifest().name,
+        timestamp=step.timestamp,
+        error=as_detail(error),
     )
 
 
@@ -71,15 +108,7 @@ async def _freed(world: World, step: OpenStep) -> bool:
     error = InvocationTerminatedError(
         f"The workflow of invocation {active.invocation_id!r} was closed from outside."
     )
-    ending = CloseStep(
-        key=step.key,
-        invocation_id=active.invocation_id,
-        epoch=active.epoch,
-        status=Status.ABANDONED,
-        author=world.registry.app(step.key.app_name).manifest().name,
-        timestamp=step.timestamp,
-        error=as_detail(error),
-    )
+    ending = _ending(world, step, active, Status.ABANDONED, error)
     with suppress(LeaseLostError):  # others may be doing the same
         await close_invocation(world, ending)
     return True

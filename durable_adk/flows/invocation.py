@@ -15,11 +15,13 @@ from durable_adk.payloads import (
     InvocationRequest,
     Opened,
     StepResult,
+    check_size,
     user_content,
 )
 from durable_adk.runtime import Runtime
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.state import is_temp, without_temp
+from durable_adk.values import canonical, check_json
 
 
 class Invocation:
@@ -82,12 +84,21 @@ class Invocation:
             self.closed = self.closed or result.closed
 
     def local_state(self) -> dict[str, Any]:
-        """What steps must see beyond the committed state: `temp:` keys and dirty writes."""
-        return {
+        """What steps must see beyond the committed state: `temp:` keys and dirty writes.
+
+        Raises:
+            StateValueError: A custom agent wrote something that is not JSON.
+            PayloadTooLargeError: It is more than a step's input may be, which would hang the run.
+        """
+        local = {
             key: value
             for key, value in self.session.state.items()
             if key not in self._committed or self._committed[key] != value
         }
+        if local:
+            check_json(local, "ctx.session.state")
+            check_size(canonical(local), "The temp: and uncommitted state")
+        return local
 
     def apply_local(self, state: dict[str, Any]) -> None:
         """Take over the `temp:` keys of a step's delta; they are in no stored event (TRAP-7)."""

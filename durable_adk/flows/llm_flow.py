@@ -12,7 +12,17 @@ from durable_adk.errors import DurableAdkError, as_detail, from_detail
 from durable_adk.events.event import Event
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.merge import error_response, merge_responses
-from durable_adk.payloads import AgentNode, ModelStep, StepResult, ToolSpec, ToolStep
+from durable_adk.payloads import (
+    AgentNode,
+    ModelStep,
+    StepResult,
+    ToolSpec,
+    ToolStep,
+    check_size,
+)
+
+MAX_TURN_BYTES = 8_000_000
+"""The merged results of a turn; each alone has the limit of an event. They are in no payload."""
 
 
 async def run_llm(
@@ -59,7 +69,11 @@ async def _call_model(invocation: Invocation, ctx: InvocationContext) -> StepRes
 def _one_event(results: list[StepResult], event_id: str) -> Event:
     """The event of all responses: the only one's own, which may be committed, or a merged one."""
     events = [event for result in results if (event := result.event)]
-    return events[0] if results[0].seq else merge_responses(events, event_id=event_id)
+    if results[0].seq:
+        return events[0]
+    event = merge_responses(events, event_id=event_id)
+    check_size(event.to_json(), "The results of one turn's tools", MAX_TURN_BYTES)
+    return event
 
 
 async def _call_tools(

@@ -34,6 +34,7 @@ from durable_adk.errors import (
     ToolTimeoutError,
     UnknownAppError,
 )
+from durable_adk.events import Event
 from durable_adk.models import LlmResponse, ScriptedModel
 from durable_adk.payloads import InvocationRequest
 from durable_adk.run_config import RunConfig
@@ -135,6 +136,60 @@ async def test_a_tool_that_raises_ends_the_run_with_its_error(make_runner: MakeR
     assert message == "Tool 'broken' raised ValueError: no such thing"
     with pytest.raises(ValueError, match="no such thing"):
         await send(await make_runner(agent_with(broken)))
+
+
+@pytest.mark.parametrize("message", ["x" * 6_000_000, "half \ud800 a character", "a\x00b"])
+async def test_an_exception_of_any_size_and_content_ends_the_run(
+    make_runner: MakeRunner, message: str
+) -> None:
+    """F12, F13, 1c: what user code writes into an exception cannot wedge the run."""
+    runs: list[int] = []
+
+    def broken() -> None:
+        """Raise."""
+        runs.append(1)
+        raise RuntimeError(message)
+
+    runner = await make_runner(agent_with(broken))
+    stored_message = await fails(runner, ToolError)
+    assert len(stored_message) <= 8_000
+    assert runs == [1]
+
+
+async def test_local_state_that_is_too_large_ends_the_run(make_runner: MakeRunner) -> None:
+    """1c: `temp:` keys travel with every step; beyond a payload's size they would hang it."""
+
+    def remember(callback_context: Any) -> None:
+        for number in range(3):
+            callback_context.state[f"temp:{number}"] = "x" * 300_000
+
+    def more(callback_context: Any, llm_request: Any) -> None:
+        callback_context.state["temp:more"] = "x" * 300_000
+
+    model = ScriptedModel(replies=[call("f"), "never"])
+    agent = LlmAgent(
+        name="a",
+        model=model,
+        tools=[FunctionTool(lambda: "x", name="f")],
+        before_agent_callback=remember,
+        before_model_callback=more,
+    )
+    assert "temp:" in await fails(await make_runner(agent), PayloadTooLargeError)
+
+
+async def test_state_that_is_too_large_for_a_custom_agent_ends_the_run(
+    make_runner: MakeRunner,
+) -> None:
+    """1c: a result that cannot be recorded would be retried for ever."""
+
+    class Reader(BaseAgent):
+        async def _run_async_impl(self, ctx: Any) -> Any:
+            yield Event(author=self.name)
+
+    runner = await make_runner(Reader(name="reader"))
+    state = {str(number): "x" * 400_000 for number in range(4)}
+    await runner.session_service.create_session(app_name=runner.app_name, **USER, state=state)
+    assert "custom agents" in await fails(runner, PayloadTooLargeError)
 
 
 async def test_one_failing_call_keeps_the_others_results(make_runner: MakeRunner) -> None:
