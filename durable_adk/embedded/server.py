@@ -38,9 +38,9 @@ DYNAMIC_CONFIG = {
 for twice that without eager activities. Measured on two cores, one activity a step: 102 ms as it
 comes (52 ms eager), 14 ms with these (12 ms), 8 ms with the pragmas below as well (9 ms).
 
-Its timers are up to a second late, in case the clocks of a cluster's hosts differ; here there is one
-clock. Measured: a killed worker's tool runs again after 2.1 s instead of 3.0, and six messages at
-once to one session take 1.7 s instead of 5.4."""
+Its timers are up to a second late, in case the clocks of a cluster's hosts differ; here there is
+one clock. Measured: a killed worker's tool runs again after 2.1 s instead of 3.0, and six messages
+at once to one session take 1.7 s instead of 5.4."""
 
 SQLITE_PRAGMAS = {"journal_mode": "WAL", "synchronous": "NORMAL"}
 """A power cut may cost the server its last moments, never its file; a killed process costs nothing.
