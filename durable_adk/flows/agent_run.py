@@ -64,6 +64,8 @@ class AgentLoop:
             agent_name=node.name,
             end_invocation=False,
             run_start=self._invocation.revision,
+            # A body of its own may change or drop what the agents below it yield.
+            direct=parent.direct and node.kind != "custom",
         )
         if node.before_agent:
             result = await self._callback(Hook.BEFORE_AGENT, ctx)

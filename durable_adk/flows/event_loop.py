@@ -113,6 +113,7 @@ async def _open(runtime: Runtime, request: InvocationRequest, holder: str) -> In
         opened = await opening
     invocation = Invocation(runtime=runtime, request=request, key=key, opened=opened)
     invocation.cancelled = cancelled
+    invocation.apply_local(request.state_delta)
     return invocation
 
 

@@ -10,7 +10,7 @@ from durable_adk.errors import ModelError
 from durable_adk.events import Event
 from durable_adk.models import LlmRequest, LlmResponse, ScriptedModel
 from tests.conftest import MakeRunner
-from tests.support.scripts import call, calls, gist, send, state
+from tests.support.scripts import call, calls, gist, send, state, stored
 
 
 def text(value: str) -> types.Content:
@@ -272,3 +272,30 @@ async def test_end_invocation_ends_only_its_own_agent(make_runner: MakeRunner) -
         "second text still runs",
         "chooser text chosen",
     ]
+
+
+class Shouter(LlmAgent):
+    """An LlmAgent that changes what the model said before it is committed."""
+
+    async def _run_async_impl(self, ctx: Any) -> Any:
+        async for event in super()._run_async_impl(ctx):
+            event.content = text(event.text.upper())
+            yield event
+
+
+async def test_a_subclass_can_change_what_its_model_said(make_runner: MakeRunner) -> None:
+    """AGT-4: what is stored is what the subclass yielded, not what the model said."""
+    runner = await make_runner(Shouter(name="a", model=ScriptedModel(replies=["quiet"])))
+    assert [gist(event) for event in await send(runner)] == ["a text QUIET"]
+    assert [gist(event) for event in await stored(runner)][1:] == ["a text QUIET"]
+
+
+async def test_state_of_the_message_is_there_for_the_run(make_runner: MakeRunner) -> None:
+    """TRAP-17, STA-6: `state_delta` rides on the user's event; its `temp:` keys are not stored."""
+    model = ScriptedModel(replies=["hi"])
+    agent = LlmAgent(name="a", model=model, instruction="{name} {temp:mood}")
+    runner = await make_runner(agent)
+    delta = {"name": "Ada", "temp:mood": "calm"}
+    await send(runner, state_delta=delta)
+    assert str(model.requests[0].config.system_instruction).startswith("Ada calm")
+    assert await state(runner) == {"name": "Ada"}
