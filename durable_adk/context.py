@@ -14,6 +14,7 @@ from google.genai import types
 from durable_adk.errors import NotInLoopError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
+from durable_adk.payloads import AgentNode
 from durable_adk.run_config import RunConfig
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import State
@@ -121,8 +122,10 @@ class Loop(Protocol):
         """Run an agent with its callbacks as part of this invocation."""
         ...
 
-    def run_llm(self, ctx: "InvocationContext") -> AsyncGenerator[Event, None]:
-        """Run the built-in body of an LlmAgent."""
+    def run_built_in(
+        self, node: AgentNode, ctx: "InvocationContext"
+    ) -> AsyncGenerator[Event, None]:
+        """Run the body that a built-in agent of that kind has."""
         ...
 
 

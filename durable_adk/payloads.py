@@ -152,15 +152,21 @@ class ToolSpec(Wire):
     """Seconds; None: the worker's default."""
 
 
+NodeKind = Literal["llm", "sequential", "loop", "custom"]
+"""Which body an agent has; ``custom``: its own code, in the loop."""
+
+
 class AgentNode(Wire):
     """One agent of the tree as it was when the invocation opened (design D6)."""
 
     name: str
-    kind: Literal["llm", "custom"]
+    kind: NodeKind
     before_agent: bool = False
     after_agent: bool = False
     tools: dict[str, ToolSpec] = Field(default_factory=dict[str, ToolSpec])
     """Only the tools that differ from the defaults."""
+    max_iterations: int | None = None
+    """Of a loop."""
     children: list["AgentNode"] = Field(default_factory=list["AgentNode"])
     fingerprint: str = ""
 

@@ -2,7 +2,17 @@
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import Agent, LlmAgent
+from durable_adk.agents.loop_agent import LoopAgent
+from durable_adk.agents.sequential_agent import SequentialAgent
 from durable_adk.context import InvocationContext
 from durable_adk.run_config import RunConfig
 
-__all__ = ["Agent", "BaseAgent", "InvocationContext", "LlmAgent", "RunConfig"]
+__all__ = [
+    "Agent",
+    "BaseAgent",
+    "InvocationContext",
+    "LlmAgent",
+    "LoopAgent",
+    "RunConfig",
+    "SequentialAgent",
+]

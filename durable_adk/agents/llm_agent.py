@@ -130,7 +130,9 @@ class LlmAgent(BaseAgent):
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         """Ask the model and run its tools until it gives a final answer (FLW-1)."""
-        async with closing(ctx.loop.run_llm(ctx)) as events:
+        node = self.node()
+        node.kind = "llm"
+        async with closing(ctx.loop.run_built_in(node, ctx)) as events:
             async for event in events:
                 yield event
 

@@ -11,6 +11,7 @@ from durable_adk.errors import AgentError, DurableAdkError, raised
 from durable_adk.events.event import Event
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.llm_flow import run_llm
+from durable_adk.flows.workflow_agents import run_loop, run_sequential
 from durable_adk.payloads import AgentNode, CallbackStep, Hook, StepResult, check_size
 from durable_adk.values import check_json
 
@@ -47,10 +48,18 @@ class AgentLoop:
         node = self._invocation.opened.manifest.find(agent.name) or agent.node()
         return self._run_node(node, agent, replace(ctx, direct=False, closes=False))
 
-    def run_llm(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        """Run the built-in body for a subclass of LlmAgent that calls it."""
-        node = self._invocation.opened.manifest.find(ctx.agent_name)
-        return run_llm(self._invocation, node or AgentNode(name=ctx.agent_name, kind="llm"), ctx)
+    def run_built_in(self, node: AgentNode, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        """Run a built-in body, also for a subclass whose own body calls it."""
+        match node.kind:
+            case "sequential":
+                return run_sequential(node, ctx, self._run_child)
+            case "loop":
+                return run_loop(node, ctx, self._run_child)
+            case _:
+                return run_llm(self._invocation, node, ctx)
+
+    def _run_child(self, node: AgentNode, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        return self._run_node(node, None, replace(ctx, closes=False))
 
     async def _run_node(
         self, node: AgentNode, agent: "BaseAgent | None", parent: InvocationContext
@@ -84,9 +93,9 @@ class AgentLoop:
                 yield result.event
 
     def _body(self, node: AgentNode, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        if node.kind == "llm" or ctx.agent is None:
-            return run_llm(self._invocation, node, ctx)
-        return _own_code(ctx.agent, ctx)
+        if node.kind == "custom" and ctx.agent is not None:
+            return _own_code(ctx.agent, ctx)
+        return self.run_built_in(node, ctx)
 
     async def _callback(self, hook: Hook, ctx: InvocationContext) -> StepResult:
         invocation = self._invocation

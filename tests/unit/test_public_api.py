@@ -6,7 +6,17 @@ from types import ModuleType
 import pytest
 
 FACE = {
-    "agents": ["Agent", "BaseAgent", "InvocationContext", "LlmAgent", "RunConfig"],
+    "agents": [
+        "Agent",
+        "BaseAgent",
+        "InvocationContext",
+        "LlmAgent",
+        "LoopAgent",
+        "RunConfig",
+        "SequentialAgent",
+    ],
+    "agents.loop_agent": ["LoopAgent"],
+    "agents.sequential_agent": ["SequentialAgent"],
     "agents.callback_context": ["CallbackContext"],
     "agents.invocation_context": ["InvocationContext"],
     "agents.readonly_context": ["ReadonlyContext"],

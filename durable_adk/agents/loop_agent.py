@@ -1,0 +1,26 @@
+"""The agent that runs its sub-agents again and again."""
+
+from pydantic import Field
+
+from durable_adk.agents.workflow_agent import WorkflowAgent
+from durable_adk.payloads import AgentNode, NodeKind
+
+
+class LoopAgent(WorkflowAgent):
+    """Runs its sub-agents in order, over and over, until one escalates (semantics AGT-32).
+
+    The sub-agent that escalates finishes its own run first (OPEN-2). An escalation in a nested loop
+    ends the outer one too, because its event passes through both (TRAP-31).
+    """
+
+    max_iterations: int | None = Field(default=None, ge=0)
+    """Rounds at most; 0: none at all; None: until somebody escalates."""
+
+    def _kind(self) -> NodeKind:
+        return "loop"
+
+    def node(self) -> AgentNode:
+        """What the manifest records; see `BaseAgent.node`."""
+        node = super().node()
+        node.max_iterations = self.max_iterations
+        return self._describe(node)

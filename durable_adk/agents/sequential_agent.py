@@ -1,0 +1,11 @@
+"""The agent that runs its sub-agents one after the other."""
+
+from durable_adk.agents.workflow_agent import WorkflowAgent
+from durable_adk.payloads import NodeKind
+
+
+class SequentialAgent(WorkflowAgent):
+    """Runs each sub-agent once, in order, over the same state (semantics AGT-30, AGT-31)."""
+
+    def _kind(self) -> NodeKind:
+        return "sequential"
