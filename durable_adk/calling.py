@@ -2,8 +2,10 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -19,6 +21,25 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     result = await asyncio.to_thread(_without_stop_iteration, function, *args, **kwargs)
     # A sync wrapper round an async function returns the coroutine.
     return await result if inspect.isawaitable(result) else result
+
+
+async def contained(work: Awaitable[T]) -> T:
+    """Await user code; whatever ends it comes out as an Exception that ends the run.
+
+    SystemExit would stop the event loop of all user code. A CancelledError that nobody asked for
+    (libraries leak them) would look like a lost worker, and the code would run again, for ever.
+    """
+    try:
+        return await work
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise RuntimeError("It raised asyncio.CancelledError, but was not cancelled.") from error
+    except Exception:
+        raise
+    except BaseException as error:
+        raise RuntimeError(f"It raised {type(error).__name__}: {error}") from error
 
 
 def _without_stop_iteration(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

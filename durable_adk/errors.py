@@ -204,7 +204,9 @@ class ModelUnavailableError(TransientError):
 
     def delay(self, attempt: int) -> float:
         """Seconds to wait after attempt 1, 2, ...: what the provider asks, or 1, 2, 4 ... 30."""
-        return min(2.0 ** (attempt - 1), 30.0) if self.retry_after is None else self.retry_after
+        return (
+            min(2.0 ** min(attempt - 1, 5), 30.0) if self.retry_after is None else self.retry_after
+        )
 
 
 class NoWorkerError(TransientError):

@@ -20,7 +20,7 @@ from durable_adk.run_config import RunConfig
 from durable_adk.sessions.base_session_service import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
-from durable_adk.values import check_id, check_json
+from durable_adk.values import canonical, check_id, check_json
 
 MAX_RESULT_TEXT = 65_536
 """Characters of the final text that an invocation's result holds; the store has it all."""
@@ -87,6 +87,9 @@ class InvocationRequest(Wire):
         self.session = self.session and check_id(self.session, "session")
         self.invocation_id = self.invocation_id and check_id(self.invocation_id, "invocation_id")
         check_json(self.state_delta, "state_delta")
+        check_json(self.run_config.custom_metadata, "custom_metadata")
+        metadata = canonical(self.run_config.custom_metadata)
+        check_size(metadata, "custom_metadata", MAX_METADATA_BYTES)
         self.message = user_content(self.message)
         return self
 
@@ -116,7 +119,12 @@ def user_content(message: str | types.Content) -> types.Content:
     return content
 
 
-def check_size(text: str, what: str, limit: int = Limits().payload_bytes) -> None:
+MAX_BYTES = 1_000_000
+"""The largest event, message, state or tool result; the engine's own limit is 2 MiB (1c)."""
+MAX_METADATA_BYTES = 100_000
+
+
+def check_size(text: str, what: str, limit: int = MAX_BYTES) -> None:
     """Raise PayloadTooLargeError when `text` is more than `limit` bytes of UTF-8."""
     size = len(text.encode())
     if size > limit:

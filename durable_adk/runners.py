@@ -151,7 +151,7 @@ class Runner:
                 state_delta=state_delta or {},
                 run_config=run_config or RunConfig(),
                 create_session=self.auto_create_session,
-                when_busy=WhenBusy(when_busy),
+                when_busy=when_busy,
             )
         async with aclosing(events):
             async for event in events:

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from durable_adk.closing import uninterrupted
 from durable_adk.errors import ModelUnavailableError, SessionBusyError, StoreUnavailableError
 from durable_adk.payloads import (
     CallbackStep,
@@ -131,10 +132,13 @@ class LocalRuntime:
         """Open, waiting for a busy session if the message is to be enqueued."""
         while True:
             try:
-                return await self._until_stored(self._effects.open_invocation, step)
+                # Not to be interrupted: what was opened must be known, to be sealed.
+                return await uninterrupted(self._until_stored(self._effects.open_invocation, step))
             except SessionBusyError:
                 if step.when_busy is not WhenBusy.ENQUEUE:
                     raise
+            if self.cancelled():
+                raise asyncio.CancelledError
             await asyncio.sleep(0.05)
 
     async def call_model(self, step: ModelStep) -> StepResult:

@@ -20,7 +20,7 @@ class Limits(BaseModel):
     model_timeout: float = 120.0
     """One model call, callbacks included."""
     model_attempts: int = 5
-    """How often a model call that failed transiently is made; crashes of workers do not count."""
+    """How often a model that is unavailable is asked; attempts lost with a worker count too."""
     tool_timeout: float = 600.0
     """One tool call, callbacks included, unless the tool says otherwise."""
     callback_timeout: float = 60.0
@@ -29,8 +29,6 @@ class Limits(BaseModel):
     """How soon a dead worker's activity is given to another (design D19)."""
     local_commit_timeout: float = 1.0
     """How long a commit may make the workflow deaf before it becomes a normal activity (D4)."""
-    payload_bytes: int = 1_000_000
-    """The largest event, message or tool result; the engine's own limit is 2 MiB (1c)."""
 
 
 class Settings(BaseSettings):

@@ -1,5 +1,6 @@
 """A worker: the process that runs invocations."""
 
+import asyncio
 import pkgutil
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -24,6 +25,9 @@ from durable_adk.log import get_logger
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits
 from durable_adk.workflows.invocation import InvocationWorkflow
+
+CLOSE_TIMEOUT = 5.0
+"""Seconds for the models' connections to be closed."""
 
 logger = get_logger(__name__)
 
@@ -126,8 +130,9 @@ async def worker(
             logger.info("worker.started", task_queue=options.task_queue, apps=names)
             yield running
     finally:
-        for app in apps:
-            await user_loop.run(app.close())
+        # Bounded: user code that blocks its event loop must not keep the process from ending.
+        closing = [asyncio.ensure_future(user_loop.run(app.close())) for app in apps]
+        await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
         await user_loop.close()
         logger.info("worker.stopped", task_queue=options.task_queue)
 

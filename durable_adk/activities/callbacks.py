@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from durable_adk.calling import call
+from durable_adk.calling import call, contained
 from durable_adk.errors import CallbackError, DurableAdkError, raised
 
 
@@ -25,7 +25,7 @@ async def first_answer(hook: str, callbacks: Any, **kwargs: Any) -> Any:
     """
     for callback in as_list(callbacks):
         try:
-            answer = await _call_bound(callback, kwargs)
+            answer = await contained(_call_bound(callback, kwargs))
         except DurableAdkError:
             raise
         except Exception as error:

@@ -36,10 +36,12 @@ from durable_adk.payloads import (
 )
 
 T = TypeVar("T")
+MAX_ATTEMPTS = 10
+"""Attempts of a step, most of them lost with their workers."""
 BUSY_DELAY = timedelta(milliseconds=100)
 
 
-def to_application_error(error: Exception, *, retry: bool) -> ApplicationError:
+def to_application_error(error: BaseException, *, retry: bool) -> ApplicationError:
     """An exception as it crosses to the workflow: class, message, and whether to try again."""
     attempt = activity.info().attempt
     if not isinstance(error, DurableAdkError):
@@ -68,9 +70,27 @@ def translated(*, retry: Callable[[DurableAdkError], bool]) -> Generator[None]:
         yield
     except DurableAdkError as error:
         raise to_application_error(error, retry=retry(error)) from error
-    except Exception as error:
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
         # Not foreseen, so a fault of ours: trying again would hang the run (D11).
         raise to_application_error(error, retry=False) from error
+
+
+def check_attempt(what: str) -> int:
+    """The attempt's number, unless it is one too many.
+
+    Raises:
+        RunError: Earlier ones were lost, each with its worker. What kills workers, by using up the
+            memory or calling `os._exit`, must not go on to the next one for ever (F12).
+    """
+    attempt = activity.info().attempt
+    if attempt > MAX_ATTEMPTS:
+        raise RunError(
+            f"{what} was given up: its worker was lost, or did not report back, "
+            f"{attempt - 1} times. Look for what ends the process, or blocks it."
+        )
+    return attempt
 
 
 def transient(error: DurableAdkError) -> bool:
@@ -100,9 +120,12 @@ class UserLoop:
         because it was committing, still has a result.
         """
         tasks: list[asyncio.Task[T]] = []
+        cancelled = threading.Event()
 
         async def supervised() -> T:
             tasks.append(asyncio.ensure_future(work))
+            if cancelled.is_set():  # before this loop came to it
+                tasks[0].cancel()
             return await tasks[0]
 
         def cancel() -> None:
@@ -116,6 +139,7 @@ class UserLoop:
             except asyncio.CancelledError:
                 if done.done():
                     return done.result()
+                cancelled.set()
                 self._loop.call_soon_threadsafe(cancel)
 
     async def close(self) -> None:
@@ -186,6 +210,7 @@ class InvocationActivities:
             return transient(error) and not exhausted
 
         with translated(retry=retry):
+            check_attempt(f"A model call of {step.agent}")
             async with beating():
                 return await self._user_loop.run(self._effects.call_model(step, attempt=attempt))
 
@@ -193,19 +218,17 @@ class InvocationActivities:
     async def call_tool(self, step: ToolStep) -> StepResult:
         """Run a tool; what it raises is a result, so only a lost worker makes it run again."""
         with translated(retry=transient):
+            attempt = check_attempt(f"Tool {step.tool!r}")
             async with beating():
-                return await self._user_loop.run(
-                    self._effects.call_tool(step, attempt=activity.info().attempt)
-                )
+                return await self._user_loop.run(self._effects.call_tool(step, attempt=attempt))
 
     @activity.defn
     async def run_callback(self, step: CallbackStep) -> StepResult:
         """Run agent callbacks; what they raise is final (TRAP-49)."""
         with translated(retry=transient):
+            attempt = check_attempt(f"{step.hook}_callback of {step.agent}")
             async with beating():
-                return await self._user_loop.run(
-                    self._effects.run_callback(step, attempt=activity.info().attempt)
-                )
+                return await self._user_loop.run(self._effects.run_callback(step, attempt=attempt))
 
     @activity.defn
     async def commit_event(self, step: CommitStep) -> int:

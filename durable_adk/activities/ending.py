@@ -76,6 +76,9 @@ async def _seals(world: World, step: CloseStep, record: InvocationRecord) -> lis
             error_message=message,
         )
     )
+    # What an earlier ending has stored stays, also if that one gave another reason.
+    known = {item.event.id for item in stored}
+    events = [event for event in events if event.id not in known]
     for event in events:
         event.invocation_id, event.timestamp = step.invocation_id, step.timestamp
     return events

@@ -23,11 +23,14 @@ async def committed(
     the commit and the report of it. The event in the store is then the answer, so a model is not
     asked, and a tool not run, for what is recorded already (I10).
     """
-    if step.grant is not None and attempt > 1:
-        found = await _earlier(world, step)
-        if found is not None:
-            work.close()
-            return found
+    try:
+        found = await _earlier(world, step) if step.grant is not None and attempt > 1 else None
+    except BaseException:
+        work.close()
+        raise
+    if found is not None:
+        work.close()
+        return found
     result = await work
     if step.grant is None or result.event is None or not _complete_without_loop(step, result):
         return result
@@ -51,7 +54,7 @@ async def _commit(
     event.timestamp = time.time()
     if grant.custom_metadata:
         event.custom_metadata = {**grant.custom_metadata, **(event.custom_metadata or {})}
-    closes = grant.closes and _ends_the_run(event)
+    closes = grant.closes and _ends_the_run(step, event)
     commit = CommitStep(
         key=step.key,
         invocation_id=step.invocation_id,
@@ -69,10 +72,14 @@ async def _commit(
     return result.model_copy(update={"seq": seq, "closed": closes})
 
 
-def _ends_the_run(event: Event) -> bool:
-    """Whether `run_llm` returns after this event: a final answer without calls or responses."""
+def _ends_the_run(step: Step, event: Event) -> bool:
+    """Whether `run_llm` returns after this event: a model's final answer, without calls.
+
+    A callback's event is final too if it has no content (EVT-11), and the agent has yet to run.
+    """
     return (
-        event.is_final_response()
+        isinstance(step, ModelStep)
+        and event.is_final_response()
         and not event.get_function_calls()
         and not event.get_function_responses()
     )
@@ -82,11 +89,11 @@ async def _earlier(world: World, step: Step) -> StepResult | None:
     """The result of an earlier attempt that committed its event."""
     for stored in await world.sessions.read_events(step.key, after=step.revision):
         if stored.event.id == step.event_id:
-            grant = step.grant
+            closes = step.grant is not None and step.grant.closes
             return StepResult(
                 event=stored.event,
                 seq=stored.seq,
-                closed=grant is not None and grant.closes and _ends_the_run(stored.event),
+                closed=closes and _ends_the_run(step, stored.event),
                 model_called=isinstance(step, ModelStep),
             )
     return None

@@ -6,9 +6,11 @@ from durable_adk.activities.callbacks import first_answer
 from durable_adk.activities.request import build_request
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.calling import contained
 from durable_adk.context import CallbackContext, StepScope
 from durable_adk.errors import (
     AgentDefinitionError,
+    CallbackError,
     DurableAdkError,
     LlmCallsLimitExceededError,
     ModelError,
@@ -41,7 +43,14 @@ async def call_model(world: World, step: ModelStep, *, attempt: int = 1) -> Step
         raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
     context = CallbackContext(scope)
     final = attempt >= world.limits.model_attempts
-    response, called = await _answer(agent, scope, context, step, final=final)
+    limit = step.attempt_timeout + world.limits.callback_timeout
+    try:
+        async with asyncio.timeout(limit):
+            response, called = await _answer(agent, scope, context, step, final=final)
+    except TimeoutError:
+        raise CallbackError(
+            f"The callbacks round a model call of {step.agent} did not finish in {limit:g} s."
+        ) from None
     context.state.collect_delta()
     if response is None:
         response = LlmResponse()
@@ -112,12 +121,9 @@ async def _ask_or_recover(
 
 async def _ask(agent: LlmAgent, request: LlmRequest, limit: float) -> LlmResponse:
     failpoint("model.before_call")
-    whole: LlmResponse | None = None
     try:
         async with asyncio.timeout(limit):
-            async for response in agent.canonical_model.generate_content_async(request):
-                if not response.partial:
-                    whole = response
+            whole = await contained(_whole(agent, request))
     except DurableAdkError:
         raise
     except TimeoutError as error:
@@ -128,6 +134,15 @@ async def _ask(agent: LlmAgent, request: LlmRequest, limit: float) -> LlmRespons
     failpoint("model.after_call")
     if whole is None:
         raise ModelError("The model gave no response at all.", error_type="UNKNOWN_ERROR")
+    return whole
+
+
+async def _whole(agent: LlmAgent, request: LlmRequest) -> LlmResponse | None:
+    """The model's last response that is not a chunk."""
+    whole: LlmResponse | None = None
+    async for response in agent.canonical_model.generate_content_async(request):
+        if not response.partial:
+            whole = response
     return whole
 
 

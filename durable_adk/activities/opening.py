@@ -7,6 +7,7 @@ from durable_adk.activities.ending import close_invocation, ending_of
 from durable_adk.activities.world import World
 from durable_adk.errors import (
     DurableAdkError,
+    EventConflictError,
     InvalidRequestError,
     InvocationTerminatedError,
     LeaseLostError,
@@ -42,10 +43,7 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
             raise
         record = await _open(world, step)
     if record.holder != step.holder and not record.status.closed:
-        # Two workflows for one invocation would both drive it: the second is refused.
-        raise InvalidRequestError(
-            f"Invocation {step.invocation_id!r} is run by {record.holder}; attach to it instead."
-        )
+        record = await _ended_or_refused(world, step, record)
     failpoint("open.after")
     manifest = app.manifest()
     state = await _state(world, step, record) if manifest.any_custom() else None
@@ -96,22 +94,45 @@ def _ending(
 
 
 async def _freed(world: World, step: OpenStep) -> bool:
-    """Whether the session is free now: its holder may have gone without ending its invocation.
-
-    Then that is ended in its place, so that no call stays open and it cannot come back (D7).
-    """
+    """Whether the session is free now: its holder may have gone without ending its invocation."""
     active = await world.sessions.active_invocation(step.key)
     if active is None:
         return True
     if await world.is_alive(active.holder):
         return False
-    error = InvocationTerminatedError(
-        f"The workflow of invocation {active.invocation_id!r} was closed from outside."
-    )
-    ending = _ending(world, step, active, Status.ABANDONED, error)
-    with suppress(LeaseLostError):  # others may be doing the same
-        await close_invocation(world, ending)
+    await _end_for(world, step, active)
     return True
+
+
+async def _end_for(world: World, step: OpenStep, record: InvocationRecord) -> None:
+    """End an invocation in the place of its holder, which is gone.
+
+    So no call stays open, and the holder can write no more should it come back (D7).
+    """
+    error = InvocationTerminatedError(
+        f"Whatever ran invocation {record.invocation_id!r} has ended without it."
+    )
+    with suppress(LeaseLostError, EventConflictError):  # others may be doing the same
+        await close_invocation(world, _ending(world, step, record, Status.ABANDONED, error))
+
+
+async def _ended_or_refused(
+    world: World, step: OpenStep, record: InvocationRecord
+) -> InvocationRecord:
+    """The record of an invocation that another workflow opened, now ended.
+
+    Raises:
+        InvalidRequestError: Its holder is alive; two of them would both drive it.
+    """
+    active = await world.sessions.active_invocation(step.key)
+    holds = active is not None and active.invocation_id == record.invocation_id
+    if holds and await world.is_alive(record.holder):
+        raise InvalidRequestError(
+            f"Invocation {step.invocation_id!r} is run by {record.holder}; attach to it instead."
+        )
+    await _end_for(world, step, record)
+    ended = await world.sessions.get_invocation(step.key, record.invocation_id)
+    return ended or record
 
 
 async def _open(world: World, step: OpenStep) -> InvocationRecord:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Awaitable, Callable
 
 from durable_adk.agents.llm_agent import InstructionProvider, LlmAgent
-from durable_adk.calling import call
+from durable_adk.calling import call, contained
 from durable_adk.context import ReadonlyContext, StepScope, ToolContext
 from durable_adk.errors import CallbackError, DurableAdkError, raised
 from durable_adk.flows.contents import build_contents
@@ -86,7 +86,7 @@ async def _text(instruction: str | InstructionProvider, scope: StepScope) -> str
     if isinstance(instruction, str):
         return await render(instruction, scope.session.state)
     try:
-        return str(await call(instruction, ReadonlyContext(scope)) or "")
+        return str(await contained(call(instruction, ReadonlyContext(scope))) or "")
     except DurableAdkError:
         raise
     except Exception as error:

@@ -9,6 +9,7 @@ from google.genai import types
 from durable_adk.activities.callbacks import first_answer
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.calling import contained
 from durable_adk.context import StepScope, ToolContext
 from durable_adk.errors import (
     AgentDefinitionError,
@@ -99,7 +100,7 @@ async def _run_or_recover(
 ) -> Any:
     failpoint("tool.before_run")
     try:
-        response = await tool.run_async(args=args, tool_context=context)
+        response = await contained(tool.run_async(args=args, tool_context=context))
     except Exception as error:
         recovered = await first_answer(
             "on_tool_error_callback",

@@ -1,56 +1,80 @@
 """What the effects of one worker work with."""
 
+import asyncio
 import copy
+import threading
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.context import StepScope
+from durable_adk.errors import StoreUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.payloads import Step
-from durable_adk.sessions.base_session_service import BaseSessionService, StoredEvent
+from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.settings import Limits
+
+STORE_PATIENCE = 30.0
+"""Seconds a step waits for the store within one attempt."""
 
 
 class SessionCache:
     """Events of recently used sessions, so that a step reads only the tail it lacks (D3).
 
     Committed events never change and are only ever appended, so an entry can be stale but not
-    wrong. Entries are replaced, never changed: steps of two threads may load the same session.
+    wrong, unless the session was deleted and made anew. An invocation's first step here makes sure
+    of that; within an invocation the lease does.
     """
 
     def __init__(self, size: int = 256) -> None:
         self._size = size
-        self._entries: OrderedDict[SessionKey, tuple[Event, ...]] = OrderedDict()
+        self._entries: OrderedDict[SessionKey, _Entry] = OrderedDict()
+        self._lock = threading.Lock()  # steps and commits come from two event loops
 
     async def events(
-        self, sessions: BaseSessionService, key: SessionKey, revision: int
+        self, sessions: BaseSessionService, key: SessionKey, revision: int, invocation_id: str
     ) -> list[Event]:
         """The session's first `revision` events."""
-        known = self._entries.get(key, ())
-        if len(known) < revision:
+        entry = self._entries.get(key)
+        known = entry.events if entry else ()
+        if entry is None or entry.seen_by != invocation_id:
+            after = max(len(known) - 1, 0)
+            tail = await sessions.read_events(key, after=after, upto=max(revision, len(known)))
+            if known and not (tail and tail[0].event.id == known[-1].id):
+                tail = await sessions.read_events(key, upto=revision)
+                after = 0
+            known = (*known[:after], *(item.event for item in tail))
+        elif len(known) < revision:
             tail = await sessions.read_events(key, after=len(known), upto=revision)
-            known = self._extend(key, known, tail)
+            known = (*known, *(item.event for item in tail))
+        self._keep(key, _Entry(known, invocation_id))
         return list(known[:revision])
 
     def add(self, key: SessionKey, seq: int, event: Event) -> None:
         """Take over an event that was just committed, if it is the next one."""
-        known = self._entries.get(key)
-        if known is not None and len(known) == seq - 1:
-            self._extend(key, known, [StoredEvent(seq=seq, event=event)])
+        entry = self._entries.get(key)
+        if entry is not None and len(entry.events) == seq - 1:
+            self._keep(key, _Entry((*entry.events, event), entry.seen_by))
 
-    def _extend(
-        self, key: SessionKey, known: tuple[Event, ...], tail: list[StoredEvent]
-    ) -> tuple[Event, ...]:
-        known = (*known, *(item.event for item in tail))
-        self._entries[key] = known
-        self._entries.move_to_end(key)
-        while len(self._entries) > self._size:
-            self._entries.popitem(last=False)
-        return known
+    def _keep(self, key: SessionKey, entry: "_Entry") -> None:
+        with self._lock:
+            self._entries[key] = entry
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._size:
+                self._entries.popitem(last=False)
+
+
+class _Entry(NamedTuple):
+    """Replaced, never changed: several steps may be using it."""
+
+    events: tuple[Event, ...]
+    seen_by: str
+    """The invocation that made sure the events are this session's."""
 
 
 async def everyone_is_alive(holder: str) -> bool:
@@ -81,8 +105,7 @@ class World:
             SessionNotFoundError: The session was deleted.
         """
         agent = self.registry.agent(step.key.app_name, step.agent)
-        _, state = await self.sessions.read_state(step.key)
-        events = await self.cache.events(self.sessions, step.key, step.revision)
+        state, events = await self._read(step)
         session = Session(
             id=step.key.session_id,
             app_name=step.key.app_name,
@@ -101,3 +124,20 @@ class World:
             user_content=user_event.content if user_event else None,
         )
         return agent, scope
+
+    async def _read(self, step: Step) -> tuple[dict[str, Any], list[Event]]:
+        """The session as the step may see it; waits for a store that is away for a moment.
+
+        So an outage does not use up the step's attempts, which are for lost workers.
+        """
+        until = time.monotonic() + STORE_PATIENCE
+        while True:
+            try:
+                _, state = await self.sessions.read_state(step.key)
+                return state, await self.cache.events(
+                    self.sessions, step.key, step.revision, step.invocation_id
+                )
+            except StoreUnavailableError:
+                if time.monotonic() > until:
+                    raise
+            await asyncio.sleep(0.2)

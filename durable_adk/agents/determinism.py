@@ -107,9 +107,13 @@ class _Module:
     def __getattr__(self, name: str) -> Any:
         if name in self._members and self._members[name] is not None:
             return self._members[name]
-        if name in self._members or "*" in self._members:
-            return _refuse(f"{self._module.__name__}.{name}")
-        return getattr(self._module, name)
+        value = getattr(self._module, name)
+        if name not in self._members and "*" not in self._members:
+            return value
+        refused = _refuse(f"{self._module.__name__}.{name}")
+        return (
+            refused if callable(value) else refused()
+        )  # a value, like os.environ, is used at once
 
 
 def _refuse(name: str) -> Callable[..., NoReturn]:

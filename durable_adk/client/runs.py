@@ -147,7 +147,7 @@ class TemporalRuns:
                 async with asyncio.timeout(WORKER_CHECK):
                     return await handle.result()
             except TimeoutError:
-                lost_since = None
+                lost_since = await self._still_waiting(handle, lost_since)
             except RPCError as error:
                 lost_since = lost_since or loop.time()
                 if loop.time() - lost_since > PATIENCE:
@@ -155,6 +155,15 @@ class TemporalRuns:
                         f"Temporal has not answered for {PATIENCE:g} s: {error.message}"
                     ) from error
                 await asyncio.sleep(0.5)
-                continue
-            if await self._sessions.get_invocation(handle.key, handle.invocation_id) is None:
+
+    async def _still_waiting(
+        self, handle: InvocationHandle, lost_since: float | None
+    ) -> float | None:
+        """Make sure that somebody will run what is not open yet; the news of a lost connection."""
+        try:
+            opened = await self._sessions.get_invocation(handle.key, handle.invocation_id)
+            if opened is None:
                 await self._invocations.check_worker(handle.invocation_id)
+        except (RPCError, StoreUnavailableError):
+            return lost_since  # whoever is away is asked again
+        return None

@@ -57,23 +57,27 @@ async def run_invocation(
         return _ended_before(invocation, invocation.opened.ending)
     try:
         await _drive(invocation)
-    except asyncio.CancelledError:
-        ending = await _close(invocation, Status.CANCELLED, InvocationCancelledError())
-        if ending.record.status is Status.CANCELLED:
-            raise
-        return _ended_before(invocation, ending)  # a step had closed it before
     except LeaseLostError:
         raise  # the session is another's now: this run may not write any more (I6)
-    except DurableAdkError as error:
-        await _close(invocation, Status.FAILED, error)
-        raise
-    except Exception as error:
-        failure = raised(AgentError, type(error).__name__, str(error))
-        await _close(invocation, Status.FAILED, failure)
-        raise failure from error
+    except (asyncio.CancelledError, Exception) as error:
+        ending = await _close_early(invocation, error)
+        if ending.record.status is Status.CANCELLED:
+            raise asyncio.CancelledError from error
+        if ending.record.status is Status.FAILED and isinstance(error, DurableAdkError):
+            raise
+        return _ended_before(invocation, ending)
     if not invocation.closed:
         await _close(invocation, Status.COMPLETED)
     return _result(invocation)
+
+
+async def _close_early(invocation: Invocation, error: BaseException) -> Ending:
+    """End a run that was cancelled or failed; how it ended before that, if it had, stands."""
+    if isinstance(error, asyncio.CancelledError) or invocation.runtime.cancelled():
+        return await _close(invocation, Status.CANCELLED, InvocationCancelledError())
+    if not isinstance(error, DurableAdkError):
+        error = raised(AgentError, type(error).__name__, str(error))
+    return await _close(invocation, Status.FAILED, error)
 
 
 async def _drive(invocation: Invocation) -> None:

@@ -3,6 +3,7 @@
 Everything here is rebuilt by replay from the results of the effects: nothing of it needs storing.
 """
 
+from copy import deepcopy
 from typing import Any
 
 from durable_adk.closing import uninterrupted
@@ -43,7 +44,7 @@ class Invocation:
         self.events = 1
         self.last_event_id: str | None = None
         self.final_text = ""
-        self._committed: dict[str, Any] = dict(opened.state or {})
+        self._committed: dict[str, Any] = deepcopy(opened.state or {})
         self.cancelled = False
         """Whether it was cancelled while it was being opened."""
         self.closed = False
@@ -151,7 +152,7 @@ class Invocation:
         self.last_event_id = event.id
         self.session.state.update(event.actions.state_delta)
         if self.opened.state is not None:
-            self._committed.update(event.actions.state_delta)
+            self._committed.update(deepcopy(event.actions.state_delta))
         else:
             # Nobody reads state here: keep only what must travel with the steps.
             self.session.state = {k: v for k, v in self.session.state.items() if is_temp(k)}

@@ -8,7 +8,7 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.context import InvocationContext
-from durable_adk.errors import DurableAdkError, as_detail, from_detail
+from durable_adk.errors import DurableAdkError, PayloadTooLargeError, as_detail, from_detail
 from durable_adk.events.event import Event
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.merge import error_response, merge_responses
@@ -20,7 +20,10 @@ from durable_adk.payloads import (
     ToolStep,
     check_size,
 )
+from durable_adk.values import canonical
 
+MAX_TASK_BYTES = 3_000_000
+"""What the steps that are scheduled at once may be together; the engine ends a run at 4 MiB."""
 MAX_TURN_BYTES = 8_000_000
 """The merged results of a turn; each alone has the limit of an event. They are in no payload."""
 
@@ -90,6 +93,7 @@ async def _call_tools(
     """
     calls = event.get_function_calls()
     alone = len(calls) == 1
+    _check_together(invocation, len(calls))
     place = invocation.place(ctx if alone else replace(ctx, direct=False), event_id)
     tasks: list[asyncio.Task[StepResult]] = []
 
@@ -120,6 +124,16 @@ async def _call_tool(
         return await invocation.runtime.call_tool(step)
     except DurableAdkError as error:
         return StepResult(error=as_detail(error))
+
+
+def _check_together(invocation: Invocation, calls: int) -> None:
+    """Refuse steps that are each small enough, but together more than one message may be (1c)."""
+    local = len(canonical(invocation.local_state()).encode()) * calls
+    if local > MAX_TASK_BYTES:
+        raise PayloadTooLargeError(
+            f"{calls} calls at once with the temp: state of each are {local:,} bytes; at most "
+            f"{MAX_TASK_BYTES:,} can be sent together. Keep less in temp: keys."
+        )
 
 
 def _settled(

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 
 from durable_adk.closing import closing
 from durable_adk.context import InvocationContext
+from durable_adk.errors import AgentError
 from durable_adk.events.event import Event
 from durable_adk.payloads import AgentNode
 
@@ -32,11 +33,18 @@ async def run_loop(
     rounds = 0
     while node.children and (node.max_iterations is None or rounds < node.max_iterations):
         rounds += 1
+        silent = True
         for child in node.children:
             escalated = False
             async with closing(run(child, ctx)) as events:
                 async for event in events:
+                    silent = False
                     escalated = escalated or bool(event.actions.escalate)
                     yield event
             if escalated:
                 return
+        if silent and node.max_iterations is None:
+            raise AgentError(
+                f"A round of loop {node.name!r} had no event, so nothing can ever end it; set "
+                "max_iterations, or have an agent escalate."
+            )

@@ -7,7 +7,13 @@ meets its own first attempt rather than its consequences (TRAP-11, TRAP-12).
 import time
 from typing import Any, NamedTuple
 
-from durable_adk.errors import AlreadyExistsError, EventConflictError, SessionNotFoundError
+from durable_adk.errors import (
+    AlreadyExistsError,
+    EventConflictError,
+    InvocationTerminatedError,
+    SessionNotFoundError,
+    as_detail,
+)
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head, lease_lost
 from durable_adk.sessions._tables import Row, Tables, Window
@@ -201,10 +207,11 @@ def _require_opened_by(
 
 
 def _abandon(tables: Tables, key: SessionKey, head: Head) -> None:
-    """Close the invocation whose lease is taken over."""
+    """Close the invocation whose lease has expired: its process died without ending it."""
     if head.lease_invocation_id is None:
         return
     record = tables.invocation(key, head.lease_invocation_id)
     if record is not None:
         record.status, record.end_seq = Status.ABANDONED, head.revision
+        record.error = as_detail(InvocationTerminatedError("Its process has ended without it."))
         tables.put_invocation(key, record)

@@ -94,7 +94,13 @@ def _run(url: URL) -> _Running:
     thread = Thread(target=loop.run_forever, name="session-store", daemon=True)
     thread.start()
     arguments: dict[str, Any] = {"timeout": 5, "command_timeout": 10, "server_settings": _SETTINGS}
-    engine = create_async_engine(url, connect_args=arguments, pool_pre_ping=True, pool_timeout=5)
+    engine = create_async_engine(
+        url,
+        connect_args=arguments,
+        pool_pre_ping=True,
+        pool_timeout=5,
+        hide_parameters=True,
+    )
     # One point in time for reads of several statements. Writers lock the session's row instead and
     # must see, having waited for it, what the one before them wrote.
     reader = engine.execution_options(isolation_level="REPEATABLE READ")

@@ -40,6 +40,7 @@ class SqliteStore:
                 "isolation_level": None,
                 "check_same_thread": False,
             },
+            hide_parameters=True,  # an error message must not quote a user's event
             pool_size=_READERS + 1,
             pool_timeout=_BUSY_TIMEOUT,
         )

@@ -75,6 +75,11 @@ class TemporalRuntime:
     async def open_invocation(self, step: OpenStep) -> Opened:
         """A local activity, then a normal one whose retries are the wait for a busy session."""
         opened = await self._store("open_invocation", step, Opened)
+        if opened.state is not None:
+            # A timer ends the workflow task, so the state is recorded before a custom agent's body
+            # runs: an opening that had to be repeated later would show the body its own changes.
+            with suppress(asyncio.CancelledError):  # what is open has to be known, to be sealed
+                await workflow.sleep(timedelta(milliseconds=1))
         self._limits = opened.limits
         self._registry = opened.registry
         return opened
@@ -106,7 +111,7 @@ class TemporalRuntime:
                 name,
                 step,
                 result_type=result,
-                start_to_close_timeout=timedelta(seconds=step.attempt_timeout) + MARGIN,
+                start_to_close_timeout=self._limit(step),
                 heartbeat_timeout=timedelta(seconds=self._limits.heartbeat_timeout),
                 retry_policy=RETRY,
                 # A step may be committing: what it has done must be known before sealing.
@@ -115,6 +120,10 @@ class TemporalRuntime:
             )
         except FailureError as error:
             raise _reason(error) from error
+
+    def _limit(self, step: Step) -> timedelta:
+        """How long an attempt may take before the engine gives it up; it ends itself earlier."""
+        return timedelta(seconds=step.attempt_timeout + self._limits.callback_timeout) + MARGIN
 
     async def _store(self, name: str, step: Any, result: type[T]) -> T:
         """Write to the store without making the workflow deaf for longer than a second (D4).
@@ -150,6 +159,8 @@ class TemporalRuntime:
                 result_type=result,
                 start_to_close_timeout=STORE_TIMEOUT,
                 retry_policy=STORE_RETRY,
+                # It may be writing: what it has done must be known, as for steps.
+                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             )
         except FailureError as error:
             raise _reason(error) from error

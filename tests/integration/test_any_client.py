@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 from temporalio import workflow
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowFailureError
+from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -178,6 +180,39 @@ async def test_a_bad_request_fails_the_workflow_with_its_reason(
     assert isinstance(cause, ApplicationError)
     assert cause.type == kind
     assert words in cause.message
+
+
+def nested(depth: int) -> Any:
+    """A list in a list in a list."""
+    value: Any = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "payloads",
+    [
+        [],
+        [b"{}", b"{}"],
+        [b"{"],
+        [b'"\\ud800"'],
+        [b'{"app": "geo", "user": "u", "message": "\\ud800"}'],
+        [json.dumps({"app": "geo", "user": "u", "stateDelta": {"x": nested(300)}}).encode()],
+    ],
+    ids=["none", "two", "half", "surrogate", "surrogate-in-message", "deep"],
+)
+async def test_an_argument_that_cannot_be_read_fails_the_workflow(
+    client: Client, task_queue: str, payloads: list[bytes]
+) -> None:
+    """D11: whatever the bytes are, the workflow ends; its task is not retried for ever."""
+    raw = [RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data)) for data in payloads]
+    handle = await client.start_workflow(
+        "Invocation", args=raw, id=uuid.uuid4().hex, task_queue=task_queue
+    )
+    with pytest.raises(WorkflowFailureError) as caught:
+        await asyncio.wait_for(handle.result(), 10)
+    assert isinstance(caught.value.cause, ApplicationError)
 
 
 async def test_an_invocation_started_elsewhere_can_be_followed(
