@@ -129,3 +129,15 @@ async def test_every_history_replays(
     """I13: what was recorded around the kills is what the code does."""
     await asyncio.gather(*outcomes.values())
     assert await replay_all(client) >= len(CASES)
+
+
+@pytest.mark.parametrize("moment", ["commit.after:kill@1", "commit.after:kill@2"])
+async def test_a_custom_agent_is_not_shown_its_own_changes_again(
+    moment: str, place: Workplace, controls: dict[str, Control]
+) -> None:
+    """I4, I7: a worker dies with its workflow task unrecorded; the state is that of the start."""
+    async with place.restarted_worker(moment):
+        yielded = await asyncio.wait_for(place.all_of("count"), 60)
+    assert place.deaths == 1
+    assert [shape(event) for event in yielded] == [shape(e) for e in controls["count"].yielded]
+    assert await place.state("count") == {"count": 3}

@@ -23,7 +23,7 @@ from durable_adk.apps import App
 from durable_adk.embedded import TemporalServer
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import Runner
-from durable_adk.sessions import SessionKey, SqliteSessionService
+from durable_adk.sessions import SessionKey, SqliteSessionService, Status
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.scripts import call, gist
 
@@ -45,7 +45,9 @@ def geographer() -> App:
 async def task_queue(client: Client, sessions: SqliteSessionService) -> AsyncIterator[str]:
     """The task queue of a worker that serves the geographer."""
     options = WorkerOptions(task_queue=f"test-{uuid.uuid4().hex}")
-    async with worker(client, apps=[geographer()], session_service=sessions, options=options):
+    sleepy = LlmAgent(name="sleepy", model=ScriptedModel(replies=["late"], delay=5))
+    apps = [geographer(), App(name="slow", root_agent=sleepy)]
+    async with worker(client, apps=apps, session_service=sessions, options=options):
         yield options.task_queue
 
 
@@ -249,3 +251,30 @@ async def test_a_second_workflow_for_an_invocation_finds_its_outcome(
     ]
     check(first)
     assert second == first
+
+
+async def test_an_invocation_whose_workflow_is_gone_is_ended_by_its_next_start(
+    client: Client, task_queue: str, sessions: SqliteSessionService
+) -> None:
+    """D7: its id does not stay taken by a workflow that cannot go on, and its session is free."""
+    request = {"app": "slow", "user": "u", "session": "s", "message": "?", "invocationId": "e-own"}
+    first = await client.start_workflow(
+        "Invocation", request, id=uuid.uuid4().hex, task_queue=task_queue
+    )
+    key = SessionKey("slow", "u", "s")
+    while await sessions.get_invocation(key, "e-own") is None:
+        await asyncio.sleep(0.02)
+    await first.terminate()
+    with pytest.raises(WorkflowFailureError) as caught:
+        await asyncio.wait_for(
+            client.execute_workflow(
+                "Invocation", request, id=uuid.uuid4().hex, task_queue=task_queue
+            ),
+            10,
+        )
+    assert isinstance(caught.value.cause, ApplicationError)
+    assert caught.value.cause.type == "InvocationTerminatedError"
+    record = await sessions.get_invocation(key, "e-own")
+    assert record is not None
+    assert record.status is Status.ABANDONED
+    assert await sessions.active_invocation(key) is None

@@ -39,7 +39,12 @@ from durable_adk.models import LlmResponse, ScriptedModel
 from durable_adk.payloads import InvocationRequest
 from durable_adk.run_config import RunConfig
 from durable_adk.runners import InMemoryRunner, Runner
-from durable_adk.sessions import InMemorySessionService, SqliteSessionService
+from durable_adk.sessions import (
+    InMemorySessionService,
+    SessionKey,
+    SqliteSessionService,
+    Status,
+)
 from durable_adk.settings import Limits
 from durable_adk.tools import FunctionTool
 from durable_adk.worker import WorkerOptions, worker
@@ -67,6 +72,11 @@ async def fails(runner: Runner, error: type[DurableAdkError], message: str = "he
     called = [item.id for event in log for item in event.get_function_calls()]
     answered = [item.id for event in log for item in event.get_function_responses()]
     assert called == answered
+    record = await runner.session_service.get_invocation(
+        SessionKey(runner.app_name, *USER.values()), log[-1].invocation_id
+    )
+    assert record is not None
+    assert record.status is Status.FAILED
     return caught.value.message
 
 
@@ -190,6 +200,61 @@ async def test_state_that_is_too_large_for_a_custom_agent_ends_the_run(
     state = {str(number): "x" * 400_000 for number in range(4)}
     await runner.session_service.create_session(app_name=runner.app_name, **USER, state=state)
     assert "custom agents" in await fails(runner, PayloadTooLargeError)
+
+
+@pytest.mark.parametrize("ending", [SystemExit(2), KeyboardInterrupt(), asyncio.CancelledError()])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_code_that_exits_ends_its_run_and_nothing_else(
+    make_runner: MakeRunner, ending: BaseException, *, is_async: bool
+) -> None:
+    """F12, I22: neither the worker nor the next message suffers, and nothing runs twice."""
+    runs: list[int] = []
+
+    def quits() -> None:
+        """Exit."""
+        runs.append(1)
+        raise ending
+
+    async def quits_later() -> None:
+        """Exit."""
+        quits()
+
+    tool = FunctionTool(quits_later if is_async else quits, name="quits")
+    runner = await make_runner(agent_with(tool))
+    assert type(ending).__name__ in await fails(runner, ToolError)
+    assert runs == [1]
+    assert gist((await send(runner, "again"))[-1]) == "a text done"
+
+
+async def test_a_model_callback_that_hangs_ends_the_run(make_runner: MakeRunner) -> None:
+    """D11, F11: it is given up in time, and the model is not asked again for it."""
+    runs: list[int] = []
+
+    async def endless(callback_context: Any, llm_response: Any) -> None:
+        runs.append(1)
+        await asyncio.sleep(60)
+
+    model = ScriptedModel(replies=["hi"])
+    agent = LlmAgent(name="a", model=model, after_model_callback=endless)
+    limits = Limits(model_timeout=0.5, callback_timeout=0.5)
+    runner = await make_runner(agent, limits=limits)
+    assert "did not finish in 1 s" in await fails(runner, CallbackError)
+    assert (runs, len(model.requests)) == ([1], 1)
+
+
+async def test_calls_that_together_are_too_large_end_the_run(make_runner: MakeRunner) -> None:
+    """1c: each step is small enough, but the engine would end a run that sends them at once."""
+
+    def remember(callback_context: Any) -> None:
+        callback_context.state["temp:note"] = "x" * 900_000
+
+    agent = LlmAgent(
+        name="a",
+        model=ScriptedModel(replies=[calls(*[("f", {})] * 6)]),
+        tools=[FunctionTool(lambda: "x", name="f")],
+        before_agent_callback=remember,
+    )
+    assert "6 calls at once" in await fails(await make_runner(agent), PayloadTooLargeError)
 
 
 async def test_one_failing_call_keeps_the_others_results(make_runner: MakeRunner) -> None:

@@ -10,7 +10,7 @@ from durable_adk.errors import ModelError
 from durable_adk.events import Event
 from durable_adk.models import LlmRequest, LlmResponse, ScriptedModel
 from tests.conftest import MakeRunner
-from tests.support.scripts import call, calls, gist, send, state, stored
+from tests.support.scripts import USER, call, calls, gist, send, state, stored
 
 
 def text(value: str) -> types.Content:
@@ -299,3 +299,34 @@ async def test_state_of_the_message_is_there_for_the_run(make_runner: MakeRunner
     await send(runner, state_delta=delta)
     assert str(model.requests[0].config.system_instruction).startswith("Ada calm")
     assert await state(runner) == {"name": "Ada"}
+
+
+@pytest.mark.parametrize(
+    "hook",
+    ["before_agent", "after_agent", "before_model", "after_model", "before_tool", "after_tool"],
+)
+async def test_one_hook_alone_changes_nothing_else(make_runner: MakeRunner, hook: str) -> None:
+    """AGT-7, TRAP-9: a content-less event is final by the rule, and ends nothing."""
+    model = ScriptedModel(replies=[call("echo", word="hi"), "done"])
+    agent = LlmAgent(name="a", model=model, tools=[echo], **{f"{hook}_callback": noting(hook)})
+    runner = await make_runner(agent)
+    events = await send(runner)
+    assert [gist(event) for event in events if event.content] == [
+        "a call echo",
+        "a response echo",
+        "a text done",
+    ]
+    assert await state(runner) == {hook: True, "tool": "hi"}
+    assert [gist(event) for event in await stored(runner)][1:] == [gist(e) for e in events]
+
+
+async def test_a_session_made_anew_remembers_nothing(make_runner: MakeRunner) -> None:
+    """SSN-9: what was deleted is in no later prompt, also of the worker that had it in memory."""
+    model = ScriptedModel(replies=["noted"])
+    runner = await make_runner(LlmAgent(name="a", model=model))
+    await send(runner, "my secret is 42")
+    await runner.session_service.delete_session(app_name=runner.app_name, **USER)
+    await send(runner, "what is my secret?")
+    prompt = str(model.requests[-1].contents)
+    assert "what is my secret?" in prompt
+    assert "42" not in prompt

@@ -118,6 +118,15 @@ class Napper(BaseAgent):
         )
 
 
+class Tally(BaseAgent):
+    """A custom agent whose events depend on the state it finds."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        for _ in range(3):
+            count = ctx.session.state.get("count", 0) + 1
+            yield Event(author=self.name, actions=EventActions(state_delta={"count": count}))
+
+
 class Burster(BaseAgent):
     """A custom agent whose events come without any step between them: one workflow task."""
 
@@ -185,6 +194,7 @@ def chaos_apps(folder: Path) -> dict[str, App]:
         "blocked": LlmAgent(name="waiter", model=blocking, tools=[blocked]),
         "model": LlmAgent(name="thinker", model=thinking),
         "caller": LlmAgent(name="thinker", model=calling, tools=[patient]),
+        "count": Tally(name="counter"),
         "nap": Napper(name="napper"),
         "burst": Burster(name="burster", before_agent_callback=lambda callback_context: None),
     }
