@@ -36,7 +36,7 @@
         +-- NoWorkerError
         +-- TemporalUnavailableError
 
-The second level is the retry class (``design.md`` D11): it alone decides what the workflow and the
+The second level is the retry class (design D11): it alone decides what the workflow and the
 activities do with an error. An error crosses a process as its class name and its message, and
 `rebuild` makes the same class again on the other side (semantics DUR-10).
 """

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from durable_adk.errors import (
     DurableAdkError,
     InvocationNotFoundError,
+    InvocationTerminatedError,
     StoreUnavailableError,
     from_detail,
 )
@@ -24,6 +25,8 @@ from durable_adk.sessions.session import SessionKey
 
 POLL = 1.0
 """Seconds after which the feed looks even if nothing woke it."""
+ORPHANED_LOOKS = 3
+"""An invocation that is just being closed looks like an orphan once."""
 PATIENCE = 60.0
 """Seconds that the store may be away."""
 
@@ -49,7 +52,7 @@ async def follow(
     Raises:
         DurableAdkError: The invocation failed; all its events have been yielded before.
     """
-    cursor = after
+    cursor, orphaned = after, 0
     while True:
         over = run is not None and run.done()
         record, news = await _look(sessions, key, invocation_id, cursor)
@@ -60,6 +63,12 @@ async def follow(
         if record is not None and record.status.closed:
             _raise_for(record)
             return
+        orphaned = orphaned + 1 if run is None and await _orphan(sessions, key, record) else 0
+        if orphaned > ORPHANED_LOOKS:
+            raise InvocationTerminatedError(
+                f"Whatever ran invocation {invocation_id!r} has ended without it. The session's "
+                "next message ends it; send the message again."
+            )
         if over and run is not None:
             await run  # raises what it ended with
             raise InvocationNotFoundError(
@@ -67,6 +76,16 @@ async def follow(
                 "Give the client and the worker the same store."
             )
         await _wait(sessions, key, cursor, run)
+
+
+async def _orphan(
+    sessions: BaseSessionService, key: SessionKey, record: InvocationRecord | None
+) -> bool:
+    """Whether the invocation runs by the record, and has lost its lease to time or to another."""
+    if record is None:
+        return False
+    active = await sessions.active_invocation(key)
+    return active is None or active.invocation_id != record.invocation_id
 
 
 async def _look(

@@ -21,6 +21,7 @@ from durable_adk.errors import (
     InstructionError,
     InvalidRequestError,
     InvocationNotFoundError,
+    InvocationTerminatedError,
     LlmCallsLimitExceededError,
     ModelError,
     NoWorkerError,
@@ -574,3 +575,24 @@ async def test_limits_can_be_set_in_process() -> None:
 
     async with InMemoryRunner(agent_with(endless), limits=Limits(tool_timeout=0.2)) as runner:
         await fails(runner, ToolTimeoutError)
+
+
+async def test_attaching_to_a_run_whose_process_is_gone_says_so() -> None:
+    """D7, D11: nobody will ever end it here, and whoever waits is told."""
+    sessions = InMemorySessionService()
+    message = Event(id="e-1.0", invocation_id="e-1", author="user", timestamp=1.0)
+    await sessions.open_invocation(
+        SessionKey("app", "u", "s"),
+        invocation_id="e-1",
+        holder="local:gone:e-1",
+        user_event=message,
+        create_session=True,
+        ttl=0.01,
+    )
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=["never", "next"]))
+    async with Runner(app=App(name="app", root_agent=agent), session_service=sessions) as runner:
+        with pytest.raises(InvocationTerminatedError, match="send the message again"):
+            await asyncio.wait_for(anext(runner.run_async(**USER, invocation_id="e-1")), 15)
+        await send(runner, "next")
+        with pytest.raises(InvocationTerminatedError):
+            await anext(runner.run_async(**USER, invocation_id="e-1"))
