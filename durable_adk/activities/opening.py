@@ -21,6 +21,7 @@ from durable_adk.failpoints import failpoint
 from durable_adk.holders import LOCAL_PREFIX
 from durable_adk.payloads import CloseStep, Opened, OpenStep, check_size
 from durable_adk.sessions.base_session_service import InvocationRecord, Status
+from durable_adk.sessions.state import without_temp
 from durable_adk.values import canonical
 
 LOCAL_TTL = 30.0
@@ -145,7 +146,7 @@ async def _open(world: World, step: OpenStep) -> InvocationRecord:
         custom_metadata=step.custom_metadata,
         actions=EventActions(state_delta=step.state_delta),
     )
-    return await world.sessions.open_invocation(
+    record = await world.sessions.open_invocation(
         step.key,
         invocation_id=step.invocation_id,
         holder=step.holder,
@@ -153,3 +154,9 @@ async def _open(world: World, step: OpenStep) -> InvocationRecord:
         create_session=step.create_session,
         ttl=LOCAL_TTL if step.holder.startswith(LOCAL_PREFIX) else None,
     )
+    if record.start_seq == 1 and not record.status.closed:
+        # A copy, as the store would give it: nobody's later change reaches it (TRAP-8).
+        stored = user_event.model_copy(deep=True)
+        stored.actions.state_delta = without_temp(stored.actions.state_delta)
+        world.cache.begin(step.key, stored)
+    return record

@@ -55,6 +55,10 @@ class SessionCache:
         self._keep(key, _Entry(known, invocation_id))
         return list(known[:revision])
 
+    def begin(self, key: SessionKey, event: Event) -> None:
+        """Take over the first event of a new session, whatever was known under that name."""
+        self._keep(key, _Entry((event,), event.invocation_id))
+
     def add(self, key: SessionKey, seq: int, event: Event) -> None:
         """Take over an event that was just committed, if it is the next one."""
         entry = self._entries.get(key)
