@@ -71,7 +71,10 @@ class DurableAdkError(Exception):
 
 
 class CallerError(DurableAdkError):
-    """The call cannot be carried out as it is; nothing was stored."""
+    """The call cannot be carried out as it is, and has changed nothing.
+
+    Raised by an agent's own code or definition inside a run, it fails the run like a `RunError`.
+    """
 
 
 class InvalidRequestError(CallerError, ValueError):
