@@ -1,26 +1,40 @@
-"""What user code is given: the contexts of callbacks, tools, instructions and custom agents.
+"""What user code in activities is given: the contexts of callbacks, tools and instructions.
 
-The first three run inside an activity and see the whole session. `InvocationContext` is the loop's:
-a custom agent's `_run_async_impl` gets it and must stay deterministic.
+They see the whole session. What they change is recorded in the step's `EventActions` and rides on
+the step's event (STA-16). `durable_adk.loop_context` is what a custom agent's body is given.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
-from durable_adk.errors import NotInLoopError
+from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
-from durable_adk.payloads import AgentNode
 from durable_adk.run_config import RunConfig
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import State
 
 if TYPE_CHECKING:
-    from durable_adk.agents.base_agent import BaseAgent
+    from durable_adk.artifacts.base_artifact_service import ArtifactVersion, BaseArtifactService
+    from durable_adk.auth.auth_credential import AuthCredential
+    from durable_adk.auth.auth_tool import AuthConfig
+    from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+    from durable_adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
+    from durable_adk.memory.memory_entry import MemoryEntry
+    from durable_adk.tools.tool_confirmation import ToolConfirmation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """The stores beside the session's that user code reaches through its context; all optional."""
+
+    artifacts: "BaseArtifactService | None" = None
+    memory: "BaseMemoryService | None" = None
+    credentials: "BaseCredentialService | None" = None
 
 
 @dataclass(kw_only=True)
@@ -33,6 +47,12 @@ class StepScope:
     agent_name: str
     branch: str | None
     user_content: types.Content | None
+    event_id: str = ""
+    """Id of the event the step will produce: the same at every attempt."""
+    run_config: RunConfig = field(default_factory=RunConfig)
+    services: Services = field(default_factory=Services)
+    artifact_owner: SessionKey | None = None
+    """The session whose artifacts these are, if another's: an agent used as a tool (ART-12)."""
     end_invocation: bool = False
 
 
@@ -53,6 +73,11 @@ class ReadonlyContext:
         return self._scope.agent_name
 
     @property
+    def app_name(self) -> str:
+        """Name of the app."""
+        return self._scope.session.app_name
+
+    @property
     def user_id(self) -> str:
         """Id of the session's user."""
         return self._scope.session.user_id
@@ -61,6 +86,11 @@ class ReadonlyContext:
     def user_content(self) -> types.Content | None:
         """The message that started the invocation."""
         return self._scope.user_content
+
+    @property
+    def run_config(self) -> RunConfig:
+        """How the invocation is run."""
+        return self._scope.run_config
 
     @property
     def session(self) -> Session:
@@ -76,13 +106,18 @@ class ReadonlyContext:
 class CallbackContext(ReadonlyContext):
     """What a callback may see and change (semantics CTX-6).
 
-    State changes are recorded in `actions.state_delta` and ride on the step's event (STA-16).
+    State changes are recorded in `actions.state_delta`, saved artifacts in
+    `actions.artifact_delta`; both ride on the step's event (STA-16, CTX-9).
     """
 
-    def __init__(self, scope: StepScope, *, actions: EventActions | None = None) -> None:
+    def __init__(
+        self, scope: StepScope, *, actions: EventActions | None = None, save_key: str = ""
+    ) -> None:
         super().__init__(scope)
         self.actions = actions or EventActions()
         self._state = State(scope.session.state, self.actions.state_delta)
+        self._save_key = f"{scope.invocation_id}/{scope.event_id}/{save_key}"
+        self._saves = 0
 
     @property
     def state(self) -> State:  # pyright: ignore[reportIncompatibleMethodOverride]: ADK narrows it to a writable state
@@ -93,15 +128,138 @@ class CallbackContext(ReadonlyContext):
         """End this agent's run before its next step (CTX-11)."""
         self._scope.end_invocation = True
 
+    # ----- artifacts
+
+    async def save_artifact(
+        self, filename: str, artifact: types.Part, custom_metadata: dict[str, Any] | None = None
+    ) -> int:
+        """Save a new version of an artifact; returns its number, counted from 0 (CTX-9, ART-3).
+
+        The bytes are stored now, the event confirms them. A step that runs again after a crash
+        saves under the same key, so it makes no second version (TRAP-41).
+
+        Raises:
+            InvalidRequestError: There is no artifact service, or the name is unusable.
+        """
+        self._saves += 1
+        version = await self._artifacts.save_artifact(
+            **self._owner(),
+            filename=filename,
+            artifact=artifact,
+            custom_metadata=custom_metadata,
+            save_key=f"{self._save_key}/{self._saves}",
+        )
+        self.actions.artifact_delta[filename] = version
+        return version
+
+    async def load_artifact(self, filename: str, version: int | None = None) -> types.Part | None:
+        """A version of an artifact, by default the latest; None if there is none (ART-5)."""
+        return await self._artifacts.load_artifact(
+            **self._owner(), filename=filename, version=version
+        )
+
+    async def list_artifacts(self) -> list[str]:
+        """Names of the session's artifacts and of the user's, sorted (ART-6)."""
+        return await self._artifacts.list_artifact_keys(**self._owner())
+
+    async def get_artifact_version(
+        self, filename: str, version: int | None = None
+    ) -> "ArtifactVersion | None":
+        """What is known of a version, by default the latest (ART-11)."""
+        return await self._artifacts.get_artifact_version(
+            **self._owner(), filename=filename, version=version
+        )
+
+    @property
+    def _artifacts(self) -> "BaseArtifactService":
+        return _required(self._scope.services.artifacts, "artifact_service")
+
+    def _owner(self) -> dict[str, str]:
+        session = self._scope.session
+        owner = self._scope.artifact_owner
+        session_id = owner.session_id if owner else session.id
+        return {
+            "app_name": session.app_name,
+            "user_id": session.user_id,
+            "session_id": session_id,
+        }
+
+    # ----- memory
+
+    async def search_memory(self, query: str) -> "SearchMemoryResponse":
+        """What the user's earlier sessions hold on the query (MEM-5).
+
+        Raises:
+            InvalidRequestError: There is no memory service.
+        """
+        return await self._memory.search_memory(
+            app_name=self.app_name, user_id=self.user_id, query=query
+        )
+
+    async def add_session_to_memory(self) -> None:
+        """Put this session, as committed, into the user's memory; again replaces it (MEM-3)."""
+        await self._memory.add_session_to_memory(self._scope.session)
+
+    async def add_events_to_memory(
+        self, *, events: Sequence[Event], custom_metadata: Mapping[str, object] | None = None
+    ) -> None:
+        """Put some events into the user's memory (MEM-6)."""
+        await self._memory.add_events_to_memory(
+            app_name=self.app_name,
+            user_id=self.user_id,
+            events=events,
+            session_id=self._scope.session.id,
+            custom_metadata=custom_metadata,
+        )
+
+    async def add_memory(
+        self,
+        *,
+        memories: "Sequence[MemoryEntry]",
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Put entries into the user's memory (MEM-6)."""
+        await self._memory.add_memory(
+            app_name=self.app_name,
+            user_id=self.user_id,
+            memories=memories,
+            custom_metadata=custom_metadata,
+        )
+
+    @property
+    def _memory(self) -> "BaseMemoryService":
+        return _required(self._scope.services.memory, "memory_service")
+
+    # ----- credentials
+
+    async def load_credential(self, auth_config: "AuthConfig") -> "AuthCredential | None":
+        """The user's stored credential for this configuration; None if there is none."""
+        return await self._credentials.load_credential(auth_config, self)
+
+    async def save_credential(self, auth_config: "AuthConfig") -> None:
+        """Store the configuration's exchanged credential for the user; never in an event."""
+        await self._credentials.save_credential(auth_config, self)
+
+    @property
+    def _credentials(self) -> "BaseCredentialService":
+        return _required(self._scope.services.credentials, "credential_service")
+
 
 class ToolContext(CallbackContext):
     """What a tool may see and change (semantics CTX-7, CTX-8)."""
 
     def __init__(
-        self, scope: StepScope, *, function_call_id: str, actions: EventActions | None = None
+        self,
+        scope: StepScope,
+        *,
+        function_call_id: str,
+        actions: EventActions | None = None,
+        tool_confirmation: "ToolConfirmation | None" = None,
     ) -> None:
-        super().__init__(scope, actions=actions)
+        super().__init__(scope, actions=actions, save_key=function_call_id)
         self.function_call_id = function_call_id
+        self.tool_confirmation = tool_confirmation
+        """The user's decision, when this is the run that follows it (TOL-63)."""
 
     @property
     def idempotency_key(self) -> str:
@@ -112,85 +270,28 @@ class ToolContext(CallbackContext):
         """
         return f"{self._scope.invocation_id}:{self.function_call_id}"
 
+    def request_confirmation(self, *, hint: str = "", payload: Any = None) -> None:
+        """Have the user approve this call; the tool runs again with the decision (TOL-60, 61).
 
-class Loop(Protocol):
-    """What an `InvocationContext` needs of the loop."""
+        The invocation pauses until then, whatever the tool returns now.
+        """
+        self.actions.requested_tool_confirmations[self.function_call_id] = {
+            "hint": hint,
+            "confirmed": False,
+            "payload": payload,
+        }
+        self.actions.skip_summarization = True
 
-    def run_agent(
-        self, agent: "BaseAgent", ctx: "InvocationContext"
-    ) -> AsyncGenerator[Event, None]:
-        """Run an agent with its callbacks as part of this invocation."""
-        ...
-
-    def run_built_in(
-        self, node: AgentNode, ctx: "InvocationContext"
-    ) -> AsyncGenerator[Event, None]:
-        """Run the body that a built-in agent of that kind has."""
-        ...
-
-
-@dataclass
-class LoopSession:
-    """The session as the loop knows it: its name and its state, not its events."""
-
-    key: SessionKey
-    state: dict[str, Any]
-    """Committed state, plus `temp:` keys and what agent code wrote here (a dirty write, STA-17)."""
-
-    @property
-    def id(self) -> str:
-        """Id of the session."""
-        return self.key.session_id
-
-    @property
-    def app_name(self) -> str:
-        """Name of the app."""
-        return self.key.app_name
-
-    @property
-    def user_id(self) -> str:
-        """Id of the user."""
-        return self.key.user_id
-
-    @property
-    def events(self) -> list[Event]:
-        """Not here: the conversation stays in the store (design D3)."""
-        raise NotInLoopError(
-            "session.events is not available in _run_async_impl: the loop does not carry the "
-            "conversation. Read it in a callback or a tool, and put what you need into state."
-        )
+    async def get_auth_response(self, auth_config: "AuthConfig") -> "AuthCredential | None":
+        """The credential that the user gave for this configuration; None before that (TOL-53)."""
+        return await self.load_credential(auth_config)
 
 
-@dataclass(kw_only=True)
-class InvocationContext:
-    """What a custom agent's `_run_async_impl` sees (semantics CTX-2, CTX-4).
+class RunContext(CallbackContext):
+    """What a plugin's hooks round a run may see and change (semantics PLG-2)."""
 
-    Each agent run has a copy of its own; the session is shared by all of an invocation.
-    """
 
-    invocation_id: str
-    agent: "BaseAgent | None"
-    """None while a built-in agent runs that the worker no longer has."""
-    agent_name: str
-    session: LoopSession
-    user_content: types.Content
-    run_config: RunConfig
-    branch: str | None = None
-    end_invocation: bool = False
-    run_start: int = 0
-    """The session's revision when this agent's run began."""
-    direct: bool = True
-    """Whether its events reach the loop unchanged: no custom agent passes them on."""
-    closes: bool = False
-    """Whether its final text ends the invocation."""
-    loop: Loop = field(repr=False)
-
-    @property
-    def app_name(self) -> str:
-        """Name of the app."""
-        return self.session.app_name
-
-    @property
-    def user_id(self) -> str:
-        """Id of the user."""
-        return self.session.user_id
+def _required(service: Any, name: str) -> Any:
+    if service is None:
+        raise InvalidRequestError(f"There is no {name}; give one to the Runner, or to the worker.")
+    return service

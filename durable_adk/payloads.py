@@ -160,7 +160,7 @@ class ToolSpec(Wire):
     """Seconds; None: the worker's default."""
 
 
-NodeKind = Literal["llm", "sequential", "loop", "custom"]
+NodeKind = Literal["llm", "sequential", "loop", "parallel", "custom"]
 """Which body an agent has; ``custom``: its own code, in the loop."""
 
 

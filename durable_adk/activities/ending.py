@@ -5,13 +5,11 @@ committed an event that the loop never heard of, because its worker died. The sa
 invocation that was taken over: whoever takes over seals it.
 """
 
-from collections.abc import Sequence
-
 from durable_adk.activities.world import World
 from durable_adk.errors import InvocationCancelledError, describe, from_detail
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
-from durable_adk.flows.merge import error_response, merge_responses
+from durable_adk.flows.merge import unanswered
 from durable_adk.payloads import MAX_RESULT_TEXT, CloseStep, Ending
 from durable_adk.sessions.base_session_service import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
@@ -82,25 +80,3 @@ async def _seals(world: World, step: CloseStep, record: InvocationRecord) -> lis
     for event in events:
         event.invocation_id, event.timestamp = step.invocation_id, step.timestamp
     return events
-
-
-def unanswered(events: Sequence[Event], reason: str) -> list[Event]:
-    """Responses for every call that has none, one event per event that holds such calls.
-
-    Without them the next turn's prompt would hold calls without responses, which providers refuse
-    and which hide from the model that the call was made (TRAP-47).
-    """
-    answered = {item.id for event in events for item in event.get_function_responses()}
-    seals: list[Event] = []
-    for event in events:
-        responses = [
-            error_response(
-                call.id or "", call.name or "", reason, author=event.author, branch=event.branch
-            )
-            for call in event.get_function_calls()
-            if call.id not in answered
-        ]
-        if responses:
-            # Named after the event whose calls it answers, so a repeat makes the same one.
-            seals.append(merge_responses(responses, event_id=f"{event.id}.sealed"))
-    return seals

@@ -3,8 +3,9 @@
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import Agent, LlmAgent
 from durable_adk.agents.loop_agent import LoopAgent
+from durable_adk.agents.parallel_agent import ParallelAgent
 from durable_adk.agents.sequential_agent import SequentialAgent
-from durable_adk.context import InvocationContext
+from durable_adk.loop_context import InvocationContext
 from durable_adk.run_config import RunConfig
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "InvocationContext",
     "LlmAgent",
     "LoopAgent",
+    "ParallelAgent",
     "RunConfig",
     "SequentialAgent",
 ]

@@ -8,9 +8,10 @@ from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from durable_adk.closing import closing
-from durable_adk.context import CallbackContext, InvocationContext
+from durable_adk.context import CallbackContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
+from durable_adk.loop_context import InvocationContext
 from durable_adk.payloads import AgentNode
 from durable_adk.values import canonical
 

@@ -1,5 +1,5 @@
 """`InvocationContext` at the path ADK gives it."""
 
-from durable_adk.context import InvocationContext
+from durable_adk.loop_context import InvocationContext
 
 __all__ = ["InvocationContext"]

@@ -8,9 +8,10 @@ from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.closing import closing
-from durable_adk.context import CallbackContext, InvocationContext, ReadonlyContext, ToolContext
+from durable_adk.context import CallbackContext, ReadonlyContext, ToolContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
+from durable_adk.loop_context import InvocationContext
 from durable_adk.models.base_llm import BaseLlm
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.closing import closing
-from durable_adk.context import InvocationContext
 from durable_adk.events.event import Event
+from durable_adk.loop_context import InvocationContext
 from durable_adk.payloads import AgentNode, NodeKind
 
 

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from durable_adk.agents import determinism
 from durable_adk.closing import closing
-from durable_adk.context import InvocationContext
 from durable_adk.errors import AgentError, DurableAdkError, raised
 from durable_adk.events.event import Event
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.llm_flow import run_llm
+from durable_adk.flows.parallel import run_parallel
 from durable_adk.flows.workflow_agents import run_loop, run_sequential
+from durable_adk.loop_context import InvocationContext
 from durable_adk.payloads import AgentNode, CallbackStep, Hook, StepResult, check_size
 from durable_adk.values import check_json
 
@@ -38,6 +39,7 @@ class AgentLoop:
             user_content=invocation.user_content,
             run_config=invocation.request.run_config,
             closes=node.kind == "llm" and not node.after_agent,
+            lane=invocation.lane,
             loop=self,
         )
         return self._run_node(node, None, ctx)
@@ -55,6 +57,8 @@ class AgentLoop:
                 return run_sequential(node, ctx, self._run_child)
             case "loop":
                 return run_loop(node, ctx, self._run_child)
+            case "parallel":
+                return run_parallel(node, ctx, self._run_child)
             case _:
                 return run_llm(self._invocation, node, ctx)
 
@@ -101,7 +105,7 @@ class AgentLoop:
         invocation = self._invocation
         result = await invocation.runtime.run_callback(
             CallbackStep(
-                **invocation.place(ctx, invocation.next_id()),
+                **invocation.place(ctx, ctx.lane.next_id()),
                 attempt_timeout=invocation.opened.limits.callback_timeout,
                 hook=hook,
             )
@@ -119,6 +123,7 @@ async def _own_code(agent: "BaseAgent", ctx: InvocationContext) -> AsyncGenerato
                 check_json(event.actions.state_delta, f"state_delta of {agent.name}'s event")
                 check_size(event.to_json(), f"An event of {agent.name}")
                 event.author = event.author or agent.name
+                event.id = event.id or ctx.lane.next_id()
                 yield event
     except DurableAdkError:
         raise

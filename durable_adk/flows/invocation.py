@@ -3,12 +3,13 @@
 Everything here is rebuilt by replay from the results of the effects: nothing of it needs storing.
 """
 
+import asyncio
 from copy import deepcopy
 from typing import Any
 
 from durable_adk.closing import uninterrupted
-from durable_adk.context import InvocationContext, LoopSession
 from durable_adk.events.event import Event
+from durable_adk.loop_context import InvocationContext, Lane, LoopSession
 from durable_adk.payloads import (
     MAX_RESULT_TEXT,
     CommitGrant,
@@ -50,15 +51,16 @@ class Invocation:
         self.closed = False
         """Whether a step has closed the invocation already."""
         self._committed_by_step: dict[str, int] = {}
-        self._ids = 0
-
-    def next_id(self) -> str:
-        """The next event id: the invocation and a position, the same at every replay (D5)."""
-        self._ids += 1
-        return f"{self.invocation_id}.{self._ids}"
+        self.lane = Lane(self.invocation_id)
 
     def place(self, ctx: InvocationContext, event_id: str) -> dict[str, Any]:
-        """The fields every `Step` has, for a step of the agent run `ctx`."""
+        """The fields every `Step` has, for a step of the agent run `ctx`.
+
+        Raises:
+            CancelledError: The run was cancelled, but a step that finished took no notice.
+        """
+        if ctx.lane.stopped:
+            raise asyncio.CancelledError
         return {
             "key": self.key,
             "invocation_id": self.invocation_id,
@@ -123,7 +125,7 @@ class Invocation:
         """
         seq = self._committed_by_step.pop(event.id, None)
         if seq is not None:
-            self.revision = seq
+            self.revision = max(self.revision, seq)
             self._remember(event)
             return
         self._complete(event)
@@ -140,7 +142,7 @@ class Invocation:
         self._remember(event)
 
     def _complete(self, event: Event) -> None:
-        event.id = event.id or self.next_id()
+        event.id = event.id or self.lane.next_id()
         event.invocation_id = event.invocation_id or self.invocation_id
         event.timestamp = event.timestamp or self.runtime.now()
         metadata = self.request.run_config.custom_metadata

@@ -7,11 +7,11 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.context import InvocationContext
 from durable_adk.errors import DurableAdkError, PayloadTooLargeError, as_detail, from_detail
 from durable_adk.events.event import Event
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.merge import error_response, merge_responses
+from durable_adk.loop_context import InvocationContext
 from durable_adk.payloads import (
     AgentNode,
     ModelStep,
@@ -43,7 +43,7 @@ async def run_llm(
             return
         yield event
         if event.get_function_calls():
-            event_id = invocation.next_id()
+            event_id = ctx.lane.next_id()
             results = await _call_tools(invocation, node, ctx, event, event_id)
             event = _one_event(results, event_id)
             yield event
@@ -56,7 +56,7 @@ async def run_llm(
 
 async def _call_model(invocation: Invocation, ctx: InvocationContext) -> StepResult:
     step = ModelStep(
-        **invocation.place(ctx, invocation.next_id()),
+        **invocation.place(ctx, ctx.lane.next_id()),
         attempt_timeout=invocation.opened.limits.model_timeout,
         calls_left=invocation.calls_left,
         max_llm_calls=invocation.request.run_config.max_llm_calls,

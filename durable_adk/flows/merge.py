@@ -50,3 +50,25 @@ def error_response(
         branch=branch,
         content=types.Content(role="user", parts=[types.Part(function_response=response)]),
     )
+
+
+def unanswered(events: Sequence[Event], reason: str) -> list[Event]:
+    """Responses for every call that has none, one event per event that holds such calls.
+
+    Without them the next turn's prompt would hold calls without responses, which providers refuse
+    and which hide from the model that the call was made (TRAP-47).
+    """
+    answered = {item.id for event in events for item in event.get_function_responses()}
+    seals: list[Event] = []
+    for event in events:
+        responses = [
+            error_response(
+                call.id or "", call.name or "", reason, author=event.author, branch=event.branch
+            )
+            for call in event.get_function_calls()
+            if call.id not in answered
+        ]
+        if responses:
+            # Named after the event whose calls it answers, so a repeat makes the same one.
+            seals.append(merge_responses(responses, event_id=f"{event.id}.sealed"))
+    return seals

@@ -1,0 +1,113 @@
+"""The body of a ParallelAgent: its children side by side, their commits one after the other.
+
+Each child is a task with a lane of its own. What it yields waits in one queue for the loop, and the
+child waits until its event is committed (RUN-3, DUR-15). The order of the queue is the order in
+which steps completed, which is in the workflow's history: replay sees the same one.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field, replace
+
+from durable_adk.closing import closing, uninterrupted
+from durable_adk.events.event import Event
+from durable_adk.flows.merge import unanswered
+from durable_adk.flows.workflow_agents import RunNode
+from durable_adk.loop_context import InvocationContext
+from durable_adk.payloads import AgentNode
+
+STOPPED = "Cancelled because another agent of the same ParallelAgent ended it; it may have run."
+
+
+@dataclass(eq=False)
+class _Child:
+    """One sub-agent on its way through."""
+
+    node: AgentNode
+    ctx: InvocationContext
+    committed: asyncio.Event = field(default_factory=asyncio.Event)
+    events: list[Event] = field(default_factory=list[Event])
+    """What it yielded, if it has to be sealed."""
+    task: "asyncio.Task[None] | None" = None
+
+
+_News = asyncio.Queue[tuple[_Child, Event | BaseException | None]]
+"""A child's event, its failure, or None at its end."""
+
+
+async def run_parallel(
+    node: AgentNode, ctx: InvocationContext, run: RunNode
+) -> AsyncGenerator[Event, None]:
+    """Run the children side by side (AGT-33).
+
+    A child that fails cancels its siblings and ends the run; one that escalates cancels them too
+    and finishes its own run. Calls of a cancelled sibling that had no response yet get one.
+    """
+    news: _News = asyncio.Queue()
+    lanes = ctx.lane.fork(len(node.children))
+    children = [
+        _Child(child, replace(ctx, branch=_branch(ctx, node, child), lane=lane, direct=False))
+        for child, lane in zip(node.children, lanes, strict=True)
+    ]
+    for child in children:
+        child.task = asyncio.ensure_future(_feed(child, run, news))
+    try:
+        running = len(children)
+        while running:
+            child, item = await news.get()
+            if item is None:
+                running -= 1
+            elif isinstance(item, BaseException):
+                raise item
+            elif not child.ctx.lane.stopped:
+                child.events.append(item)
+                yield item
+                child.committed.set()
+                if item.actions.escalate and item.author == child.node.name:
+                    await uninterrupted(_stop([other for other in children if other is not child]))
+        for seal in _seals(children):
+            yield seal
+    finally:
+        await uninterrupted(_stop(children))
+
+
+def _branch(ctx: InvocationContext, node: AgentNode, child: AgentNode) -> str:
+    return ".".join(filter(None, (ctx.branch, node.name, child.name)))
+
+
+async def _feed(child: _Child, run: RunNode, news: _News) -> None:
+    """Hand over a child's events, each after the one before is committed."""
+    try:
+        async with closing(run(child.node, child.ctx)) as events:
+            async for event in events:
+                if child.ctx.lane.stopped:
+                    return
+                child.committed.clear()
+                news.put_nowait((child, event))
+                await child.committed.wait()
+    except BaseException as error:  # noqa: BLE001 - raised again by the loop
+        if not child.ctx.lane.stopped:
+            news.put_nowait((child, error))
+    finally:
+        news.put_nowait((child, None))
+
+
+async def _stop(children: Sequence[_Child]) -> None:
+    """Cancel children and wait for their ends.
+
+    A step that was about to finish finishes, and takes the cancellation with it; the lane's flag
+    is what keeps the next step from starting.
+    """
+    tasks = [child.task for child in children if child.task is not None]
+    for child in children:
+        if child.task is not None and not child.task.done():
+            child.ctx.lane.stopped = True
+            child.committed.set()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _seals(children: Sequence[_Child]) -> list[Event]:
+    stopped = [child for child in children if child.ctx.lane.stopped]
+    return [seal for child in stopped for seal in unanswered(child.events, STOPPED)]

@@ -1,0 +1,123 @@
+"""What a custom agent's `_run_async_impl` is given: it runs in the loop and stays deterministic."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from google.genai import types
+
+from durable_adk.errors import NotInLoopError
+from durable_adk.events.event import Event
+from durable_adk.payloads import AgentNode
+from durable_adk.run_config import RunConfig
+from durable_adk.sessions.session import SessionKey
+
+if TYPE_CHECKING:
+    from durable_adk.agents.base_agent import BaseAgent
+
+
+class Lane:
+    """One line of execution within an invocation: the main one, or a child of a ParallelAgent.
+
+    Ids are counted within a lane, so that they do not depend on how lanes interleave.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._ids = 0
+        self.stopped = False
+        """Whether its agent was cancelled: no further step may start."""
+
+    def next_id(self) -> str:
+        """The next event id: the lane and a position, the same at every replay (design D5)."""
+        self._ids += 1
+        return f"{self._prefix}.{self._ids}"
+
+    def fork(self, number: int) -> "list[Lane]":
+        """New lanes, named after the next position of this one."""
+        place = self.next_id()
+        return [Lane(f"{place}.{index}") for index in range(number)]
+
+
+class Loop(Protocol):
+    """What an `InvocationContext` needs of the loop."""
+
+    def run_agent(
+        self, agent: "BaseAgent", ctx: "InvocationContext"
+    ) -> AsyncGenerator[Event, None]:
+        """Run an agent with its callbacks as part of this invocation."""
+        ...
+
+    def run_built_in(
+        self, node: AgentNode, ctx: "InvocationContext"
+    ) -> AsyncGenerator[Event, None]:
+        """Run the body that a built-in agent of that kind has."""
+        ...
+
+
+@dataclass
+class LoopSession:
+    """The session as the loop knows it: its name and its state, not its events."""
+
+    key: SessionKey
+    state: dict[str, Any]
+    """Committed state, plus `temp:` keys and what agent code wrote here (a dirty write, STA-17)."""
+
+    @property
+    def id(self) -> str:
+        """Id of the session."""
+        return self.key.session_id
+
+    @property
+    def app_name(self) -> str:
+        """Name of the app."""
+        return self.key.app_name
+
+    @property
+    def user_id(self) -> str:
+        """Id of the user."""
+        return self.key.user_id
+
+    @property
+    def events(self) -> list[Event]:
+        """Not here: the conversation stays in the store (design D3)."""
+        raise NotInLoopError(
+            "session.events is not available in _run_async_impl: the loop does not carry the "
+            "conversation. Read it in a callback or a tool, and put what you need into state."
+        )
+
+
+@dataclass(kw_only=True)
+class InvocationContext:
+    """What a custom agent's `_run_async_impl` sees (semantics CTX-2, CTX-4).
+
+    Each agent run has a copy of its own; the session is shared by all of an invocation.
+    """
+
+    invocation_id: str
+    agent: "BaseAgent | None"
+    """None while a built-in agent runs that the worker no longer has."""
+    agent_name: str
+    session: LoopSession
+    user_content: types.Content
+    run_config: RunConfig
+    branch: str | None = None
+    end_invocation: bool = False
+    run_start: int = 0
+    """The session's revision when this agent's run began."""
+    direct: bool = True
+    """Whether its events reach the loop unchanged: no custom agent passes them on."""
+    closes: bool = False
+    """Whether its final text ends the invocation."""
+    lane: Lane = field(repr=False)
+    loop: Loop = field(repr=False)
+
+    @property
+    def app_name(self) -> str:
+        """Name of the app."""
+        return self.session.app_name
+
+    @property
+    def user_id(self) -> str:
+        """Id of the user."""
+        return self.session.user_id

@@ -1,0 +1,173 @@
+"""Agents side by side (semantics AGT-33, AGT-34, DUR-15)."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from google.genai import types
+
+from durable_adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from durable_adk.errors import ToolError
+from durable_adk.events import Event, EventActions
+from durable_adk.models import ScriptedModel
+from durable_adk.tools.tool_context import ToolContext
+from tests.conftest import MakeRunner
+from tests.support.scripts import call, gist, send, state, stored
+
+
+def researcher(name: str, *, delay: float = 0, **fields: Any) -> LlmAgent:
+    """An agent that looks something up with a tool, then says what it found."""
+
+    async def look(tool_context: ToolContext) -> str:
+        tool_context.state[f"seen_{name}"] = True
+        return f"facts of {name}"
+
+    model = ScriptedModel(replies=[call("look"), f"report of {name}"], delay=delay)
+    return LlmAgent(name=name, model=model, tools=[look], **fields)
+
+
+async def test_children_run_side_by_side_each_in_its_own_order(make_runner: MakeRunner) -> None:
+    """AGT-33, RUN-3: every child's events are in order, on its branch; all state is kept."""
+    agent = ParallelAgent(name="par", sub_agents=[researcher("a"), researcher("b")])
+    runner = await make_runner(agent)
+    events = await send(runner)
+    for name in ("a", "b"):
+        own = [event for event in events if event.author == name]
+        assert [gist(event) for event in own] == [
+            f"{name} call look",
+            f"{name} response look",
+            f"{name} text report of {name}",
+        ]
+        assert {event.branch for event in own} == {f"par.{name}"}
+    assert await state(runner) == {"seen_a": True, "seen_b": True}
+    assert [event.id for event in await stored(runner)][1:] == [event.id for event in events]
+
+
+async def test_a_child_does_not_see_its_siblings_but_who_comes_after_sees_all(
+    make_runner: MakeRunner,
+) -> None:
+    """AGT-34, TRAP-33: `par.a` is not visible to `par.ab`, and both are to the synthesis."""
+    last = LlmAgent(name="last", model=ScriptedModel(replies=lambda _: "sum"))
+    second = researcher("ab")
+    agent = SequentialAgent(
+        name="s", sub_agents=[ParallelAgent(name="par", sub_agents=[researcher("a"), second]), last]
+    )
+    await send(await make_runner(agent))
+    assert isinstance(second.model, ScriptedModel)
+    assert isinstance(last.model, ScriptedModel)
+    prompts = [str(request.contents) for request in second.model.requests]
+    assert prompts
+    assert not any("report of a'" in prompt or "facts of a'" in prompt for prompt in prompts)
+    (synthesis,) = [str(request.contents) for request in last.model.requests][-1:]
+    assert "report of a" in synthesis
+    assert "report of ab" in synthesis
+
+
+async def test_a_child_that_fails_cancels_the_others_and_leaves_no_call_open(
+    make_runner: MakeRunner,
+) -> None:
+    """AGT-33: the failure is raised; the sibling's call is answered by the sealing (I9)."""
+
+    async def slow() -> str:
+        await asyncio.sleep(30)
+        return "late"
+
+    async def broken() -> str:
+        raise ValueError("broken")
+
+    agent = ParallelAgent(
+        name="par",
+        sub_agents=[
+            LlmAgent(name="a", model=ScriptedModel(replies=[call("slow"), "x"]), tools=[slow]),
+            LlmAgent(
+                name="b",
+                model=ScriptedModel(replies=[call("broken"), "x"], delay=0.3),
+                tools=[broken],
+            ),
+        ],
+    )
+    runner = await make_runner(agent)
+    begun = time.monotonic()
+    with pytest.raises(ToolError, match="broken"):
+        await send(runner)
+    assert time.monotonic() - begun < 20
+    events = await stored(runner)
+    asked = {c.id for event in events for c in event.get_function_calls()}
+    assert asked == {r.id for event in events for r in event.get_function_responses()}
+    assert events[-1].error_code == "ValueError"
+
+
+class Escalating(BaseAgent):
+    """Escalates, then says one thing more."""
+
+    async def _run_async_impl(self, ctx: Any) -> Any:
+        yield Event(author=self.name, actions=EventActions(escalate=True))
+        yield Event(
+            author=self.name, content=types.Content(parts=[types.Part(text="done")], role="model")
+        )
+
+
+async def test_a_child_that_escalates_cancels_the_others_and_finishes(
+    make_runner: MakeRunner,
+) -> None:
+    """AGT-33, TRAP-31: its own run goes on to the end; the loop round it ends, the run succeeds."""
+
+    async def slow() -> str:
+        await asyncio.sleep(30)
+        return "late"
+
+    waiting = LlmAgent(name="w", model=ScriptedModel(replies=[call("slow"), "x"]), tools=[slow])
+    first = LlmAgent(name="first", model=ScriptedModel(replies=lambda _: "hi", delay=0.5))
+    second = SequentialAgent(name="second", sub_agents=[first, Escalating(name="e")])
+    agent = LoopAgent(
+        name="loop",
+        sub_agents=[
+            ParallelAgent(name="par", sub_agents=[waiting, Direct(name="d", wait=second)]),
+        ],
+    )
+    runner = await make_runner(agent)
+    events = await send(runner)
+    assert "d text done" in [gist(event) for event in events]
+    asked = {c.id for event in events for c in event.get_function_calls()}
+    assert asked == {r.id for event in events for r in event.get_function_responses()}
+
+
+class Direct(BaseAgent):
+    """Lets another agent run, then escalates by itself."""
+
+    wait: BaseAgent
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Own the agent it waits for."""
+        self.sub_agents = [self.wait]
+        super().model_post_init(context)
+
+    async def _run_async_impl(self, ctx: Any) -> Any:
+        async for event in self.wait.run_async(ctx):
+            yield event
+        yield Event(author=self.name, actions=EventActions(escalate=True))
+        yield Event(
+            author=self.name, content=types.Content(parts=[types.Part(text="done")], role="model")
+        )
+
+
+async def test_an_inner_escalation_does_not_cancel_siblings(make_runner: MakeRunner) -> None:
+    """AGT-33: only a direct child's does; a loop inside a child ends itself and nothing else."""
+    inner = LoopAgent(name="inner", sub_agents=[Escalating(name="e")])
+    agent = ParallelAgent(name="par", sub_agents=[inner, researcher("a", delay=0.2)])
+    events = await send(await make_runner(agent))
+    assert "a text report of a" in [gist(event) for event in events]
+
+
+async def test_ten_children_take_less_than_three_times_one(make_runner: MakeRunner) -> None:
+    """The bound on ParallelAgent, as a ratio measured in one run."""
+    one = await make_runner(ParallelAgent(name="par", sub_agents=[researcher("x", delay=0.5)]))
+    ten = await make_runner(
+        ParallelAgent(name="par", sub_agents=[researcher(f"r{i}", delay=0.5) for i in range(10)])
+    )
+    begun = time.monotonic()
+    assert len(await send(one)) == 3
+    single = time.monotonic() - begun
+    assert len(await send(ten)) == 30
+    assert (time.monotonic() - begun - single) / single < 3
