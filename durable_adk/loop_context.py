@@ -103,12 +103,16 @@ class InvocationContext:
     run_config: RunConfig
     branch: str | None = None
     end_invocation: bool = False
+    answered: bool = False
+    """Whether a before callback answered for the agent, so that it does not run."""
     run_start: int = 0
     """The session's revision when this agent's run began."""
     direct: bool = True
     """Whether its events reach the loop unchanged: no custom agent passes them on."""
     closes: bool = False
     """Whether its final text ends the invocation."""
+    transfer: AgentNode | None = None
+    """Whom its model has handed over to: that agent runs next."""
     lane: Lane = field(repr=False)
     loop: Loop = field(repr=False)
 

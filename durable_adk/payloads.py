@@ -310,6 +310,9 @@ class StepResult(Wire):
     """Whether a model was asked, as opposed to a callback answering for it (CB-7)."""
     end_invocation: bool = False
     """Whether the step's code asked for the agent's end (CTX-11)."""
+    transfer: AgentNode | None = None
+    """The agent that the step's event hands over to, as the code of the step's time has it: agents
+    that a deploy added since the opening are in no manifest (design D6)."""
     error: dict[str, Any] | None = None
     """`errors.as_detail` of what a tool raised: other results are committed first (FLW-46)."""
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from durable_adk.activities.ending import close_invocation, ending_of
 from durable_adk.activities.world import World
+from durable_adk.apps.app import App
 from durable_adk.errors import (
     DurableAdkError,
     EventConflictError,
@@ -18,6 +19,7 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
+from durable_adk.flows.routing import agent_for
 from durable_adk.holders import LOCAL_PREFIX
 from durable_adk.payloads import CloseStep, Opened, OpenStep, check_size
 from durable_adk.sessions.base_session_service import InvocationRecord, Status
@@ -52,11 +54,26 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
         record=record,
         ending=await ending_of(world, step.key, record) if record.status.closed else None,
         manifest=manifest,
-        agent=manifest.name,
+        agent=await _first_agent(world, step, app, record),
         limits=world.limits,
         registry=world.registry_name,
         state=state,
     )
+
+
+async def _first_agent(world: World, step: OpenStep, app: App, record: InvocationRecord) -> str:
+    """Name of the agent the message goes to (AGT-40..43), from the end of the history backwards."""
+    root = app.root_agent
+    before = record.start_seq - 1
+    page = 32
+    while root.sub_agents and before > 0:
+        start = max(before - page, 0)
+        stored = await world.sessions.read_events(step.key, after=start, upto=before)
+        agent = agent_for(root, [item.event for item in stored], step.message)
+        if agent is not None:
+            return agent.name
+        before, page = start, page * 2
+    return root.name
 
 
 async def _state(world: World, step: OpenStep, record: InvocationRecord) -> dict[str, Any]:

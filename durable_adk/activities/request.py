@@ -3,6 +3,8 @@
 import json
 from collections.abc import Awaitable, Callable
 
+from durable_adk.activities.toolbox import TRANSFER, tools_of
+from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import InstructionProvider, LlmAgent
 from durable_adk.calling import call, contained
 from durable_adk.context import ReadonlyContext, StepScope, ToolContext
@@ -57,6 +59,30 @@ async def _schema_instruction(agent: LlmAgent, scope: StepScope, request: LlmReq
         )
 
 
+async def _transfer(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
+    """Tell the model whom it may hand over to, if anybody (AGT-52)."""
+    del scope
+    if not agent.transfer_targets:
+        return
+    request.append_instructions([_HAND_OVER, *map(_introduction, agent.transfer_targets)])
+    parent = agent.parent_agent
+    if parent is not None and parent in agent.transfer_targets:
+        request.append_instructions(
+            [f"When nobody fits, hand over to {parent.name}, from which you have it."]
+        )
+
+
+_HAND_OVER = (
+    "Other agents can take this conversation over from you. When one of them is better placed to "
+    f"answer, by its description, call {TRANSFER} with its name and say nothing else; when you "
+    "are, answer yourself."
+)
+
+
+def _introduction(target: BaseAgent) -> str:
+    return f"Agent name: {target.name}\nAgent description: {target.description}"
+
+
 async def _contents(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
     request.contents = build_contents(
         scope.session.events,
@@ -68,7 +94,7 @@ async def _contents(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> N
 
 async def _tools(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
     context = ToolContext(scope, function_call_id="")
-    for tool in agent.canonical_tools().values():
+    for tool in (await tools_of(agent, context)).values():
         await tool.process_llm_request(tool_context=context, llm_request=request)
 
 
@@ -77,6 +103,7 @@ _PROCESSORS: list[Callable[[LlmAgent, StepScope, LlmRequest], Awaitable[None]]] 
     _instructions,  # before the identity: the order the instruction pieces have (AGT-15)
     _identity,
     _schema_instruction,
+    _transfer,
     _contents,
     _tools,  # last: a tool may change everything the others made
 ]

@@ -7,6 +7,7 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.activities.callbacks import first_answer
+from durable_adk.activities.toolbox import tools_of
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained
@@ -25,7 +26,7 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
-from durable_adk.payloads import StepResult, ToolStep, check_size
+from durable_adk.payloads import AgentNode, StepResult, ToolStep, check_size
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.values import check_json, to_json_value
 
@@ -53,7 +54,16 @@ async def call_tool(world: World, step: ToolStep) -> StepResult:
         return StepResult(error=as_detail(timeout))
     except DurableAdkError as error:
         return StepResult(error=as_detail(error))
-    return StepResult(event=event, end_invocation=scope.end_invocation)
+    return StepResult(
+        event=event,
+        end_invocation=scope.end_invocation,
+        transfer=_transfer(agent, event.actions.transfer_to_agent),
+    )
+
+
+def _transfer(agent: LlmAgent, name: str | None) -> AgentNode | None:
+    target = agent.transfer_target(name) if name else None
+    return target.node() if target else None
 
 
 def _find_call(scope: StepScope, call_id: str) -> types.FunctionCall:
@@ -69,7 +79,7 @@ def _find_call(scope: StepScope, call_id: str) -> types.FunctionCall:
 
 async def _respond(agent: LlmAgent, call: types.FunctionCall, context: ToolContext) -> Any:
     """The call's response: of the tool, or of a callback that stands for it."""
-    tools = agent.canonical_tools()
+    tools = await tools_of(agent, context)
     tool = tools.get(call.name or "")
     if tool is None:
         return unknown_tool(call.name or "", list(tools))

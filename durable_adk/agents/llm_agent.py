@@ -7,10 +7,12 @@ from google.genai import types
 from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.calling import contained
 from durable_adk.closing import closing
 from durable_adk.context import CallbackContext, ReadonlyContext, ToolContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
+from durable_adk.log import get_logger
 from durable_adk.loop_context import InvocationContext
 from durable_adk.models.base_llm import BaseLlm
 from durable_adk.models.llm_request import LlmRequest
@@ -18,7 +20,10 @@ from durable_adk.models.llm_response import LlmResponse
 from durable_adk.models.registry import LLMRegistry
 from durable_adk.payloads import AgentNode, ToolSpec
 from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.base_toolset import BaseToolset
 from durable_adk.tools.function_tool import as_tool
+
+logger = get_logger(__name__)
 
 InstructionProvider: TypeAlias = Callable[[ReadonlyContext], str | Awaitable[str]]
 BeforeModelCallback: TypeAlias = Callable[
@@ -57,6 +62,11 @@ class LlmAgent(BaseAgent):
     tools: list[Any] = Field(default_factory=list[Any])
     """Callables and `BaseTool`s (AGT-24)."""
     generate_content_config: types.GenerateContentConfig | None = None
+    static_instruction: types.Content | str | None = None
+    """Sent first and verbatim as the system instruction; `instruction` then goes to the contents,
+    so that a provider's cache of the beginning stays valid (AGT-16)."""
+    disallow_transfer_to_parent: bool = False
+    disallow_transfer_to_peers: bool = False
     include_contents: Literal["default", "none"] = "default"
     """``none``: the model sees the current turn only (AGT-17)."""
     input_schema: type[BaseModel] | None = None
@@ -117,10 +127,45 @@ class LlmAgent(BaseAgent):
         model = self.model if isinstance(self.model, BaseLlm) else self._model
         if model is not None:
             await model.aclose()
+        for item in self.tools:
+            if isinstance(item, BaseToolset):
+                await item.close()
 
-    def canonical_tools(self) -> dict[str, BaseTool]:
-        """The agent's tools by name, callables wrapped; the last of a name wins (TOL-2)."""
-        return {tool.name: tool for tool in map(self._wrapped, self.tools)}
+    @property
+    def transfer_targets(self) -> list[BaseAgent]:
+        """The agents its model may hand over to: those below, above and beside it (AGT-51)."""
+        targets = list(self.sub_agents)
+        parent = self.parent_agent
+        if isinstance(parent, LlmAgent):
+            if not self.disallow_transfer_to_parent:
+                targets.append(parent)
+            if not self.disallow_transfer_to_peers:
+                targets += [peer for peer in parent.sub_agents if peer is not self]
+        return targets
+
+    def transfer_target(self, name: str) -> BaseAgent | None:
+        """The target of that name; None if it may not be handed over to (AGT-53)."""
+        return next((agent for agent in self.transfer_targets if agent.name == name), None)
+
+    def static_tools(self) -> dict[str, BaseTool]:
+        """The tools that are known without asking a toolset, callables wrapped, by name.
+
+        The last of a name wins (TOL-2).
+        """
+        single = (item for item in self.tools if not isinstance(item, BaseToolset))
+        return {tool.name: tool for tool in map(self._wrapped, single)}
+
+    async def canonical_tools(self, ctx: ReadonlyContext | None = None) -> list[BaseTool]:
+        """All the agent's tools, those of its toolsets included (AGT-24).
+
+        A toolset that cannot be asked is logged and left out: the agent goes on without.
+        """
+        tools: dict[str, BaseTool] = {}
+        for item in self.tools:
+            some = await _unpacked(item, ctx) if isinstance(item, BaseToolset) else None
+            for tool in [self._wrapped(item)] if some is None else some:
+                tools[tool.name] = tool
+        return list(tools.values())
 
     def _wrapped(self, item: Any) -> BaseTool:
         """An entry of `tools` as a tool, made once: reading a signature takes milliseconds."""
@@ -145,10 +190,18 @@ class LlmAgent(BaseAgent):
             node.kind = "llm"
         node.tools = {
             name: ToolSpec(timeout=tool.timeout)
-            for name, tool in self.canonical_tools().items()
+            for name, tool in self.static_tools().items()
             if tool.timeout is not None
         }
         return self._describe(node)
+
+
+async def _unpacked(toolset: BaseToolset, ctx: ReadonlyContext | None) -> list[BaseTool]:
+    try:
+        return await contained(toolset.get_tools(ctx))
+    except Exception as error:  # noqa: BLE001 - a toolset may raise anything
+        logger.warning("toolset.skipped", toolset=type(toolset).__name__, error=str(error))
+        return []
 
 
 Agent = LlmAgent

@@ -38,7 +38,7 @@ class AgentLoop:
             session=invocation.session,
             user_content=invocation.user_content,
             run_config=invocation.request.run_config,
-            closes=node.kind == "llm" and not node.after_agent,
+            closes=True,
             lane=invocation.lane,
             loop=self,
         )
@@ -68,33 +68,63 @@ class AgentLoop:
     async def _run_node(
         self, node: AgentNode, agent: "BaseAgent | None", parent: InvocationContext
     ) -> AsyncGenerator[Event, None]:
+        """Run an agent, then whom it hands over to, then the after callbacks, last agent first.
+
+        A loop and no recursion: agents may hand over to each other without end (TRAP-29).
+        """
+        unfinished: list[InvocationContext] = []
+        while True:
+            ctx = self._context(node, agent, parent)
+            if node.after_agent:
+                parent = replace(parent, closes=False)
+                unfinished.append(ctx)
+            async with closing(self._run_one(node, ctx)) as events:
+                async for event in events:
+                    event.branch = event.branch or ctx.branch
+                    yield event
+            if ctx.transfer is None:
+                break
+            node, agent = ctx.transfer, None
+        for own in reversed(unfinished):
+            if not (own.end_invocation or own.answered):
+                result = await self._callback(Hook.AFTER_AGENT, own)
+                if result.event:
+                    yield result.event
+
+    def _context(
+        self, node: AgentNode, agent: "BaseAgent | None", parent: InvocationContext
+    ) -> InvocationContext:
+        """The context of one agent run: a copy, so a child that ends leaves the parent (CTX-4)."""
         if agent is None and node.kind == "custom":
             agent = self._invocation.runtime.agent(self._invocation.key.app_name, node.name)
-        # A copy: end_invocation set in a child does not stop the parent (CTX-4, TRAP-30).
-        ctx = replace(
+        return replace(
             parent,
             agent=agent,
             agent_name=node.name,
             end_invocation=False,
+            transfer=None,
+            answered=False,
             run_start=self._invocation.revision,
             # A body of its own may change or drop what the agents below it yield.
             direct=parent.direct and node.kind != "custom",
+            closes=parent.closes and node.kind == "llm" and not node.after_agent,
         )
+
+    async def _run_one(
+        self, node: AgentNode, ctx: InvocationContext
+    ) -> AsyncGenerator[Event, None]:
+        """The before callbacks and the body."""
         if node.before_agent:
             result = await self._callback(Hook.BEFORE_AGENT, ctx)
             if result.event:
                 yield result.event
                 if result.event.content:
-                    return  # the answer stands for the body and the after callbacks (AGT-6)
+                    ctx.answered = True  # stands for the body and the after callbacks (AGT-6)
+                    return
         if not ctx.end_invocation:
             async with closing(self._body(node, ctx)) as events:
                 async for event in events:
-                    event.branch = event.branch or ctx.branch
                     yield event
-        if node.after_agent and not ctx.end_invocation:
-            result = await self._callback(Hook.AFTER_AGENT, ctx)
-            if result.event:
-                yield result.event
 
     def _body(self, node: AgentNode, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         if node.kind == "custom" and ctx.agent is not None:

@@ -7,7 +7,14 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.errors import DurableAdkError, PayloadTooLargeError, as_detail, from_detail
+from durable_adk.errors import (
+    AgentError,
+    DurableAdkError,
+    PayloadTooLargeError,
+    as_detail,
+    from_detail,
+    raised,
+)
 from durable_adk.events.event import Event
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.merge import error_response, merge_responses
@@ -50,8 +57,23 @@ async def run_llm(
             failed = next((item.error for item in results if item.error), None)
             if failed:
                 raise from_detail(failed)
+            if event.actions.transfer_to_agent:
+                ctx.transfer = _target(event.actions.transfer_to_agent, results)
+                return
         if event.is_final_response():
             return
+
+
+def _target(name: str, results: list[StepResult]) -> AgentNode:
+    """The agent to hand over to; the response that says so is committed already (AGT-50).
+
+    Raises:
+        AgentError: The model may not hand over to it, or it does not exist (AGT-53, 17.1).
+    """
+    for result in results:
+        if result.transfer is not None and result.transfer.name == name:
+            return result.transfer
+    raise raised(AgentError, "ValueError", f"There is no agent {name!r} to transfer to.")
 
 
 async def _call_model(invocation: Invocation, ctx: InvocationContext) -> StepResult:

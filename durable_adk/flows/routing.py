@@ -1,0 +1,55 @@
+"""Which agent a message of the user goes to (semantics 8.4)."""
+
+from collections.abc import Sequence
+
+from google.genai import types
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.events.event import Event
+
+
+def agent_for(root: BaseAgent, events: Sequence[Event], message: types.Content) -> BaseAgent | None:
+    """The agent that the end of the history points to; None: look further back.
+
+    Args:
+        root: The app's agents.
+        events: The end of the session's history, without the message itself.
+        message: Of the user. An answer to a call goes to the agent that made the call, whatever
+            else happened since (AGT-40, TRAP-18).
+    """
+    answered = {r.id for part in message.parts or [] if (r := part.function_response)}
+    if answered:
+        return _caller(root, events, answered)
+    return next((agent for event in reversed(events) if (agent := _pointed_to(root, event))), None)
+
+
+def _caller(root: BaseAgent, events: Sequence[Event], ids: set[str | None]) -> BaseAgent | None:
+    for event in reversed(events):
+        if any(call.id in ids for call in event.get_function_calls()):
+            return root.find_agent(event.author)
+    return None
+
+
+def _pointed_to(root: BaseAgent, event: Event) -> BaseAgent | None:
+    """Who goes on after this event: the agent it handed over to, or its author (AGT-41, 17.1)."""
+    author = root.find_agent(event.author)
+    name = event.actions.transfer_to_agent
+    if name and isinstance(author, LlmAgent):
+        target = author.transfer_target(name)
+        if target is not None and is_transferable(target):
+            return target
+    return author if author is not None and is_transferable(author) else None
+
+
+def is_transferable(agent: BaseAgent) -> bool:
+    """Whether messages may go straight to an agent (AGT-42).
+
+    Below a workflow agent they may not: the workflow would not be gone through.
+    """
+    above: BaseAgent | None = agent
+    while above is not None and above.parent_agent is not None:
+        if not isinstance(above, LlmAgent) or above.disallow_transfer_to_parent:
+            return False
+        above = above.parent_agent
+    return above is agent or isinstance(above, LlmAgent)

@@ -1,0 +1,37 @@
+"""The tool with which a model hands the conversation over to another agent."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from google.genai import types
+
+from durable_adk.tools.base_tool import BaseTool
+
+if TYPE_CHECKING:
+    from durable_adk.context import ToolContext
+
+
+class TransferToAgentTool(BaseTool):
+    """Names the agents a model may hand over to (semantics AGT-50, AGT-53, TOL-23)."""
+
+    def __init__(self, agent_names: Sequence[str]) -> None:
+        super().__init__(
+            name="transfer_to_agent",
+            description="Hand the conversation over to the agent that is best placed to answer.",
+        )
+        self._agent_names = list(agent_names)
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema={
+                "type": "object",
+                "properties": {"agent_name": {"type": "string", "enum": self._agent_names}},
+                "required": ["agent_name"],
+            },
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: "ToolContext") -> None:
+        """Ask the loop for the hand-over; it happens when the response is committed (AGT-50)."""
+        tool_context.actions.transfer_to_agent = str(args.get("agent_name"))
