@@ -8,149 +8,17 @@ Fields are added, never renamed or removed: histories of open invocations hold t
 """
 
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from google.genai import types
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from durable_adk.errors import InvalidRequestError, PayloadTooLargeError
 from durable_adk.events.event import Event
+from durable_adk.messages import WhenBusy
 from durable_adk.models.llm_response import Wire
-from durable_adk.run_config import RunConfig
 from durable_adk.sessions.base_session_service import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
-from durable_adk.values import canonical, check_id, check_json
-
-MAX_RESULT_TEXT = 65_536
-"""Characters of the final text that an invocation's result holds; the store has it all."""
-
-
-class WhenBusy(StrEnum):
-    """What a message does while another invocation is active in its session (design D7)."""
-
-    ENQUEUE = "enqueue"
-    """Wait for its end, then run."""
-    REJECT = "reject"
-    """Fail at once with SessionBusyError."""
-
-
-class InvocationRequest(Wire):
-    """The argument of workflow type ``Invocation``: plain JSON from any Temporal client.
-
-    Keys may be camelCase or snake_case. `docs/temporal-clients.md` describes it field by field.
-    """
-
-    app: str
-    user: str
-    session: str | None = None
-    """The session's id; None: a new session named after the invocation."""
-    message: str | types.Content
-    """The user's message, as text or as ADK's Content."""
-    invocation_id: str | None = None
-    """A second start with the same id attaches to the first; None: a new id."""
-    state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """State changes that ride on the user's event (TRAP-17)."""
-    run_config: RunConfig = Field(default_factory=RunConfig)
-    create_session: bool = True
-    """Whether a missing session is created; Runner says no unless told otherwise (RUN-16)."""
-    when_busy: WhenBusy = WhenBusy.ENQUEUE
-
-    @classmethod
-    def parse(cls, raw: Any) -> Self:
-        """Read a request, or raise InvalidRequestError naming each bad field.
-
-        Raises:
-            InvalidRequestError: Not an object, unknown or missing fields, unusable ids, no message.
-            StateValueError: `state_delta` is not JSON.
-            PayloadTooLargeError: The message is larger than one event may be.
-        """
-        if not isinstance(raw, dict):
-            raise InvalidRequestError(
-                "The argument of Invocation must be one JSON object with app, user and message; "
-                f"got {type(raw).__name__}."
-            )
-        try:
-            request = cls.model_validate(raw)
-        except ValidationError as error:
-            problems = "; ".join(
-                f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"
-                for item in error.errors(include_url=False)
-            )
-            raise InvalidRequestError(f"The invocation request is malformed: {problems}") from None
-        return request.checked()
-
-    def checked(self) -> Self:
-        """The request with its ids stripped and its message as Content; see `parse`."""
-        self.app = check_id(self.app, "app")
-        self.user = check_id(self.user, "user")
-        self.session = self.session and check_id(self.session, "session")
-        self.invocation_id = self.invocation_id and check_id(self.invocation_id, "invocation_id")
-        check_json(self.state_delta, "state_delta")
-        check_json(self.run_config.custom_metadata, "custom_metadata")
-        metadata = canonical(self.run_config.custom_metadata)
-        check_size(metadata, "custom_metadata", MAX_METADATA_BYTES)
-        self.message = user_content(self.message)
-        return self
-
-
-def user_content(message: str | types.Content) -> types.Content:
-    """The user's message as Content of role ``user`` (semantics RUN-20, RUN-21).
-
-    Raises:
-        InvalidRequestError: It is empty, or holds function calls or responses.
-        StateValueError: Its text holds characters that cannot be stored.
-        PayloadTooLargeError: It is larger than one event may be.
-    """
-    if isinstance(message, str):
-        message = types.Content(parts=[types.Part(text=message)] if message.strip() else [])
-    if not message.parts:
-        raise InvalidRequestError("message is empty: No parts in the new_message.")
-    if any(part.function_call for part in message.parts):
-        raise InvalidRequestError("message holds a function_call; only a model may call functions.")
-    if any(part.function_response for part in message.parts):
-        raise InvalidRequestError(
-            "message holds a function_response, but no call of this session waits for an answer."
-        )
-    for index, part in enumerate(message.parts):
-        check_json(part.text, f"message.parts[{index}].text")
-    content = types.Content(role="user", parts=message.parts)
-    check_size(content.model_dump_json(exclude_none=True), "message")
-    return content
-
-
-MAX_BYTES = 1_000_000
-"""The largest event, message, state or tool result; the engine's own limit is 2 MiB (1c)."""
-MAX_METADATA_BYTES = 100_000
-
-
-def check_size(text: str, what: str, limit: int = MAX_BYTES) -> None:
-    """Raise PayloadTooLargeError when `text` is more than `limit` bytes of UTF-8."""
-    size = len(text.encode())
-    if size > limit:
-        raise PayloadTooLargeError(
-            f"{what} is {size:,} bytes; at most {limit:,} fit into one event. "
-            "Shorten it, or keep it as an artifact or file and pass its name."
-        )
-
-
-class InvocationResult(Wire):
-    """What workflow type ``Invocation`` returns: plain JSON for any Temporal client."""
-
-    app: str
-    user: str
-    session: str
-    invocation_id: str
-    status: Status
-    text: str
-    """The text of the last final response that had any (EVT-10), at most 64 KiB of it."""
-    last_event_id: str | None
-    events: int
-    """Events committed, the user's included."""
-    model_calls: int
-    tool_calls: int
-    revision: int
-    """The session's revision at the end: the cursor after the last event."""
 
 
 class ToolSpec(Wire):

@@ -23,7 +23,7 @@ from durable_adk.errors import (
     SessionNotFoundError,
 )
 from durable_adk.events.event import Event
-from durable_adk.payloads import InvocationRequest, WhenBusy
+from durable_adk.messages import InvocationRequest, WhenBusy
 from durable_adk.run_config import RunConfig
 from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService

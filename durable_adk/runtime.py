@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import ModelUnavailableError, SessionBusyError, StoreUnavailableError
+from durable_adk.messages import WhenBusy
 from durable_adk.payloads import (
     CallbackStep,
     CloseStep,
@@ -23,7 +24,6 @@ from durable_adk.payloads import (
     OpenStep,
     StepResult,
     ToolStep,
-    WhenBusy,
 )
 from durable_adk.settings import Limits
 

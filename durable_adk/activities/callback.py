@@ -11,7 +11,8 @@ from durable_adk.context import CallbackContext
 from durable_adk.errors import CallbackError
 from durable_adk.events.event import Event
 from durable_adk.flows.response import save_output
-from durable_adk.payloads import CallbackStep, Hook, StepResult, check_size
+from durable_adk.messages import check_size
+from durable_adk.payloads import CallbackStep, Hook, StepResult
 from durable_adk.values import check_json
 
 

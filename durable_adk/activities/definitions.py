@@ -22,6 +22,7 @@ from durable_adk.errors import (
     class_name,
     raised,
 )
+from durable_adk.messages import WhenBusy
 from durable_adk.payloads import (
     CallbackStep,
     CloseStep,
@@ -32,7 +33,6 @@ from durable_adk.payloads import (
     OpenStep,
     StepResult,
     ToolStep,
-    WhenBusy,
 )
 
 T = TypeVar("T")

@@ -10,7 +10,8 @@ from durable_adk.errors import InvocationCancelledError, describe, from_detail
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.flows.merge import unanswered
-from durable_adk.payloads import MAX_RESULT_TEXT, CloseStep, Ending
+from durable_adk.messages import MAX_RESULT_TEXT
+from durable_adk.payloads import CloseStep, Ending
 from durable_adk.sessions.base_session_service import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 

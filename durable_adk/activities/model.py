@@ -20,9 +20,10 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.flows.response import save_output, to_event
+from durable_adk.messages import check_size
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
-from durable_adk.payloads import ModelStep, StepResult, check_size
+from durable_adk.payloads import ModelStep, StepResult
 from durable_adk.values import check_json
 
 

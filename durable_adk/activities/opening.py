@@ -21,7 +21,8 @@ from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.flows.routing import agent_for
 from durable_adk.holders import LOCAL_PREFIX
-from durable_adk.payloads import CloseStep, Opened, OpenStep, check_size
+from durable_adk.messages import check_size
+from durable_adk.payloads import CloseStep, Opened, OpenStep
 from durable_adk.sessions.base_session_service import InvocationRecord, Status
 from durable_adk.sessions.state import without_temp
 from durable_adk.values import canonical

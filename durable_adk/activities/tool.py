@@ -26,7 +26,8 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
-from durable_adk.payloads import AgentNode, StepResult, ToolStep, check_size
+from durable_adk.messages import check_size
+from durable_adk.payloads import AgentNode, StepResult, ToolStep
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.values import check_json, to_json_value
 

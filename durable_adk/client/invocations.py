@@ -27,7 +27,7 @@ from durable_adk.errors import (
     TemporalUnavailableError,
     from_detail,
 )
-from durable_adk.payloads import InvocationRequest, InvocationResult
+from durable_adk.messages import InvocationRequest, InvocationResult
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import DEFAULT_TASK_QUEUE
 from durable_adk.values import canonical

@@ -16,7 +16,7 @@ from durable_adk.client.invocations import InvocationHandle, Invocations
 from durable_adk.errors import StoreUnavailableError, TemporalUnavailableError
 from durable_adk.flows.event_loop import run_invocation
 from durable_adk.holders import LOCAL_PREFIX, TemporalHolder
-from durable_adk.payloads import InvocationRequest, InvocationResult
+from durable_adk.messages import InvocationRequest, InvocationResult
 from durable_adk.runtime import LocalRuntime
 from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
 from durable_adk.sessions.session import SessionKey

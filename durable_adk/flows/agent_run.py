@@ -13,7 +13,8 @@ from durable_adk.flows.llm_flow import run_llm
 from durable_adk.flows.parallel import run_parallel
 from durable_adk.flows.workflow_agents import run_loop, run_sequential
 from durable_adk.loop_context import InvocationContext
-from durable_adk.payloads import AgentNode, CallbackStep, Hook, StepResult, check_size
+from durable_adk.messages import check_size
+from durable_adk.payloads import AgentNode, CallbackStep, Hook, StepResult
 from durable_adk.values import check_json
 
 if TYPE_CHECKING:

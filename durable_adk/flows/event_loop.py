@@ -25,14 +25,8 @@ from durable_adk.errors import (
 )
 from durable_adk.flows.agent_run import AgentLoop
 from durable_adk.flows.invocation import Invocation
-from durable_adk.payloads import (
-    CloseStep,
-    Ending,
-    InvocationRequest,
-    InvocationResult,
-    OpenStep,
-    user_content,
-)
+from durable_adk.messages import InvocationRequest, InvocationResult, user_content
+from durable_adk.payloads import CloseStep, Ending, OpenStep
 from durable_adk.runtime import Runtime
 from durable_adk.sessions.base_session_service import Status
 from durable_adk.sessions.session import SessionKey

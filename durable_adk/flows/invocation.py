@@ -10,16 +10,8 @@ from typing import Any
 from durable_adk.closing import uninterrupted
 from durable_adk.events.event import Event
 from durable_adk.loop_context import InvocationContext, Lane, LoopSession
-from durable_adk.payloads import (
-    MAX_RESULT_TEXT,
-    CommitGrant,
-    CommitStep,
-    InvocationRequest,
-    Opened,
-    StepResult,
-    check_size,
-    user_content,
-)
+from durable_adk.messages import MAX_RESULT_TEXT, InvocationRequest, check_size, user_content
+from durable_adk.payloads import CommitGrant, CommitStep, Opened, StepResult
 from durable_adk.runtime import Runtime
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.state import is_temp, without_temp

@@ -19,14 +19,8 @@ from durable_adk.events.event import Event
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.merge import error_response, merge_responses
 from durable_adk.loop_context import InvocationContext
-from durable_adk.payloads import (
-    AgentNode,
-    ModelStep,
-    StepResult,
-    ToolSpec,
-    ToolStep,
-    check_size,
-)
+from durable_adk.messages import check_size
+from durable_adk.payloads import AgentNode, ModelStep, StepResult, ToolSpec, ToolStep
 from durable_adk.values import canonical
 
 MAX_TASK_BYTES = 3_000_000

@@ -10,7 +10,7 @@ with workflow.unsafe.imports_passed_through():
     from durable_adk.errors import DurableAdkError, InvalidRequestError, as_detail, class_name
     from durable_adk.flows.event_loop import run_invocation
     from durable_adk.holders import TemporalHolder
-    from durable_adk.payloads import InvocationRequest, InvocationResult
+    from durable_adk.messages import InvocationRequest, InvocationResult
     from durable_adk.workflows.temporal_runtime import TemporalRuntime
 
 TYPE_NAME = "Invocation"

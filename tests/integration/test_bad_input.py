@@ -36,8 +36,8 @@ from durable_adk.errors import (
     UnknownAppError,
 )
 from durable_adk.events import Event
+from durable_adk.messages import InvocationRequest
 from durable_adk.models import LlmResponse, ScriptedModel
-from durable_adk.payloads import InvocationRequest
 from durable_adk.run_config import RunConfig
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import (

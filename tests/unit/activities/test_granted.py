@@ -10,15 +10,9 @@ from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.errors import StoreUnavailableError
+from durable_adk.messages import user_content
 from durable_adk.models import ScriptedModel
-from durable_adk.payloads import (
-    CommitGrant,
-    CommitStep,
-    ModelStep,
-    OpenStep,
-    ToolStep,
-    user_content,
-)
+from durable_adk.payloads import CommitGrant, CommitStep, ModelStep, OpenStep, ToolStep
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
 from tests.support.scripts import call
 
