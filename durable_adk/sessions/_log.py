@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from durable_adk.errors import (
     AlreadyExistsError,
     EventConflictError,
+    InvalidRequestError,
+    InvocationNotFoundError,
     InvocationTerminatedError,
     SessionNotFoundError,
     as_detail,
@@ -116,17 +118,62 @@ def open_invocation(
         _require_opened_by(tables, key, opened, entry)
         return opened
     head.require_free(now)
-    _abandon(tables, key, head)
-    head = _append(tables, key, head.leased(entry.invocation_id, ttl, now), entry)
+    leased = _append(tables, key, head.leased(entry.invocation_id, ttl, now), entry)
+    _abandon(tables, key, head)  # not before the event's id has proved to be free
     record = InvocationRecord(
         invocation_id=entry.invocation_id,
         status=Status.RUNNING,
-        epoch=head.lease_epoch,
+        epoch=leased.lease_epoch,
         holder=holder,
-        start_seq=head.revision,
+        start_seq=leased.revision,
     )
-    tables.put_invocation(key, record)
-    return record
+    return _set_status(tables, key, record, Status.RUNNING)
+
+
+def pause(tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int) -> InvocationRecord:
+    """Give the lease back for a while; see `BaseSessionService.pause_invocation`."""
+    head, record = tables.head(key), tables.invocation(key, invocation_id)
+    if head is None or record is None:
+        raise lease_lost(invocation_id, epoch)
+    if record.status is Status.PAUSED and record.epoch == epoch:
+        return record
+    head.require_held(invocation_id, epoch)
+    tables.save_head(key, head.released())
+    record.pauses += 1
+    return _set_status(tables, key, record, Status.PAUSED)
+
+
+def resume(
+    tables: Tables,
+    key: SessionKey,
+    entry: Entry | None,
+    *,
+    invocation_id: str,
+    holder: str,
+    ttl: float | None,
+) -> InvocationRecord:
+    """Take the lease again; see `BaseSessionService.resume_invocation`."""
+    now = time.time()
+    head, record = tables.head(key), tables.invocation(key, invocation_id)
+    if head is None or record is None:
+        raise InvocationNotFoundError(
+            f"The session {key.session_id!r} has no invocation {invocation_id!r}."
+        )
+    if _is_resumed(tables, key, record, entry, holder):
+        return record
+    if record.status is not Status.PAUSED:
+        raise InvalidRequestError(
+            f"The invocation {invocation_id!r} is {record.status.value}, not paused."
+        )
+    head.require_free(now)
+    _abandon(tables, key, head)
+    head = head.leased(invocation_id, ttl, now)
+    if entry is None:
+        tables.save_head(key, head)
+    else:
+        _append(tables, key, head, entry)
+    record.epoch, record.holder = head.lease_epoch, holder
+    return _set_status(tables, key, record, Status.RUNNING)
 
 
 def renew(tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int) -> None:
@@ -146,19 +193,19 @@ def close(
     error: dict[str, Any] | None = None,
 ) -> InvocationRecord:
     """End an invocation; see `BaseSessionService.close_invocation`."""
-    head = tables.head(key)
-    record = tables.invocation(key, invocation_id)
+    head, record = tables.head(key), tables.invocation(key, invocation_id)
     if head is None or record is None:
         raise lease_lost(invocation_id, epoch)
     if record.status is Status.ABANDONED and status is not Status.ABANDONED:
         raise lease_lost(invocation_id, epoch)
     if record.status.closed and record.epoch == epoch:
         return record
-    head.require_held(invocation_id, epoch)
-    record.status, record.error, record.end_seq = status, error, head.revision
-    tables.put_invocation(key, record)
-    tables.save_head(key, head.released())
-    return record
+    # A paused invocation has no lease to check: the one there may be is of another invocation.
+    if (record.status, record.epoch, status) != (Status.PAUSED, epoch, Status.ABANDONED):
+        head.require_held(invocation_id, epoch)
+        tables.save_head(key, head.released())
+    record.error, record.end_seq = error, head.revision
+    return _set_status(tables, key, record, status)
 
 
 def active(tables: Tables, key: SessionKey) -> InvocationRecord | None:
@@ -166,6 +213,22 @@ def active(tables: Tables, key: SessionKey) -> InvocationRecord | None:
     head = tables.head(key)
     invocation_id = head and head.active(time.time())
     return tables.invocation(key, invocation_id) if invocation_id else None
+
+
+def invocations(
+    tables: Tables, app_name: str, user_id: str | None, status: Status | None, limit: int
+) -> list[tuple[SessionKey, InvocationRecord]]:
+    """The newest invocations; see `BaseSessionService.list_invocations`.
+
+    Each status is asked for by itself: then an index answers, however many invocations there are.
+    """
+    found = [
+        one
+        for each in ([status] if status else Status)
+        for one in tables.invocations(app_name, user_id, each, limit)
+    ]
+    found.sort(key=lambda item: item[1].update_time, reverse=True)
+    return found[:limit]
 
 
 def _new_head() -> Head:
@@ -206,12 +269,33 @@ def _require_opened_by(
     entry.require_same(row.digest)
 
 
+def _is_resumed(
+    tables: Tables, key: SessionKey, record: InvocationRecord, entry: Entry | None, holder: str
+) -> bool:
+    """Tell a repeated resumption: its answer is stored, or else its holder has the lease."""
+    if entry is None:
+        return record.status is Status.RUNNING and record.holder == holder
+    row = tables.find_event(key, entry.event_id)
+    if row is not None:
+        entry.require_same(row.digest)
+    return row is not None
+
+
+def _set_status(
+    tables: Tables, key: SessionKey, record: InvocationRecord, status: Status
+) -> InvocationRecord:
+    """Store the record with the status it has from now on."""
+    record.status, record.update_time = status, time.time()
+    tables.put_invocation(key, record)
+    return record
+
+
 def _abandon(tables: Tables, key: SessionKey, head: Head) -> None:
     """Close the invocation whose lease has expired: its process died without ending it."""
     if head.lease_invocation_id is None:
         return
     record = tables.invocation(key, head.lease_invocation_id)
     if record is not None:
-        record.status, record.end_seq = Status.ABANDONED, head.revision
+        record.end_seq = head.revision
         record.error = as_detail(InvocationTerminatedError("Its process has ended without it."))
-        tables.put_invocation(key, record)
+        _set_status(tables, key, record, Status.ABANDONED)

@@ -8,6 +8,7 @@ from sqlalchemy import (
     BigInteger,
     Column,
     Double,
+    Index,
     MetaData,
     Table,
     Text,
@@ -66,6 +67,10 @@ INVOCATIONS = Table(
     Column("start_seq", BigInteger, nullable=False),
     Column("end_seq", BigInteger),
     Column("error", Text),
+    # With defaults, because workers of the version before do not know these columns.
+    Column("pauses", BigInteger, nullable=False, server_default="0"),
+    Column("update_time", Double, nullable=False, server_default="0"),
+    Index("invocations_newest", "app_name", "status", "update_time"),
     sqlite_with_rowid=False,
 )
 """One row an invocation: an `InvocationRecord`."""

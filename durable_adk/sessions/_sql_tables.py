@@ -11,6 +11,7 @@ from sqlalchemy import (
     BindParameter,
     ColumnElement,
     Connection,
+    RowMapping,
     Table,
     and_,
     bindparam,
@@ -25,7 +26,7 @@ from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
 from durable_adk.sessions._schema import EVENTS, INVOCATIONS, SESSIONS, STATE
 from durable_adk.sessions._tables import Row, Window, owner
-from durable_adk.sessions.base_session_service import InvocationRecord
+from durable_adk.sessions.base_session_service import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 
 _KEY = SessionKey._fields
@@ -53,6 +54,11 @@ _EVENTS_OF = select(EVENTS.c.seq, EVENTS.c.digest, EVENTS.c.body).where(_is(EVEN
 _EVENT_OF = _EVENTS_OF.where(EVENTS.c.event_id == bindparam("id"))
 _INVOCATION_OF = select(*_INVOCATION).where(
     _is(INVOCATIONS), INVOCATIONS.c.invocation_id == bindparam("id")
+)
+_NEWEST_INVOCATIONS = (
+    select(INVOCATIONS)
+    .where(INVOCATIONS.c.app_name == _APP, INVOCATIONS.c.status == bindparam("status"))
+    .order_by(INVOCATIONS.c.update_time.desc())
 )
 _STATE_OF = select(STATE.c.key, STATE.c.value).where(
     or_(
@@ -174,12 +180,26 @@ class SqlTables:
     def invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
         found = self._connection.execute(_INVOCATION_OF, {**_params(key), "id": invocation_id})
         row = found.mappings().one_or_none()
-        if row is None:
-            return None
-        error = row["error"] and json.loads(row["error"])
-        return InvocationRecord.model_validate({**row, "error": error})
+        return None if row is None else _record(row)
+
+    def invocations(
+        self, app_name: str, user_id: str | None, status: Status, limit: int
+    ) -> list[tuple[SessionKey, InvocationRecord]]:
+        query = _NEWEST_INVOCATIONS.limit(limit)
+        if user_id is not None:
+            query = query.where(INVOCATIONS.c.user_id == user_id)
+        found = self._connection.execute(query, {"k_app": app_name, "status": status.value})
+        return [
+            (SessionKey(*(row[name] for name in _KEY)), _record(row)) for row in found.mappings()
+        ]
 
     def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:
         values = {**key._asdict(), **record.model_dump(mode="json")}
         values["error"] = None if record.error is None else json.dumps(record.error)
         self._connection.execute(self._insert.invocation, values)
+
+
+def _record(row: RowMapping) -> InvocationRecord:
+    fields = {column.name: row[column.name] for column in _INVOCATION}
+    error = fields["error"] and json.loads(fields["error"])
+    return InvocationRecord.model_validate({**fields, "error": error})

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
-from durable_adk.sessions.base_session_service import InvocationRecord
+from durable_adk.sessions.base_session_service import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX
 
@@ -85,6 +85,12 @@ class Tables(Protocol):
 
     def invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
         """An independent copy of the invocation's row."""
+        ...
+
+    def invocations(
+        self, app_name: str, user_id: str | None, status: Status, limit: int
+    ) -> list[tuple[SessionKey, InvocationRecord]]:
+        """Copies of the rows with this status of an app or user, the newest by `update_time`."""
         ...
 
     def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:

@@ -21,8 +21,8 @@ from durable_adk.sessions.base_session_service import (
     Status,
     StoredEvent,
 )
-from durable_adk.sessions.session import Session, SessionKey
-from durable_adk.sessions.state import without_temp
+from durable_adk.sessions.session import CHILD_PREFIX, Session, SessionKey
+from durable_adk.sessions.state import USER_PREFIX, without_temp
 from durable_adk.values import check_id
 
 _PATIENCE = 0.5
@@ -87,8 +87,19 @@ class TransactionalSessionService(BaseSessionService):
             sessions=[
                 _session(key, head, _merged(states.get(one) for one in owners(key)))
                 for key, head in heads
+                if not key.session_id.startswith(CHILD_PREFIX)
             ]
         )
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """See `BaseSessionService.get_user_state`."""
+        owner = SessionKey(check_id(app_name, "app_name"), check_id(user_id, "user_id"), "")
+        state = decode(await self._store.read(lambda tables: tables.state(owner)))
+        return {
+            name.removeprefix(USER_PREFIX): value
+            for name, value in state.items()
+            if name.startswith(USER_PREFIX)
+        }
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """See `BaseSessionService.delete_session`."""
@@ -154,6 +165,8 @@ class TransactionalSessionService(BaseSessionService):
         closing: Status | None = None,
     ) -> int:
         """See `BaseSessionService.commit_event`."""
+        if closing is not None:
+            _require_ending(closing)
         entry = _entry(event, invocation_id)
         seq = await self._store.write(
             lambda tables: _log.commit(
@@ -162,6 +175,39 @@ class TransactionalSessionService(BaseSessionService):
         )
         self._changes.announce(key)
         return seq
+
+    async def pause_invocation(
+        self, key: SessionKey, *, invocation_id: str, epoch: int
+    ) -> InvocationRecord:
+        """See `BaseSessionService.pause_invocation`."""
+        record = await self._store.write(
+            lambda tables: _log.pause(tables, key, invocation_id=invocation_id, epoch=epoch)
+        )
+        self._changes.announce(key)
+        return record
+
+    async def resume_invocation(
+        self,
+        key: SessionKey,
+        *,
+        invocation_id: str,
+        holder: str,
+        user_event: Event | None,
+        ttl: float | None = None,
+    ) -> InvocationRecord:
+        """See `BaseSessionService.resume_invocation`."""
+        record = await self._store.write(
+            partial(
+                _log.resume,
+                key=key,
+                entry=user_event and _entry(user_event, invocation_id),
+                invocation_id=invocation_id,
+                holder=holder,
+                ttl=ttl,
+            )
+        )
+        self._changes.announce(key)
+        return record
 
     async def renew(self, key: SessionKey, *, invocation_id: str, epoch: int) -> None:
         """See `BaseSessionService.renew`."""
@@ -179,8 +225,7 @@ class TransactionalSessionService(BaseSessionService):
         error: dict[str, Any] | None = None,
     ) -> InvocationRecord:
         """See `BaseSessionService.close_invocation`."""
-        if not status.closed:
-            raise InvalidRequestError(f"An invocation is not closed as {status.value!r}.")
+        _require_ending(status)
         record = await self._store.write(
             partial(
                 _log.close,
@@ -201,6 +246,23 @@ class TransactionalSessionService(BaseSessionService):
     async def active_invocation(self, key: SessionKey) -> InvocationRecord | None:
         """See `BaseSessionService.active_invocation`."""
         return await self._store.read(lambda tables: _log.active(tables, key))
+
+    async def list_invocations(
+        self,
+        *,
+        app_name: str,
+        user_id: str | None = None,
+        status: Status | None = None,
+        limit: int = 100,
+    ) -> list[tuple[SessionKey, InvocationRecord]]:
+        """See `BaseSessionService.list_invocations`."""
+        app_name = check_id(app_name, "app_name")
+        user_id = None if user_id is None else check_id(user_id, "user_id")
+        if limit < 0:
+            raise InvalidRequestError("limit is negative; pass how many invocations to list.")
+        return await self._store.read(
+            lambda tables: _log.invocations(tables, app_name, user_id, status, limit)
+        )
 
     async def read_events(
         self, key: SessionKey, *, after: int = 0, upto: int | None = None, limit: int | None = None
@@ -235,6 +297,11 @@ def _checked(app_name: str, user_id: str, session_id: str) -> SessionKey:
         check_id(user_id, "user_id"),
         check_id(session_id, "session_id"),
     )
+
+
+def _require_ending(status: Status) -> None:
+    if not status.closed:
+        raise InvalidRequestError(f"An invocation is not closed as {status.value!r}.")
 
 
 def _entry(event: Event, invocation_id: str) -> Entry:

@@ -1,10 +1,10 @@
 """The port to the session store: ADK's calls, and the log that makes a run durable.
 
-Contract of every implementation, tested by one suite (`tests/unit/sessions/test_contract.py`):
+Contract of every implementation, tested by one suite (`tests/unit/sessions/test_contract*.py`):
 
 * One transaction per write: event, state, revision and lease change together or not at all.
-* `commit_event` and `open_invocation` may be repeated after a lost acknowledgement: the event id is
-  looked at first, then the lease, so a repeat finds its own first attempt (TRAP-11, TRAP-12).
+* Every write may be repeated after a lost acknowledgement: the event id is looked at first, then
+  the lease, so a repeat finds its own first attempt (TRAP-11, TRAP-12).
 * Order is the sequence number, 1, 2, 3 ... without gaps; never a timestamp (TRAP-15).
 * What is returned is a copy: nobody reads another's uncommitted changes (TRAP-8).
 * A store that does not answer raises StoreUnavailableError; the outcome is then unknown and the
@@ -46,6 +46,8 @@ class Status(StrEnum):
     """How far an invocation is."""
 
     RUNNING = "running"
+    PAUSED = "paused"
+    """It waits for an answer and holds no lease; `resume_invocation` lets it go on (D9)."""
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -55,7 +57,7 @@ class Status(StrEnum):
     @property
     def closed(self) -> bool:
         """Whether the invocation has ended."""
-        return self is not Status.RUNNING
+        return self not in (Status.RUNNING, Status.PAUSED)
 
 
 class InvocationRecord(Wire):
@@ -64,7 +66,7 @@ class InvocationRecord(Wire):
     invocation_id: str
     status: Status
     epoch: int
-    """The fence: every opening of an invocation in the session gets the next number."""
+    """The fence: whenever an invocation of the session takes the lease it gets the next number."""
     holder: str
     """Who runs it; see `durable_adk.holders`."""
     start_seq: int
@@ -73,6 +75,11 @@ class InvocationRecord(Wire):
     """Sequence number of the session's last event when the invocation was closed."""
     error: dict[str, Any] | None = None
     """`errors.as_detail` of the error it failed with."""
+    pauses: int = 0
+    """How often it has been paused."""
+    update_time: float = 0.0
+    """When its status was last set: seconds since the epoch, by the clock of who set it; 0 if that
+    was done by a version that did not note it."""
 
 
 class BaseSessionService(ABC):
@@ -114,7 +121,18 @@ class BaseSessionService(ABC):
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
-        """Sessions with merged state, without events, oldest update first (SSN-8)."""
+        """Sessions with merged state, without events, oldest update first (SSN-8).
+
+        Those of agents used as tools (`session.CHILD_PREFIX`) are left out.
+        """
+
+    @abstractmethod
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """A copy of the user's state, keys without `user:`; {} if there is none (SSN-13).
+
+        Raises:
+            InvalidRequestError: An id is unusable.
+        """
 
     @abstractmethod
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -154,8 +172,8 @@ class BaseSessionService(ABC):
     ) -> InvocationRecord:
         """Take the session's lease and append the user's event, in one transaction (D7).
 
-        Repeating the call with the same invocation id returns the record as it is now, closed or
-        not, and changes nothing.
+        Repeating the call with the same invocation id returns the record as it is now, running,
+        paused or closed, and changes nothing.
 
         Args:
             key: The session.
@@ -202,6 +220,51 @@ class BaseSessionService(ABC):
         """
 
     @abstractmethod
+    async def pause_invocation(
+        self, key: SessionKey, *, invocation_id: str, epoch: int
+    ) -> InvocationRecord:
+        """Let a running invocation wait without its lease, so that others may run meanwhile (D9).
+
+        A repeat at the same epoch returns the record and changes nothing.
+
+        Raises:
+            LeaseLostError: `invocation_id` at `epoch` holds no lease to give back: it was closed,
+                resumed or taken over, or the session was deleted.
+        """
+
+    @abstractmethod
+    async def resume_invocation(
+        self,
+        key: SessionKey,
+        *,
+        invocation_id: str,
+        holder: str,
+        user_event: Event | None,
+        ttl: float | None = None,
+    ) -> InvocationRecord:
+        """Take the lease for a paused invocation and append the answer, in one transaction (D9).
+
+        It runs again under a new epoch. A repeat (same event id, same content) returns the record
+        as it is now, whatever became of it, and changes nothing; without an event that is so for
+        the same holder while the invocation runs.
+
+        Args:
+            key: The session.
+            invocation_id: The paused invocation; its answer carries the same (OPEN-3).
+            holder: Who will run it from now on.
+            user_event: The answer, with id and timestamp; its state delta is applied. None takes
+                only the lease, which is needed to end a paused invocation with events.
+            ttl: As for `open_invocation`.
+
+        Raises:
+            SessionBusyError: Another invocation holds the lease. `active_invocation` tells which.
+            InvocationNotFoundError: The session or the invocation is missing.
+            EventConflictError: The event's id is taken by another event.
+            InvalidRequestError: The invocation is running or closed, or the event is of another.
+            StateValueError: The delta is not JSON.
+        """
+
+    @abstractmethod
     async def renew(self, key: SessionKey, *, invocation_id: str, epoch: int) -> None:
         """Start the lease's `ttl` anew; nothing happens when the lease is not held."""
 
@@ -218,10 +281,13 @@ class BaseSessionService(ABC):
         """End an invocation and give its lease back; a repeat changes nothing.
 
         As ABANDONED it is ended by whoever takes the session over from a holder that is gone; the
-        holder itself, should it come back, can then neither write nor close.
+        holder itself, should it come back, can then neither write nor close. A paused invocation,
+        which holds no lease, can only be ended so, by whoever knows its epoch.
 
         Raises:
-            LeaseLostError: Another invocation took the session over, or the session was deleted.
+            LeaseLostError: Another invocation took the session over, the invocation is paused, or
+                the session was deleted.
+            InvalidRequestError: The status is no ending.
         """
 
     @abstractmethod
@@ -231,6 +297,21 @@ class BaseSessionService(ABC):
     @abstractmethod
     async def active_invocation(self, key: SessionKey) -> InvocationRecord | None:
         """The invocation that holds the session's lease, expired leases excluded."""
+
+    @abstractmethod
+    async def list_invocations(
+        self,
+        *,
+        app_name: str,
+        user_id: str | None = None,
+        status: Status | None = None,
+        limit: int = 100,
+    ) -> list[tuple[SessionKey, InvocationRecord]]:
+        """At most `limit` invocations of an app or one of its users, newest `update_time` first.
+
+        Raises:
+            InvalidRequestError: An id is unusable, or the limit is negative.
+        """
 
     @abstractmethod
     async def read_events(
@@ -248,7 +329,7 @@ class BaseSessionService(ABC):
 
     @abstractmethod
     async def wait_for_change(self, key: SessionKey, *, after: int, timeout: float) -> None:  # noqa: ASYNC109  # the wait is the port's own, not the caller's
-        """Return as soon as the session may have events beyond `after` or a closed invocation.
+        """Return as soon as there may be events beyond `after` or a paused or closed invocation.
 
         Only a hint (it may return early and for nothing); at the latest after `timeout` seconds.
         """

@@ -3,13 +3,14 @@
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import nlargest
 from threading import Lock
 
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
 from durable_adk.sessions._tables import Row, T, Tables, Window, owner, owners
 from durable_adk.sessions._transactional import TransactionalSessionService
-from durable_adk.sessions.base_session_service import InvocationRecord
+from durable_adk.sessions.base_session_service import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 
 
@@ -116,6 +117,19 @@ class _MemoryTables:
         log = self._logs.get(key)
         record = log and log.invocations.get(invocation_id)
         return record.model_copy(deep=True) if record else None
+
+    def invocations(
+        self, app_name: str, user_id: str | None, status: Status, limit: int
+    ) -> list[tuple[SessionKey, InvocationRecord]]:
+        found = [
+            (key, record)
+            for key, log in self._logs.items()
+            if key.app_name == app_name and user_id in (None, key.user_id)
+            for record in log.invocations.values()
+            if record.status is status
+        ]
+        newest = nlargest(limit, found, key=lambda item: item[1].update_time)
+        return [(key, record.model_copy(deep=True)) for key, record in newest]
 
     def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:
         self._logs[key].invocations[record.invocation_id] = record.model_copy(deep=True)

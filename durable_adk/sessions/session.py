@@ -7,6 +7,10 @@ from pydantic import Field
 from durable_adk.events.event import Event
 from durable_adk.models.llm_response import Wire
 
+CHILD_PREFIX = "adk-tool:"
+"""How the ids of conversations with agents that are used as tools begin: nobody looks for them in a
+list of sessions, so they are not listed (OPEN-6)."""
+
 
 class SessionKey(NamedTuple):
     """What names a session. Never joined into one string: ("a:b", "c") is not ("a", "b:c")."""

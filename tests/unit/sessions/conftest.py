@@ -1,12 +1,14 @@
 """Session services to test."""
 
 import importlib.util
+from uuid import uuid4
 
 import pytest
 
 from durable_adk.sessions import (
     DatabaseSessionService,
     InMemorySessionService,
+    SessionKey,
     SqliteSessionService,
 )
 
@@ -34,3 +36,9 @@ async def service(request, tmp_path):
         made = DatabaseSessionService(request.getfixturevalue("postgres_url"))
     yield made
     await made.close()
+
+
+@pytest.fixture
+def key():
+    """A session of an app that no other test uses; tests of one database do not meet."""
+    return SessionKey(f"app-{uuid4()}", "user", "session")

@@ -20,44 +20,10 @@ from durable_adk.errors import (
     StaleSessionError,
     StateValueError,
 )
-from durable_adk.events import Event, EventActions
+from durable_adk.events import Event
 from durable_adk.sessions import GetSessionConfig, SessionKey, Status
-
-
-@pytest.fixture
-def key():
-    """A session of an app that no other test uses; tests of one database do not meet."""
-    return SessionKey(f"app-{uuid4()}", "user", "session")
-
-
-def event(event_id, invocation_id="i1", *, delta=None, timestamp=1.0, text="hello", **fields):
-    return Event(
-        id=event_id,
-        invocation_id=invocation_id,
-        author="agent",
-        timestamp=timestamp,
-        content=types.Content(role="model", parts=[types.Part(text=text)]),
-        actions=EventActions(state_delta=delta or {}),
-        **fields,
-    )
-
-
-async def opened(service, key, invocation_id="i1", **options):
-    """Open an invocation the way the loop does."""
-    options = {"create_session": True, "holder": "local:1", **options}
-    user_event = options.pop("user_event", event(f"{invocation_id}/user", invocation_id))
-    return await service.open_invocation(
-        key, invocation_id=invocation_id, user_event=user_event, **options
-    )
-
-
-def names(key):
-    return key._asdict()
-
-
-async def log(service, key):
-    return [(stored.seq, stored.event.id) for stored in await service.read_events(key)]
-
+from durable_adk.sessions.session import CHILD_PREFIX
+from tests.unit.sessions.contract import abandon, event, log, names, opened
 
 # ----- ADK's calls
 
@@ -178,6 +144,38 @@ async def test_listing(service, key):
     assert (await service.list_sessions(app_name="no such app")).sessions == []
 
 
+async def test_conversations_with_tools_are_not_listed(service, key):
+    """Sessions of agents used as tools are in no list, and otherwise like any (OPEN-6)."""
+    child = key._replace(session_id=f"{CHILD_PREFIX}call-1")
+    await service.create_session(**names(key))
+    await opened(service, child, user_event=event("u", delta={"user:a": 1, "s": 2}))
+    await service.commit_event(child, event("c"), invocation_id="i1", epoch=1)
+    for user_id in (None, "user"):
+        listed = await service.list_sessions(app_name=key.app_name, user_id=user_id)
+        assert [one.key for one in listed.sessions] == [key]
+    read = await service.get_session(**names(child))
+    assert (read.state, read.revision) == ({"user:a": 1, "s": 2}, 2)
+    assert (await service.get_session(**names(key))).state == {"user:a": 1}
+
+
+async def test_user_state(service, key):
+    """A user's own keys without prefix, as a copy, whichever session set them (SSN-13)."""
+
+    async def user_state(**other):
+        return await service.get_user_state(**{"app_name": key.app_name, "user_id": "user"} | other)
+
+    assert await user_state() == {}
+    await service.create_session(**names(key), state={"app:a": 1, "user:u": {"n": 2}, "s": 3})
+    second = await service.create_session(**names(key._replace(session_id="b")))
+    await service.append_event(second, event("e", delta={"user:user:v": None, "temp:t": 1}))
+    (await user_state())["u"]["n"] = 5
+    await service.delete_session(**names(key))
+    assert await user_state(user_id=" user ") == {"u": {"n": 2}, "user:v": None}
+    assert await user_state(user_id="somebody else") == await user_state(app_name="other") == {}
+    with pytest.raises(InvalidRequestError, match="user_id"):
+        await user_state(user_id="")
+
+
 async def test_deleting(service, key):
     """Events, own state and invocations go, wider state stays, twice is no error (SSN-9)."""
     await opened(service, key, user_event=event("e", delta={"app:a": 1, "user:u": 2, "s": 3}))
@@ -282,6 +280,22 @@ async def test_append_to_missing_session_is_refused(service, key):
     assert session.events == []
 
 
+@pytest.mark.parametrize("ttl", [None, 10.0])
+async def test_append_from_outside_does_not_disturb_a_run(service, key, ttl):
+    """A run's next commit works after an append by others and gets the number after it (D7)."""
+    await opened(service, key, ttl=ttl)
+    session = await service.get_session(**names(key))
+    await service.append_event(session, event("outside", "other", delta={"n": 1}))
+    commit = {"invocation_id": "i1", "epoch": 1}
+    assert await service.commit_event(key, event("c", delta={"n": 2}), **commit) == 3
+    with pytest.raises(StaleSessionError):
+        await service.append_event(session, event("late", "other"))
+    closed = await service.close_invocation(key, **commit, status=Status.COMPLETED)
+    assert (closed.start_seq, closed.end_seq) == (1, 3)
+    assert await log(service, key) == [(1, "i1/user"), (2, "outside"), (3, "c")]
+    assert await service.read_state(key) == (3, {"n": 2})
+
+
 # ----- invocations
 
 
@@ -347,13 +361,6 @@ async def test_one_invocation_at_a_time(service, key):
     assert await log(service, key) == [(1, "i1/user"), (2, "i2/user")]
 
 
-async def abandon(service, key, invocation_id="i1", epoch=1):
-    """Take a session over from a holder that is gone."""
-    return await service.close_invocation(
-        key, invocation_id=invocation_id, epoch=epoch, status=Status.ABANDONED
-    )
-
-
 async def test_take_over(service, key):
     """An abandoned holder can neither write nor close any more, nor be abandoned twice (I6)."""
     await opened(service, key, "i1")
@@ -394,6 +401,17 @@ async def test_lease_with_ttl_expires_unless_used(service, key, monkeypatch):
     assert (await service.get_invocation(key, "i1")).status is Status.ABANDONED
 
 
+async def test_refused_opening_abandons_nobody(service, key, monkeypatch):
+    """An opening that fails for its event's id leaves the holder of an expired lease as it is."""
+    record = await opened(service, key, "i1", ttl=1.0)
+    later = time.time() + 2
+    monkeypatch.setattr(time, "time", lambda: later)
+    with pytest.raises(EventConflictError):
+        await opened(service, key, "i2", user_event=event("i1/user", "i2"))
+    assert await service.get_invocation(key, "i1") == record
+    assert await service.commit_event(key, event("c"), invocation_id="i1", epoch=1) == 2
+
+
 async def test_lease_without_ttl_stays(service, key, monkeypatch):
     """A workflow's lease does not expire: its end can be looked up."""
     await opened(service, key, "i1")
@@ -424,8 +442,14 @@ async def test_only_the_holder_closes(service, key):
     for wrong in ({"invocation_id": "i1", "epoch": 2}, {"invocation_id": "ix", "epoch": 1}):
         with pytest.raises(LeaseLostError):
             await service.close_invocation(key, **wrong, status=Status.COMPLETED)
-    with pytest.raises(InvalidRequestError):
-        await service.close_invocation(key, invocation_id="i1", epoch=1, status=Status.RUNNING)
+    for going_on in (Status.RUNNING, Status.PAUSED):
+        with pytest.raises(InvalidRequestError):
+            await service.close_invocation(key, invocation_id="i1", epoch=1, status=going_on)
+        with pytest.raises(InvalidRequestError):
+            await service.commit_event(
+                key, event("c"), invocation_id="i1", epoch=1, closing=going_on
+            )
+    assert await log(service, key) == [(1, "i1/user")]
     assert (await service.active_invocation(key)).invocation_id == "i1"
 
 

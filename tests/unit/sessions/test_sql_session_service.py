@@ -19,6 +19,8 @@ from durable_adk.sessions import (
     DatabaseSessionService,
     SessionKey,
     SqliteSessionService,
+    Status,
+    _migrate,
     _schema,
     _sqlite,
 )
@@ -173,17 +175,16 @@ async def test_other_processes_are_heard(service, path):
     assert await process.wait() == 0
 
 
-async def test_another_object_is_heard(service, path):
-    """A closed invocation, which adds no event, ends the wait of another service object."""
+@pytest.mark.parametrize("operation", ["pause_invocation", "close_invocation"])
+async def test_another_object_is_heard(service, path, operation):
+    """A paused or closed invocation, which adds no event, ends another service object's wait."""
     await opened(service)
     other = SqliteSessionService(path)
     waiting = asyncio.create_task(other.wait_for_change(KEY, after=1, timeout=5))
     await asyncio.sleep(0.1)
-    record = await service.active_invocation(KEY)
+    status = {"status": Status.COMPLETED} if operation == "close_invocation" else {}
     began = time.perf_counter()
-    await service.close_invocation(
-        KEY, invocation_id="i1", epoch=record.epoch, status=record.status.COMPLETED
-    )
+    await getattr(service, operation)(KEY, invocation_id="i1", epoch=1, **status)
     await waiting
     assert time.perf_counter() - began < 0.2
     await other.close()
@@ -241,6 +242,32 @@ async def test_broken_write_leaves_nothing(service, monkeypatch, step):
     assert await commit(service, "c", x=1) == 2
 
 
+@pytest.mark.parametrize("step", ["save_head", "put_state", "put_invocation"])
+async def test_broken_answer_leaves_nothing(service, monkeypatch, step):
+    """A failure within a resumption leaves the invocation paused, without a lease or event (I5)."""
+
+    async def resume():
+        answer = Event(id="a", invocation_id="i1", actions=EventActions(state_delta={"x": 1}))
+        return await service.resume_invocation(
+            KEY, invocation_id="i1", holder="local:2", user_event=answer
+        )
+
+    def fail(*_):
+        raise RuntimeError(step)
+
+    await opened(service)
+    paused = await service.pause_invocation(KEY, invocation_id="i1", epoch=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlTables, step, fail)
+        with pytest.raises(RuntimeError):
+            await resume()
+    assert await check(service) == {"user": 1}
+    assert await service.active_invocation(KEY) is None
+    assert await service.get_invocation(KEY, "i1") == paused
+    assert (await resume()).epoch == 2
+    assert await check(service) == {"user": 1, "a": 2}
+
+
 async def test_cancelled_callers_break_nothing(service):
     """Commits whose callers give up happen whole or not at all, and lock nobody out (I5)."""
     await opened(service)
@@ -279,6 +306,45 @@ async def test_migrations_make_the_schema(service, path):
         )
         assert compare_metadata(context, _schema.METADATA) == []
     engine.dispose()
+
+
+async def test_older_file_is_upgraded(service, path, monkeypatch):
+    """What a file of the first version holds goes on as it was, and can then be paused."""
+    path.touch()
+    engine = create_engine(f"sqlite:///{path}")
+    with monkeypatch.context() as patch, engine.begin() as connection:
+        patch.setattr(_migrate, "HEAD", "0001")
+        _migrate.migrate(connection)
+        assert _migrate.is_current(connection)
+        body = Event(id="user", invocation_id="i1", author="user").to_json()
+        for table, values in {
+            "sessions": "1, 5.0, 6.0, 'i1', 1, NULL, NULL",
+            "events": f"1, 'user', 'i1', 6.0, 'digest', '{body}'",
+            "invocations": "'i1', 'running', 1, 'local:1', 1, NULL, NULL",
+        }.items():
+            connection.exec_driver_sql(
+                f"INSERT INTO {table} VALUES ('app', 'user', 'session', {values})"  # noqa: S608  # the test's own
+            )
+    engine.dispose()
+    ((key, record),) = await service.list_invocations(app_name="app", status=Status.RUNNING)
+    assert (key, record.pauses, record.update_time) == (KEY, 0, 0.0)
+    assert record == await service.active_invocation(KEY)
+    assert await commit(service, "c", x=1) == 2
+    paused = await service.pause_invocation(KEY, invocation_id="i1", epoch=1)
+    assert (paused.status, paused.pauses) == (Status.PAUSED, 1)
+    await check(service)
+
+
+async def test_newest_invocations_are_found_by_an_index(service, path):
+    """However many invocations have ended, those that wait are found without looking at them."""
+    await opened(service)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        plan = connection.execute(
+            "EXPLAIN QUERY PLAN SELECT * FROM invocations WHERE app_name = 'app' "
+            "AND status = 'paused' ORDER BY update_time DESC LIMIT 100"
+        ).fetchall()
+    assert "invocations_newest" in str(plan)
+    assert "TEMP B-TREE" not in str(plan)
 
 
 async def test_newer_file_is_refused(service, path):

@@ -1,0 +1,61 @@
+"""What the tests of the session contract do again and again."""
+
+from google.genai import types
+
+from durable_adk.events import Event, EventActions
+from durable_adk.sessions import Status
+
+
+def event(event_id, invocation_id="i1", *, delta=None, timestamp=1.0, text="hello", **fields):
+    """An event of the invocation."""
+    return Event(
+        id=event_id,
+        invocation_id=invocation_id,
+        author="agent",
+        timestamp=timestamp,
+        content=types.Content(role="model", parts=[types.Part(text=text)]),
+        actions=EventActions(state_delta=delta or {}),
+        **fields,
+    )
+
+
+async def opened(service, key, invocation_id="i1", **options):
+    """Open an invocation the way the loop does."""
+    options = {"create_session": True, "holder": "local:1", **options}
+    user_event = options.pop("user_event", event(f"{invocation_id}/user", invocation_id))
+    return await service.open_invocation(
+        key, invocation_id=invocation_id, user_event=user_event, **options
+    )
+
+
+async def paused(service, key, invocation_id="i1", **options):
+    """Open an invocation and pause it."""
+    record = await opened(service, key, invocation_id, **options)
+    return await service.pause_invocation(key, invocation_id=invocation_id, epoch=record.epoch)
+
+
+async def resumed(service, key, answer="a", invocation_id="i1", **options):
+    """Answer a paused invocation; with None only take its lease."""
+    options = {"holder": "local:2", **options}
+    user_event = answer and event(answer, invocation_id)
+    user_event = options.pop("user_event", user_event)
+    return await service.resume_invocation(
+        key, invocation_id=invocation_id, user_event=user_event, **options
+    )
+
+
+async def abandon(service, key, invocation_id="i1", epoch=1):
+    """Take a session over from a holder that is gone."""
+    return await service.close_invocation(
+        key, invocation_id=invocation_id, epoch=epoch, status=Status.ABANDONED
+    )
+
+
+def names(key):
+    """The key as keyword arguments."""
+    return key._asdict()
+
+
+async def log(service, key):
+    """The events' numbers and ids, in order."""
+    return [(stored.seq, stored.event.id) for stored in await service.read_events(key)]
