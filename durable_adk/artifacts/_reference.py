@@ -1,0 +1,51 @@
+"""`artifact://` uris: an artifact that stands for a version of another (semantics ART-8)."""
+
+import re
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from google.genai import types
+
+from durable_adk.artifacts._key import ArtifactKey, key_of
+from durable_adk.errors import InvalidRequestError
+
+SCHEME = "artifact://"
+_URI = re.compile(
+    SCHEME + r"apps/([^/]+)/users/([^/]+)(?:/sessions/([^/]+))?/artifacts/(.+)/versions/(\d{1,18})"
+)
+
+
+class Reference(NamedTuple):
+    """One version of an artifact."""
+
+    key: ArtifactKey
+    version: int
+
+
+def path_of(key: ArtifactKey, version: int) -> str:
+    """A version's path in a uri. Ids are quoted, so that none can pretend to be a separator."""
+    app_name, user_id, session_id = (part and quote(part, safe="") for part in key.scope)
+    session = f"/sessions/{session_id}" if session_id else ""
+    name = quote(key.filename, safe="/:")
+    return f"apps/{app_name}/users/{user_id}{session}/artifacts/{name}/versions/{version}"
+
+
+def reference_in(part: types.Part, origin: ArtifactKey) -> Reference | None:
+    """What the artifact `origin` refers to with this part; None when the part is no reference.
+
+    Raises:
+        InvalidRequestError: The uri is malformed, or leads out of what `origin` may see: its own
+            session and its user's names (S4).
+    """
+    uri = (part.file_data and part.file_data.file_uri) or ""
+    if not uri.startswith(SCHEME):
+        return None
+    found = _URI.fullmatch(uri)
+    if not found:
+        raise InvalidRequestError(f"artifact refers to {uri!r}, which is no artifact uri.")
+    app_name, user_id, session_id, name = (text and unquote(text) for text in found.groups()[:4])
+    key = key_of(app_name or "", user_id or "", session_id, name or "")
+    own = {origin.scope, origin.scope._replace(session_id=None)}
+    if key.scope not in own:
+        raise InvalidRequestError(f"artifact refers to {uri!r}, outside of its own scope.")
+    return Reference(key, int(found[5]))

@@ -1,0 +1,202 @@
+"""The rules of artifacts, over any store of versions."""
+
+import copy
+import time
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from google.genai import types
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
+
+from durable_adk.artifacts._key import ArtifactKey, Scope, key_of, scope_of
+from durable_adk.artifacts._reference import reference_in
+from durable_adk.artifacts.base_artifact_service import ArtifactVersion, BaseArtifactService
+from durable_adk.errors import InvalidRequestError
+from durable_adk.values import check_json
+
+_MAX_REFERENCES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A version before it has a number."""
+
+    part: types.Part
+    custom_metadata: dict[str, Any]
+    create_time: float
+    mime_type: str | None
+    save_key: str | None
+
+
+class Store(Protocol):
+    """Where versions are kept; keys are checked, and parts have exactly one kind of content."""
+
+    async def add(self, key: ArtifactKey, draft: Draft) -> int:
+        """Store a draft as the next version, unless its save key has one; returns the number."""
+        ...
+
+    async def numbers(self, key: ArtifactKey) -> list[int]:
+        """The numbers of all versions, ascending."""
+        ...
+
+    async def part(self, key: ArtifactKey, version: int) -> types.Part | None:
+        """A copy of one version's content."""
+        ...
+
+    async def describe(self, key: ArtifactKey, version: int) -> ArtifactVersion | None:
+        """What is known of one version."""
+        ...
+
+    async def names(self, scope: Scope) -> list[str]:
+        """All names in a scope, in any order."""
+        ...
+
+    async def remove(self, key: ArtifactKey) -> None:
+        """Remove a name with all it has."""
+        ...
+
+
+class StoredArtifactService(BaseArtifactService):
+    """Checks what it is given, and finds versions; a `Store` keeps them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def save_artifact(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        artifact: types.Part | dict[str, Any],
+        session_id: str | None = None,
+        custom_metadata: dict[str, Any] | None = None,
+        save_key: str | None = None,
+    ) -> int:
+        """See the base class."""
+        key = key_of(app_name, user_id, session_id, filename)
+        part = _checked(artifact)
+        reference_in(part, key)
+        check_json(custom_metadata or {}, "custom_metadata")
+        _check_save_key(save_key)
+        draft = Draft(
+            part=part,
+            custom_metadata=copy.deepcopy(custom_metadata or {}),
+            create_time=time.time(),
+            mime_type=_mime_type(part),
+            save_key=save_key,
+        )
+        return await self._store.add(key, draft)
+
+    async def load_artifact(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        session_id: str | None = None,
+        version: int | None = None,
+    ) -> types.Part | None:
+        """See the base class."""
+        key = key_of(app_name, user_id, session_id, filename)
+        for _ in range(_MAX_REFERENCES + 1):
+            number = await self._number(key, version)
+            part = None if number is None else await self._store.part(key, number)
+            reference = part and reference_in(part, key)
+            if not reference:
+                return part
+            key, version = reference
+        raise InvalidRequestError(
+            f"artifact {filename!r} is a chain of more than {_MAX_REFERENCES} references."
+        )
+
+    async def list_artifact_keys(
+        self, *, app_name: str, user_id: str, session_id: str | None = None
+    ) -> list[str]:
+        """See the base class."""
+        scope = scope_of(app_name, user_id, session_id)
+        names = await self._store.names(scope._replace(session_id=None))
+        if scope.session_id is not None:
+            names = [*names, *await self._store.names(scope)]
+        return sorted(names)
+
+    async def delete_artifact(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
+    ) -> None:
+        """See the base class."""
+        await self._store.remove(key_of(app_name, user_id, session_id, filename))
+
+    async def list_versions(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
+    ) -> list[int]:
+        """See the base class."""
+        return await self._store.numbers(key_of(app_name, user_id, session_id, filename))
+
+    async def list_artifact_versions(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
+    ) -> list[ArtifactVersion]:
+        """See the base class."""
+        key = key_of(app_name, user_id, session_id, filename)
+        found = [await self._store.describe(key, n) for n in await self._store.numbers(key)]
+        return [version for version in found if version]
+
+    async def get_artifact_version(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        session_id: str | None = None,
+        version: int | None = None,
+    ) -> ArtifactVersion | None:
+        """See the base class."""
+        key = key_of(app_name, user_id, session_id, filename)
+        number = await self._number(key, version)
+        return None if number is None else await self._store.describe(key, number)
+
+    async def _number(self, key: ArtifactKey, version: int | None) -> int | None:
+        if version is not None:
+            return version if version >= 0 else None
+        return max(await self._store.numbers(key), default=None)
+
+
+def _checked(artifact: types.Part | dict[str, Any]) -> types.Part:
+    """A copy of the artifact as a part.
+
+    Raises:
+        InvalidRequestError: It is no part, or not of a kind that can be stored (ART-8).
+    """
+    try:
+        part = types.Part.model_validate(artifact).model_copy(deep=True)
+        part.model_dump_json(exclude={"inline_data": {"data"}})  # a lone surrogate is no text
+    except (ValidationError, PydanticSerializationError) as error:
+        raise InvalidRequestError(f"artifact is no types.Part: {_reason(error)}.") from None
+    blob = part.inline_data
+    kinds = [
+        part.text is not None,
+        blob is not None and blob.data is not None,
+        part.file_data is not None and bool(part.file_data.file_uri),
+    ]
+    if kinds.count(True) != 1:
+        raise InvalidRequestError("artifact must have one of text, inline_data or file_data.")
+    return part
+
+
+def _reason(error: ValidationError | PydanticSerializationError) -> str:
+    """The first thing wrong, without the value: that is the user's."""
+    if isinstance(error, PydanticSerializationError):
+        return str(error)
+    first = error.errors(include_input=False, include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _check_save_key(save_key: str | None) -> None:
+    check_json(save_key, "save_key")
+    if save_key == "":
+        raise InvalidRequestError("save_key is empty; pass a non-empty string or None.")
+
+
+def _mime_type(part: types.Part) -> str | None:
+    kept = part.inline_data or part.file_data
+    return "text/plain" if kept is None else kept.mime_type

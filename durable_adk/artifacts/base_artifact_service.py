@@ -1,0 +1,121 @@
+"""The port to the artifact store.
+
+Contract of every implementation, tested by one suite (`tests/unit/artifacts/test_contract.py`):
+
+* Versions of a name count 0, 1, 2 ... without gap, also when several processes save at once.
+* A version is there whole or not at all, and never changes.
+* A save may be repeated after a lost acknowledgement: its `save_key` makes it one version (ART-10).
+
+`session_id` may be left out where only names with the prefix ``user:`` are meant. All calls raise
+InvalidRequestError, naming the field, for a name or id that cannot serve, and StoreUnavailableError
+while the store does not answer.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from google.genai import types
+from pydantic import Field
+
+from durable_adk.models.llm_response import Wire
+
+
+class ArtifactVersion(Wire):
+    """What is known of one version, without its content (semantics ART-11)."""
+
+    version: int
+    canonical_uri: str
+    """Where this service keeps it; opaque to everybody else."""
+    custom_metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
+    create_time: float
+    """Seconds since the epoch."""
+    mime_type: str | None = None
+
+
+class BaseArtifactService(ABC):
+    """Stores artifacts (semantics ART-1)."""
+
+    @abstractmethod
+    async def save_artifact(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        artifact: types.Part | dict[str, Any],
+        session_id: str | None = None,
+        custom_metadata: dict[str, Any] | None = None,
+        save_key: str | None = None,
+    ) -> int:
+        """Store the next version of a name; returns its number, 0 for the first (ART-3).
+
+        Args:
+            app_name: Name of the app.
+            user_id: Id of the user.
+            filename: A relative path like ``reports/a.pdf``. With the prefix ``user:`` it is
+                shared by all sessions of the user, else it is the session's (ART-4).
+            artifact: A part with text, inline_data or file_data, or the same as a dict. A file_data
+                uri of the form ``artifact://...`` refers to another artifact of the user.
+            session_id: Id of the session.
+            custom_metadata: JSON to keep with the version.
+            save_key: Names this save. A second one of the same key and name returns the first
+                one's version and stores nothing, whatever it brings (TRAP-41).
+
+        Raises:
+            InvalidRequestError: A name, an id or the artifact cannot be stored.
+            StateValueError: `custom_metadata` is not JSON.
+        """
+
+    @abstractmethod
+    async def load_artifact(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        session_id: str | None = None,
+        version: int | None = None,
+    ) -> types.Part | None:
+        """A copy of the latest or the given version; None if there is none (ART-5).
+
+        A reference is followed, at most five deep, and only within the user's own scope (ART-8).
+        """
+
+    @abstractmethod
+    async def list_artifact_keys(
+        self, *, app_name: str, user_id: str, session_id: str | None = None
+    ) -> list[str]:
+        """The names in the session and, with ``user:``, those of the user; sorted (ART-6)."""
+
+    @abstractmethod
+    async def delete_artifact(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
+    ) -> None:
+        """Delete all versions and all save keys of a name; missing is no error (ART-7)."""
+
+    @abstractmethod
+    async def list_versions(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
+    ) -> list[int]:
+        """The numbers of all versions, ascending."""
+
+    @abstractmethod
+    async def list_artifact_versions(
+        self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
+    ) -> list[ArtifactVersion]:
+        """What is known of all versions, ascending."""
+
+    @abstractmethod
+    async def get_artifact_version(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        session_id: str | None = None,
+        version: int | None = None,
+    ) -> ArtifactVersion | None:
+        """What is known of the latest or the given version; None if there is none."""
+
+    async def close(self) -> None:  # noqa: B027  # optional
+        """Let go of connections and files."""

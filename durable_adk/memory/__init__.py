@@ -1,0 +1,14 @@
+"""Long-term memory: what a user's past sessions said, and where it is kept."""
+
+from durable_adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
+from durable_adk.memory.in_memory_memory_service import InMemoryMemoryService
+from durable_adk.memory.memory_entry import MemoryEntry
+from durable_adk.memory.sqlite_memory_service import SqliteMemoryService
+
+__all__ = [
+    "BaseMemoryService",
+    "InMemoryMemoryService",
+    "MemoryEntry",
+    "SearchMemoryResponse",
+    "SqliteMemoryService",
+]

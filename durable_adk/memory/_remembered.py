@@ -1,0 +1,176 @@
+"""The rules of memory, over any store of memories."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, NamedTuple, Protocol
+
+from google.genai import types
+
+from durable_adk.events.event import Event
+from durable_adk.memory._words import query_words
+from durable_adk.memory.base_memory_service import (
+    MAX_RESULTS,
+    BaseMemoryService,
+    SearchMemoryResponse,
+)
+from durable_adk.memory.memory_entry import MemoryEntry
+from durable_adk.sessions.session import Session
+from durable_adk.values import canonical, check_id, check_json
+
+NO_SESSION = ""
+"""Where memories are counted to that come from no session; no session has this id."""
+
+
+class Owner(NamedTuple):
+    """Whose memories."""
+
+    app_name: str
+    user_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """An entry as it is stored: with an id, and with text only."""
+
+    session_id: str
+    entry_id: str
+    entry: MemoryEntry
+
+
+class Store(Protocol):
+    """Where memories are kept; what it is given is checked."""
+
+    async def add(self, owner: Owner, memories: list[Memory], *, replace: str | None) -> None:
+        """Store those whose id their session does not have; first empty the session `replace`."""
+        ...
+
+    async def remove(self, owner: Owner, entry_id: str | None) -> None:
+        """Remove the memories of an id, or all."""
+        ...
+
+    async def search(self, owner: Owner, words: list[str], limit: int) -> list[MemoryEntry]:
+        """Copies of the memories that have some of the words, the best first."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and files."""
+        ...
+
+
+class RememberingService(BaseMemoryService):
+    """Checks what it is given and makes memories of it; a `Store` keeps and finds them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def add_session_to_memory(self, session: Session) -> None:
+        """See the base class."""
+        session_id = check_id(session.id, "session.id")
+        memories = _of_events(session.events, session_id, {})
+        owner = _owner(session.app_name, session.user_id)
+        await self._store.add(owner, memories, replace=session_id)
+
+    async def add_events_to_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        events: Sequence[Event],
+        session_id: str | None = None,
+        custom_metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See the base class."""
+        session = NO_SESSION if session_id is None else check_id(session_id, "session_id")
+        memories = _of_events(events, session, _metadata(custom_metadata))
+        await self._store.add(_owner(app_name, user_id), memories, replace=None)
+
+    async def add_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        memories: Sequence[MemoryEntry],
+        custom_metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See the base class."""
+        shared = _metadata(custom_metadata)
+        entries = [
+            entry.model_copy(update={"custom_metadata": {**shared, **entry.custom_metadata}})
+            for entry in memories
+        ]
+        await self._store.add(_owner(app_name, user_id), _of(entries, NO_SESSION), replace=None)
+
+    async def delete_memory(
+        self, *, app_name: str, user_id: str, memory_id: str | None = None
+    ) -> None:
+        """See the base class."""
+        check_json(memory_id, "memory_id")
+        await self._store.remove(_owner(app_name, user_id), memory_id)
+
+    async def search_memory(
+        self, *, app_name: str, user_id: str, query: str
+    ) -> SearchMemoryResponse:
+        """See the base class."""
+        owner, words = _owner(app_name, user_id), query_words(query)
+        found = await self._store.search(owner, words, MAX_RESULTS) if words else []
+        return SearchMemoryResponse(memories=found)
+
+    async def close(self) -> None:
+        """See the base class."""
+        await self._store.close()
+
+
+def _owner(app_name: str, user_id: str) -> Owner:
+    return Owner(check_id(app_name, "app_name"), check_id(user_id, "user_id"))
+
+
+def _metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    metadata = dict(given or {})
+    check_json(metadata, "custom_metadata")
+    return metadata
+
+
+def _of_events(
+    events: Sequence[Event], session_id: str, custom_metadata: dict[str, Any]
+) -> list[Memory]:
+    entries = [
+        MemoryEntry(
+            content=event.content,
+            id=event.id or None,
+            author=event.author or None,
+            timestamp=datetime.fromtimestamp(event.timestamp, UTC).isoformat(),
+            custom_metadata=custom_metadata,
+        )
+        for event in events
+        if event.content and not event.partial
+    ]
+    return _of(entries, session_id)
+
+
+def _of(entries: Sequence[MemoryEntry], session_id: str) -> list[Memory]:
+    """The entries that have text, with it alone: files and calls are no use to a later prompt."""
+    bare = [
+        entry.model_copy(update={"content": _spoken(entry.content)})
+        for entry in entries
+        if entry.text
+    ]
+    return [_memory(entry, session_id) for entry in bare]
+
+
+def _spoken(content: types.Content) -> types.Content:
+    spoken = [part.text for part in content.parts or [] if part.text and not part.thought]
+    return types.Content(role=content.role, parts=[types.Part(text=text) for text in spoken])
+
+
+def _memory(entry: MemoryEntry, session_id: str) -> Memory:
+    said = entry.model_dump(exclude_none=True)
+    check_json(said, "the memory")
+    # The id is made of the entry and not drawn: adding it again, after a crash, adds nothing.
+    entry_id = entry.id or sha256(canonical(said).encode()).hexdigest()[:32]
+    return Memory(
+        session_id=session_id,
+        entry_id=entry_id,
+        entry=MemoryEntry.model_validate({**said, "id": entry_id}),
+    )

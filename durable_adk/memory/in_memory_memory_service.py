@@ -1,0 +1,51 @@
+"""Memory that lives as long as its process."""
+
+from collections import defaultdict
+from threading import Lock
+
+from durable_adk.memory._remembered import Memory, Owner, RememberingService
+from durable_adk.memory._words import words as words_of
+from durable_adk.memory.memory_entry import MemoryEntry
+
+
+class InMemoryMemoryService(RememberingService):
+    """All memories in memory, for tests and scripts; usable from any thread (TRAP-8).
+
+    The best memory is the one that has the most different words of the query (semantics MEM-3).
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_MemoryStore())
+
+
+class _MemoryStore:
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._memories: defaultdict[Owner, dict[tuple[str, str], Memory]] = defaultdict(dict)
+
+    async def add(self, owner: Owner, memories: list[Memory], *, replace: str | None) -> None:
+        with self._lock:
+            own = self._memories[owner]
+            for key in [key for key in own if key[0] == replace]:
+                del own[key]
+            for memory in memories:
+                own.setdefault((memory.session_id, memory.entry_id), memory)
+
+    async def remove(self, owner: Owner, entry_id: str | None) -> None:
+        with self._lock:
+            own = self._memories.get(owner, {})
+            for key in [key for key in own if entry_id in (None, key[1])]:
+                del own[key]
+
+    async def search(self, owner: Owner, words: list[str], limit: int) -> list[MemoryEntry]:
+        with self._lock:
+            entries = [memory.entry for memory in self._memories.get(owner, {}).values()]
+        asked = set(words)
+        scored = [(len(asked.intersection(words_of(entry.text))), entry) for entry in entries]
+        found = [pair for pair in scored if pair[0]]
+        # The latest first among equals: what was said last is likeliest to hold still.
+        found.sort(key=lambda pair: (pair[0], pair[1].timestamp or ""), reverse=True)
+        return [entry.model_copy(deep=True) for _, entry in found[:limit]]
+
+    async def close(self) -> None:
+        pass

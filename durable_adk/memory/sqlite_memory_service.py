@@ -1,0 +1,173 @@
+"""Memory in a SQLite file, found by full-text search."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeVar
+
+from durable_adk.errors import StoreUnavailableError
+from durable_adk.memory._remembered import Memory, Owner, RememberingService
+from durable_adk.memory._words import words as words_of
+from durable_adk.memory.memory_entry import MemoryEntry
+from durable_adk.values import canonical
+
+T = TypeVar("T")
+
+_BUSY_TIMEOUT = 5.0
+"""Seconds to wait for another process's write (reliability 10)."""
+
+_VERSION = 1
+_TABLES = """
+CREATE TABLE IF NOT EXISTS memories (
+    number INTEGER PRIMARY KEY,
+    app_name TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    entry_id TEXT NOT NULL,
+    said_at TEXT NOT NULL,
+    entry TEXT NOT NULL,
+    UNIQUE (app_name, user_id, session_id, entry_id)
+);
+-- The words come cut and folded. `ascii` takes every other character for a letter of a word, so
+-- the words that are stored are the words that are asked for, in every script.
+CREATE VIRTUAL TABLE IF NOT EXISTS memory_words USING fts5(owner, words, tokenize = 'ascii');
+"""
+_ADD = "INSERT OR IGNORE INTO memories VALUES (NULL, ?, ?, ?, ?, ?, ?) RETURNING number"
+_ADD_WORDS = "INSERT INTO memory_words (rowid, owner, words) VALUES (?, ?, ?)"
+_REMOVE = "DELETE FROM memories WHERE app_name = ? AND user_id = ?{also} RETURNING number"
+_REMOVE_WORDS = "DELETE FROM memory_words WHERE rowid = ?"
+# Rank 0 for the owner: whose a memory is says nothing of how well it fits.
+_SEARCH = """
+SELECT entry FROM memory_words JOIN memories ON number = memory_words.rowid
+WHERE memory_words MATCH ? AND app_name = ? AND user_id = ?
+ORDER BY bm25(memory_words, 0.0, 1.0), said_at DESC, number DESC LIMIT ?
+"""
+
+
+class SqliteMemoryService(RememberingService):
+    """Memories in a SQLite file, which any number of processes may share.
+
+    The best memory by BM25 comes first: rare words count more than common ones, and short texts
+    more than long ones.
+    """
+
+    def __init__(self, db_path: Path | str) -> None:
+        """Name the file; it is made at the first call, with its folder."""
+        super().__init__(_SqliteStore(Path(db_path)))
+
+
+class _SqliteStore:
+    """Each call opens the file in a thread, so any event loop may ask and nothing stays open."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._ready = False
+
+    async def add(self, owner: Owner, memories: list[Memory], *, replace: str | None) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            if replace is not None:
+                _remove(connection, owner, " AND session_id = ?", replace)
+            for memory in memories:
+                _add(connection, owner, memory)
+
+        await self._in_thread(work, begin="BEGIN IMMEDIATE")
+
+    async def remove(self, owner: Owner, entry_id: str | None) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            if entry_id is None:
+                _remove(connection, owner, "")
+            else:
+                _remove(connection, owner, " AND entry_id = ?", entry_id)
+
+        await self._in_thread(work, begin="BEGIN IMMEDIATE")
+
+    async def search(self, owner: Owner, words: list[str], limit: int) -> list[MemoryEntry]:
+        anything = " OR ".join(f'"{word}"' for word in words)
+        match = f'owner : "{_token(owner)}" AND words : ({anything})'
+
+        def work(connection: sqlite3.Connection) -> list[str]:
+            rows = connection.execute(_SEARCH, (match, *owner, limit))
+            return [entry for (entry,) in rows]
+
+        found = await self._in_thread(work, begin="BEGIN")
+        return [MemoryEntry.model_validate_json(entry, extra="ignore") for entry in found]
+
+    async def close(self) -> None:
+        pass
+
+    async def _in_thread(self, work: Callable[[sqlite3.Connection], T], *, begin: str) -> T:
+        def transaction() -> T:
+            self._prepare()
+            with _open(self._path) as connection:
+                connection.execute(begin)
+                with connection:  # commits, or rolls back what failed
+                    return work(connection)
+
+        # A caller that is cancelled leaves the thread to finish: its commit is whole either way.
+        try:
+            return await asyncio.to_thread(transaction)
+        except (sqlite3.OperationalError, OSError) as error:
+            raise StoreUnavailableError(f"The memory store does not answer: {error}") from error
+
+    def _prepare(self) -> None:
+        """Make the file and its tables, once in this process."""
+        if self._ready:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with _open(self._path) as connection:
+            _switch_to_wal(connection)
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version > _VERSION:
+                raise StoreUnavailableError(
+                    f"{self._path} has tables of version {version}; this code knows {_VERSION}."
+                )
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {_VERSION}; COMMIT;"
+            )
+        self._ready = True
+
+
+def _add(connection: sqlite3.Connection, owner: Owner, memory: Memory) -> None:
+    entry = memory.entry
+    row = (*owner, memory.session_id, memory.entry_id, entry.timestamp or "", entry.to_json())
+    added = connection.execute(_ADD, row).fetchall()
+    text = " ".join(words_of(entry.text))
+    connection.executemany(_ADD_WORDS, [(number, _token(owner), text) for (number,) in added])
+
+
+def _remove(connection: sqlite3.Connection, owner: Owner, also: str, *values: str) -> None:
+    removed = connection.execute(_REMOVE.format(also=also), (*owner, *values)).fetchall()
+    connection.executemany(_REMOVE_WORDS, removed)
+
+
+def _token(owner: Owner) -> str:
+    """The owner as one word, so that a search reads no index entries but the owner's."""
+    return sha256(canonical(list(owner)).encode()).hexdigest()
+
+
+@contextmanager
+def _open(path: Path) -> Generator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, timeout=_BUSY_TIMEOUT, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous=FULL")  # an acknowledged commit survives power loss
+        yield connection
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """Switch the file to a write-ahead log, which is for good.
+
+    The switch needs the file for itself and does not wait for it, so it is tried until it works.
+    """
+    deadline = time.monotonic() + _BUSY_TIMEOUT
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return

@@ -1,0 +1,238 @@
+"""What the artifact folder keeps when processes share it, are killed, or find it unusable."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from google.genai import types
+
+from durable_adk.artifacts import FileArtifactService, _files
+from durable_adk.errors import StoreUnavailableError
+
+SCOPE = {"app_name": "app", "user_id": "user", "session_id": "session"}
+PROLOGUE = """
+import asyncio, json, os, signal, sys
+from google.genai import types
+from durable_adk.artifacts import FileArtifactService
+
+scope = {"app_name": "app", "user_id": "user", "session_id": "session"}
+service = FileArtifactService(sys.argv[1])
+
+def save(name, text, key=None):
+    part = types.Part(text=text)
+    return service.save_artifact(**scope, filename=name, artifact=part, save_key=key)
+
+def fork(work):
+    pid = os.fork()
+    if pid == 0:
+        work()
+        os._exit(0)
+    return pid
+"""
+KILLED_AT = """
+def kill_at(place):
+    '''Die right after the given system call of a save, counted over those that change the disk.'''
+    count = 0
+    def counting(real):
+        def call(*args, **kwargs):
+            nonlocal count
+            result = real(*args, **kwargs)
+            count += 1
+            if count == place:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+        return call
+    for name in ("mkdir", "rename", "open", "fsync"):
+        setattr(os, name, counting(getattr(os, name)))
+
+def work(place):
+    kill_at(place)
+    asyncio.run({call})
+
+for place in range(1, 100):
+    name = f"file {{place}}"
+    {before}
+    _, status = os.waitpid(fork(lambda: work(place)), 0)
+    if not os.WIFSIGNALED(status):
+        print(place - 1)
+        break
+"""
+RACE = """
+def work(number):
+    async def saves():
+        async def one(n):
+            # every key is used by two processes, and every second save has none
+            return await save("a", f"{number}.{n}", f"{number // 2}.{n}" if n % 2 else None)
+        return await asyncio.gather(*(one(n) for n in range(30)))
+    line = json.dumps([number, asyncio.run(saves())]) + "\\n"
+    os.write(1, line.encode())  # in one piece
+
+for pid in [fork(lambda: work(number)) for number in range(4)]:
+    os.waitpid(pid, 0)
+"""
+DELETING = """
+async def works(number):
+    for n in range(60):
+        if number == 0:
+            await service.delete_artifact(**scope, filename="a")
+        else:
+            await save("a", f"{number}.{n}")
+
+for pid in [fork(lambda: asyncio.run(works(number))) for number in range(3)]:
+    os.waitpid(pid, 0)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "artifacts"
+
+
+@pytest.fixture
+def service(folder):
+    return FileArtifactService(folder)
+
+
+def run(script, folder):
+    """What processes that share the folder print, by line."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROLOGUE + textwrap.dedent(script), str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+async def save(service, name, text="x", *, key=None):
+    part = types.Part(text=text)
+    return await service.save_artifact(**SCOPE, filename=name, artifact=part, save_key=key)
+
+
+def named(folder: Path, prefix: str):
+    return [path for path in folder.rglob("*") if path.name.startswith(prefix)]
+
+
+async def test_processes_lose_no_save_and_share_no_number(service, folder):
+    """120 saves by 4 processes, half of them keyed in pairs: 90 versions, each the right one."""
+    numbers = dict(await asyncio.to_thread(run, RACE, folder))
+    assert await service.list_versions(**SCOPE, filename="a") == list(range(90))
+    for number, own in numbers.items():
+        twin = numbers[number ^ 1]
+        assert all((own[n] == twin[n]) == bool(n % 2) for n in range(30))
+        for n, version in enumerate(own):
+            found = await service.load_artifact(**SCOPE, filename="a", version=version)
+            authors = {f"{number}.{n}", f"{number ^ 1}.{n}"} if n % 2 else {f"{number}.{n}"}
+            assert found.text in authors
+
+
+async def test_a_save_that_is_killed_anywhere_can_be_repeated(service, folder):
+    """Whichever step was the last, a retry leaves one whole version, and the next is 1 (F45)."""
+    script = KILLED_AT.format(call='save(f"file {place}", "x" * 9000, "key")', before="")
+    (places,) = await asyncio.to_thread(run, script, folder)
+    assert places >= 12, "a save makes folders, two files, a claim, a rename, and syncs them all"
+    seen = 0
+    for place in range(1, places + 1):
+        name = f"file {place}"
+        before = await service.list_versions(**SCOPE, filename=name)
+        seen += len(before)
+        for n in before:
+            found = await service.load_artifact(**SCOPE, filename=name, version=n)
+            assert found.text == "x" * 9000
+        assert await save(service, name, "y" * 9000, key="key") == 0
+        assert await save(service, name) == 1
+        assert await service.list_versions(**SCOPE, filename=name) == [0, 1]
+    assert 0 < seen < places, "some were killed before the version was there, some after"
+    assert await service.list_artifact_keys(**SCOPE) == sorted(
+        f"file {place}" for place in range(1, places + 2)
+    )
+
+
+async def test_a_deletion_that_is_killed_anywhere_is_whole(service, folder):
+    """All versions are there or none, and the next save of the name goes on from that."""
+    before = "asyncio.run(save(name, 'x')); asyncio.run(save(name, 'y'))"
+    call = 'service.delete_artifact(**scope, filename=f"file {place}")'
+    (places,) = await asyncio.to_thread(run, KILLED_AT.format(call=call, before=before), folder)
+    assert places >= 2
+    for place in range(1, places + 1):
+        there = await service.list_versions(**SCOPE, filename=f"file {place}")
+        assert there in ([], [0, 1])
+        assert await save(service, f"file {place}") == len(there)
+    await service.delete_artifact(**SCOPE, filename="file 1")
+    assert list((folder / ".deleted").iterdir()) == [], "the next deletion clears up"
+
+
+async def test_a_number_counted_before_a_deletion_is_not_taken_after_it(
+    service, folder, monkeypatch
+):
+    """A name deleted and saved anew while another save is under way still counts without gap."""
+    for _ in range(3):
+        await save(service, "a")
+    count = _files._numbers
+
+    def interrupted(name_folder):
+        counted = count(name_folder)
+        monkeypatch.setattr(_files, "_numbers", count)
+        other = FileArtifactService(folder)
+        asyncio.run(other.delete_artifact(**SCOPE, filename="a"))
+        asyncio.run(save(other, "a"))
+        return counted
+
+    monkeypatch.setattr(_files, "_numbers", interrupted)
+    assert await save(service, "a", key="k") == 1
+    assert await service.list_versions(**SCOPE, filename="a") == [0, 1]
+
+
+async def test_saves_during_deletions_count_without_gap(service, folder):
+    """Processes that save and delete a name at once leave versions 0 to n, and no debris."""
+    await asyncio.to_thread(run, DELETING, folder)
+    there = await service.list_versions(**SCOPE, filename="a")
+    assert there == list(range(len(there)))
+    assert await save(service, "a") == len(there)
+    assert named(folder, ".new-") == []
+
+
+async def test_what_a_killed_save_left_is_removed(service, folder):
+    """A folder that nobody has been writing for an hour goes at the next save."""
+    await save(service, "a")
+    (version,) = named(folder, "record.json")
+    old, fresh = (version.parent.parent / f".new-{name}" for name in ("old", "fresh"))
+    for left in (old, fresh):
+        left.mkdir()
+        (left / "content").write_bytes(b"half")
+    os.utime(old, times=(time.time() - 4000,) * 2)
+    assert await save(service, "a") == 1
+    assert (old.exists(), fresh.exists()) == (False, True)
+    assert named(folder, ".old-") == []
+
+
+async def test_services_on_one_folder_see_the_same(service, folder):
+    """Nothing is remembered in a process: another service sees each save at once."""
+    other = FileArtifactService(str(folder))
+    for n in range(3):
+        assert await save(service, "a", str(n)) == 2 * n
+        assert await save(other, "a", str(n)) == 2 * n + 1
+    assert await service.list_artifact_keys(**SCOPE) == ["a"]
+
+
+async def test_a_folder_that_fails_is_worth_waiting_for(tmp_path):
+    """What the operating system refuses is a transient error, which steps retry."""
+    (tmp_path / "file").write_text("in the way")
+    service = FileArtifactService(tmp_path / "file" / "artifacts")
+    with pytest.raises(StoreUnavailableError, match="artifact folder"):
+        await save(service, "a")
+
+
+async def test_long_names_of_many_bytes_fit(service):
+    """Names longer than a file system's 255 bytes serve, and differ by their last letter."""
+    names = ["漢" * 511 + last for last in "ab"]
+    for name in names:
+        assert await save(service, name, name[-1]) == 0
+    assert await service.list_artifact_keys(**SCOPE) == names

@@ -1,0 +1,82 @@
+"""A model searches the user's memory."""
+
+import pytest
+from google.genai import types
+
+from durable_adk.context import Services, StepScope, ToolContext
+from durable_adk.errors import InvalidRequestError
+from durable_adk.memory import InMemoryMemoryService, MemoryEntry
+from durable_adk.messages import MAX_BYTES
+from durable_adk.models import LlmRequest
+from durable_adk.sessions import Session
+from durable_adk.tools.load_memory_tool import load_memory_tool
+from durable_adk.values import canonical, check_json
+
+
+def context_with(memory):
+    scope = StepScope(
+        session=Session(id="session", app_name="app", user_id="user"),
+        invocation_id="i1",
+        agent_name="agent",
+        branch=None,
+        user_content=None,
+        services=Services(memory=memory),
+    )
+    return ToolContext(scope, function_call_id="c1")
+
+
+def entry(text, **fields):
+    content = types.Content(role="user", parts=[types.Part(text=text)])
+    return MemoryEntry(content=content, **fields)
+
+
+async def search(memory, query):
+    return await load_memory_tool.run_async(
+        args={"query": query}, tool_context=context_with(memory)
+    )
+
+
+async def test_the_model_gets_what_was_said():
+    """A call returns the memories that fit, as plain JSON without empty fields (TOL-26)."""
+    memory = InMemoryMemoryService()
+    told = entry("I like tea", author="user", timestamp="2026-01-02T00:00:00+00:00", id="m1")
+    await memory.add_memory(app_name="app", user_id="user", memories=[told, entry("unrelated")])
+    assert await search(memory, "tea?") == {
+        "memories": [
+            {
+                "id": "m1",
+                "author": "user",
+                "timestamp": "2026-01-02T00:00:00+00:00",
+                "content": {"role": "user", "parts": [{"text": "I like tea"}]},
+            }
+        ]
+    }
+    assert await search(memory, "coffee") == {"memories": []}
+
+
+async def test_the_result_fits_into_an_event():
+    """Ten memories of any length are JSON and smaller than one event may be."""
+    memory = InMemoryMemoryService()
+    long = [entry(f"tea {n} " + "漢" * 500_000) for n in range(10)]
+    await memory.add_memory(app_name="app", user_id="user", memories=long)
+    result = await search(memory, "tea")
+    check_json(result)
+    assert len(result["memories"]) == 10
+    assert len(canonical(result).encode()) < MAX_BYTES
+
+
+async def test_the_model_is_told_that_it_has_a_memory():
+    """The tool is declared with its one parameter, and the instructions say when to use it."""
+    request = LlmRequest()
+    context = context_with(InMemoryMemoryService())
+    await load_memory_tool.process_llm_request(tool_context=context, llm_request=request)
+    assert request.tools_dict == {"load_memory": load_memory_tool}
+    assert "load_memory" in request.config.system_instruction
+    schema = load_memory_tool.get_declaration().parameters_json_schema
+    assert list(schema["properties"]) == ["query"]
+
+
+async def test_without_a_service_the_call_fails():
+    """No memory service is the developer's mistake, and a ValueError (MEM-5)."""
+    with pytest.raises(InvalidRequestError, match="memory_service"):
+        await search(None, "tea")
