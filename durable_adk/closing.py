@@ -23,6 +23,18 @@ async def closing(generator: AsyncGenerator[T, None]) -> AsyncGenerator[AsyncGen
             await generator.aclose()
 
 
+def abandoned(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether a `finally` runs outside of the loop that ran its body.
+
+    Then a worker has dropped a cached workflow and Python finalises what is left of it, wherever it
+    happens to be: there is nothing to wait for, and nobody who could.
+    """
+    try:
+        return asyncio.get_running_loop() is not loop
+    except RuntimeError:
+        return True
+
+
 async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
     """Finish some work although the task is cancelled meanwhile.
 

@@ -117,7 +117,7 @@ class CallbackContext(ReadonlyContext):
         self.actions = actions or EventActions()
         self._state = State(scope.session.state, self.actions.state_delta)
         self._save_key = f"{scope.invocation_id}/{scope.event_id}/{save_key}"
-        self._saves = 0
+        self._saves: dict[str, int] = {}
 
     @property
     def state(self) -> State:  # pyright: ignore[reportIncompatibleMethodOverride]: ADK narrows it to a writable state
@@ -141,13 +141,13 @@ class CallbackContext(ReadonlyContext):
         Raises:
             InvalidRequestError: There is no artifact service, or the name is unusable.
         """
-        self._saves += 1
+        self._saves[filename] = self._saves.get(filename, 0) + 1
         version = await self._artifacts.save_artifact(
             **self._owner(),
             filename=filename,
             artifact=artifact,
             custom_metadata=custom_metadata,
-            save_key=f"{self._save_key}/{self._saves}",
+            save_key=f"{self._save_key}/{self._saves[filename]}",
         )
         self.actions.artifact_delta[filename] = version
         return version

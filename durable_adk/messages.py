@@ -1,7 +1,7 @@
 """What clients send to an invocation and get from it: plain JSON for any Temporal client."""
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from google.genai import types
 from pydantic import Field, ValidationError
@@ -11,6 +11,8 @@ from durable_adk.models.llm_response import Wire
 from durable_adk.run_config import RunConfig
 from durable_adk.sessions.base_session_service import Status
 from durable_adk.values import canonical, check_id, check_json
+
+W = TypeVar("W", bound=Wire)
 
 MAX_RESULT_TEXT = 65_536
 """Characters of the final text that an invocation's result holds; the store has it all."""
@@ -60,15 +62,7 @@ class InvocationRequest(Wire):
                 "The argument of Invocation must be one JSON object with app, user and message; "
                 f"got {type(raw).__name__}."
             )
-        try:
-            request = cls.model_validate(raw)
-        except ValidationError as error:
-            problems = "; ".join(
-                f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"
-                for item in error.errors(include_url=False)
-            )
-            raise InvalidRequestError(f"The invocation request is malformed: {problems}") from None
-        return request.checked()
+        return _parsed(cls, raw, "invocation request").checked()
 
     def checked(self) -> Self:
         """The request with its ids stripped and its message as Content; see `parse`."""
@@ -84,11 +78,53 @@ class InvocationRequest(Wire):
         return self
 
 
+class InvocationAnswer(Wire):
+    """An answer to calls that wait: the argument of signal ``answer`` (design D9).
+
+    Either a whole `message` of function responses, as ADK's clients send, or one call by its id
+    with `response` (any JSON object), or with `confirmed` for a confirmation.
+    """
+
+    message: types.Content | None = None
+    call_id: str | None = None
+    response: dict[str, Any] | None = None
+    confirmed: bool | None = None
+    answer_id: str | None = None
+    """A second answer with the same id is the first one; None: it is named by its place."""
+
+    @classmethod
+    def parse(cls, raw: Any) -> Self:
+        """Read an answer, or raise InvalidRequestError naming each bad field."""
+        answer = _parsed(cls, raw, "answer")
+        if answer.answer_id is not None:
+            check_id(answer.answer_id, "answer_id")
+        given = [answer.response is not None, answer.confirmed is not None]
+        if (answer.message is None) == (answer.call_id is None):
+            raise InvalidRequestError("Give either message, or call_id with a response.")
+        if answer.call_id is not None and sum(given) != 1:
+            raise InvalidRequestError("Give call_id with either response or confirmed.")
+        check_json(answer.response, "response")
+        check_size(answer.to_json(), "The answer")
+        return answer
+
+
+def _parsed(cls: type[W], raw: Any, what: str) -> W:
+    try:
+        return cls.model_validate(raw)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"
+            for item in error.errors(include_url=False)
+        )
+        raise InvalidRequestError(f"The {what} is malformed: {problems}") from None
+
+
 def user_content(message: str | types.Content) -> types.Content:
     """The user's message as Content of role ``user`` (semantics RUN-20, RUN-21).
 
     Raises:
-        InvalidRequestError: It is empty, or holds function calls or responses.
+        InvalidRequestError: It is empty, or holds function calls. What its function responses
+            answer is checked against the session.
         StateValueError: Its text holds characters that cannot be stored.
         PayloadTooLargeError: It is larger than one event may be.
     """
@@ -98,10 +134,6 @@ def user_content(message: str | types.Content) -> types.Content:
         raise InvalidRequestError("message is empty: No parts in the new_message.")
     if any(part.function_call for part in message.parts):
         raise InvalidRequestError("message holds a function_call; only a model may call functions.")
-    if any(part.function_response for part in message.parts):
-        raise InvalidRequestError(
-            "message holds a function_response, but no call of this session waits for an answer."
-        )
     for index, part in enumerate(message.parts):
         check_json(part.text, f"message.parts[{index}].text")
     content = types.Content(role="user", parts=message.parts)

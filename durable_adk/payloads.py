@@ -14,11 +14,23 @@ from google.genai import types
 from pydantic import Field
 
 from durable_adk.events.event import Event
-from durable_adk.messages import WhenBusy
+from durable_adk.messages import InvocationAnswer, WhenBusy
 from durable_adk.models.llm_response import Wire
+from durable_adk.run_config import RunConfig
 from durable_adk.sessions.base_session_service import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
+
+OnDeadline = Literal["reject", "approve", "fail", "tell"]
+
+
+class Wait(Wire):
+    """How long a call waits for its answer, and what happens then (design D9)."""
+
+    deadline: float | None = None
+    """Seconds; None: as long as it takes."""
+    on_deadline: OnDeadline = "tell"
+    """``tell``: the model; ``reject`` and ``approve`` decide a confirmation; ``fail``: the run."""
 
 
 class ToolSpec(Wire):
@@ -94,6 +106,8 @@ class Opened(Wire):
     agent: str
     """Name of the agent the run starts with."""
     limits: Limits
+    resumable: bool = False
+    """Whether a long-running call's first result already pauses the invocation (TOL-42)."""
     registry: str
     """Name of the registry that has the agents' code; recorded, because a replay has no queue."""
     state: dict[str, Any] | None = None
@@ -132,6 +146,10 @@ class Step(Wire):
     attempt_timeout: float
     """Seconds one attempt may take."""
     grant: CommitGrant | None = None
+    run_config: RunConfig | None = None
+    """None: the default one, which costs no history."""
+    artifact_owner: SessionKey | None = None
+    """Whose artifacts the step sees, if another session's: an agent used as a tool (ART-12)."""
     local_state: dict[str, Any] = Field(default_factory=dict[str, Any])
     """`temp:` keys and what a custom agent wrote but did not commit yet (STA-14, TRAP-7)."""
 
@@ -151,6 +169,8 @@ class ToolStep(Step):
     call_id: str
     tool: str
     """For people who read the history; the activity goes by the call."""
+    request_id: str | None = None
+    """The request to the user whose answer makes this call run again (TOL-52, TOL-63)."""
 
 
 class Hook(StrEnum):
@@ -181,6 +201,10 @@ class StepResult(Wire):
     transfer: AgentNode | None = None
     """The agent that the step's event hands over to, as the code of the step's time has it: agents
     that a deploy added since the opening are in no manifest (design D6)."""
+    pending: bool = False
+    """Whether a long-running tool has no response yet (FLW-50)."""
+    waits: dict[str, Wait] = Field(default_factory=dict[str, Wait])
+    """The calls that wait for somebody outside, by id: of a model step its long-running ones."""
     error: dict[str, Any] | None = None
     """`errors.as_detail` of what a tool raised: other results are committed first (FLW-46)."""
 
@@ -196,6 +220,42 @@ class CommitStep(Wire):
     """Close the invocation in the same transaction."""
 
 
+class PauseStep(Wire):
+    """Let an invocation wait without its session's lease."""
+
+    key: SessionKey
+    invocation_id: str
+    epoch: int
+
+
+class AnswerStep(Wire):
+    """Check an answer to calls that wait, and store it."""
+
+    key: SessionKey
+    invocation_id: str
+    holder: str
+    epoch: int
+    start_seq: int
+    paused: bool
+    """Whether the lease has to be taken again for it."""
+    event_id: str
+    timestamp: float
+    answer: InvocationAnswer
+    author: str = "user"
+    """Or the agent, when the deadline has decided."""
+
+
+class AnswerTaken(Wire):
+    """What became of an answer."""
+
+    refused: str | None = None
+    """Why nothing was stored."""
+    epoch: int = 0
+    seq: int = 0
+    call_ids: list[str] = Field(default_factory=list[str])
+    """The calls it answers."""
+
+
 class CloseStep(Wire):
     """End an invocation."""
 
@@ -207,5 +267,7 @@ class CloseStep(Wire):
     """Author of the error event, if there has to be one: the agent the run started with (RUN-8)."""
     timestamp: float
     """Of the events that seal the session."""
+    paused: bool = False
+    """Whether the lease has to be taken again to seal it."""
     error: dict[str, Any] | None = None
     """`errors.as_detail` of why it failed or was cancelled."""

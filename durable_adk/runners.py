@@ -1,57 +1,36 @@
 """The entry point: a message in, committed events out."""
 
-import asyncio
-import queue
-import threading
 import uuid
 from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, suppress
-from typing import Any, Protocol, Self
+from contextlib import aclosing
+from typing import Any, Self
 
 from google.genai import types
 from temporalio.client import Client
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
-from durable_adk.client.feed import follow
+from durable_adk.artifacts import BaseArtifactService, InMemoryArtifactService
+from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+from durable_adk.auth.credential_service.in_memory_credential_service import (
+    InMemoryCredentialService,
+)
+from durable_adk.client.conversation import Conversation, Runs, is_answer
 from durable_adk.client.invocations import Invocations
 from durable_adk.client.runs import LocalRuns, TemporalRuns
-from durable_adk.errors import (
-    EventConflictError,
-    InvalidRequestError,
-    InvocationNotFoundError,
-    SessionNotFoundError,
-)
+from durable_adk.client.sync import iterate
+from durable_adk.context import Services
+from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import Event
+from durable_adk.flows.requests import PendingCall
+from durable_adk.memory import BaseMemoryService, InMemoryMemoryService
 from durable_adk.messages import InvocationRequest, WhenBusy
 from durable_adk.run_config import RunConfig
-from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
+from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits
 from durable_adk.values import check_id
-
-
-class Runs(Protocol):
-    """How a runner runs invocations."""
-
-    async def start(self, request: InvocationRequest) -> "asyncio.Task[Any]":
-        """Start a checked request, or attach to it; the task ends with the invocation."""
-        ...
-
-    async def attach(
-        self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
-    ) -> "asyncio.Task[Any] | None":
-        """What runs an invocation that was started before; None if it is not known here."""
-        ...
-
-    def release(self, run: "asyncio.Task[Any]") -> None:
-        """The caller follows no longer."""
-        ...
-
-    async def close(self) -> None:
-        """End what runs in this process."""
-        ...
 
 
 class Runner:
@@ -70,6 +49,9 @@ class Runner:
         agent: BaseAgent | None = None,
         client: Client | None = None,
         task_queue: str = DEFAULT_TASK_QUEUE,
+        artifact_service: BaseArtifactService | None = None,
+        memory_service: BaseMemoryService | None = None,
+        credential_service: BaseCredentialService | None = None,
         auto_create_session: bool = False,
         limits: Limits | None = None,
     ) -> None:
@@ -82,6 +64,10 @@ class Runner:
             agent: Its root agent.
             client: Connected to Temporal; None: run in process.
             task_queue: Where the app's workers listen.
+            artifact_service: For runs in process; a worker has its own.
+            memory_service: The same.
+            credential_service: Where credentials that users give are kept; with a `client` the
+                same one its workers use.
             auto_create_session: Create a missing session instead of refusing.
             limits: For runs in process; a worker has its own.
 
@@ -91,11 +77,25 @@ class Runner:
         self.app = app = _one_app(app, app_name, agent)
         self.session_service = session_service
         self.auto_create_session = auto_create_session
-        self._runs: Runs = (
-            LocalRuns(app, session_service, limits or Limits())
-            if client is None
-            else TemporalRuns(Invocations(client, task_queue), session_service)
+        self.artifact_service = artifact_service
+        self.memory_service = memory_service
+        self.credential_service = credential_service
+        self._conversation = Conversation(
+            sessions=session_service,
+            runs=self._make_runs(client, task_queue, limits or Limits()),
+            credentials=credential_service,
+            auto_create_session=auto_create_session,
         )
+
+    def _make_runs(self, client: Client | None, task_queue: str, limits: Limits) -> Runs:
+        if client is not None:
+            return TemporalRuns(Invocations(client, task_queue), self.session_service)
+        services = Services(
+            artifacts=self.artifact_service,
+            memory=self.memory_service,
+            credentials=self.credential_service,
+        )
+        return LocalRuns(self.app, self.session_service, limits, services)
 
     @property
     def app_name(self) -> str:
@@ -139,96 +139,48 @@ class Runner:
             RunError: The run failed; its events, the error event last, were yielded before.
             NoWorkerError: The message is kept, but nobody is there to run it.
         """
+        conversation = self._conversation
         if new_message is None:
-            events = self._attach(user_id, session_id, invocation_id)
+            if not invocation_id:
+                raise InvalidRequestError("Give new_message, or the invocation_id to attach to.")
+            key = SessionKey(self.app_name, user_id, session_id)
+            feed = conversation.attach(key, invocation_id)
         else:
-            events = self._start(
-                app=self.app_name,
-                user=user_id,
-                session=check_id(session_id, "session_id"),
-                message=new_message,
-                invocation_id=invocation_id or f"e-{uuid.uuid4()}",
-                state_delta=state_delta or {},
-                run_config=run_config or RunConfig(),
-                create_session=self.auto_create_session,
-                when_busy=when_busy,
+            request = InvocationRequest.parse(
+                {
+                    "app": self.app_name,
+                    "user": user_id,
+                    "session": check_id(session_id, "session_id"),
+                    "message": new_message,
+                    "invocation_id": invocation_id or f"e-{uuid.uuid4()}",
+                    "state_delta": state_delta or {},
+                    "run_config": run_config or RunConfig(),
+                    "create_session": self.auto_create_session,
+                    "when_busy": when_busy,
+                }
             )
-        async with aclosing(events):
-            async for event in events:
-                if yield_user_message or event.author != "user":
-                    yield event
-
-    async def _start(self, **fields: Any) -> AsyncGenerator[Event, None]:
-        request = InvocationRequest.parse(fields)
-        key = SessionKey(request.app, request.user, request.session or "")
-        name = request.invocation_id or ""
-        cursor = await self._revision(key)
-        record = await self.session_service.get_invocation(key, name)
-        if record is not None:  # a repeated call: the same events again, from the first
-            cursor = await self._start_of(key, record, request)
-        run = await self._runs.start(request)
-        async with aclosing(self._follow(key, name, cursor, run)) as events:
-            async for event in events:
-                yield event
-
-    async def _start_of(
-        self, key: SessionKey, record: InvocationRecord, request: InvocationRequest
-    ) -> int:
-        """The cursor before an invocation's user event, if that has the request's message."""
-        start = record.start_seq - 1
-        stored = await self.session_service.read_events(key, after=start, upto=record.start_seq)
-        if not stored or stored[0].event.content != request.message:
-            raise EventConflictError(
-                f"Invocation {record.invocation_id!r} was started with another message; "
-                "use a new invocation_id, or none."
-            )
-        return start
-
-    async def _attach(
-        self, user_id: str, session_id: str, invocation_id: str | None
-    ) -> AsyncGenerator[Event, None]:
-        if not invocation_id:
-            raise InvalidRequestError("Give new_message, or the invocation_id to attach to.")
-        key = SessionKey(self.app_name, user_id, session_id)
-        record = await self.session_service.get_invocation(key, invocation_id)
-        run = await self._runs.attach(key, invocation_id, record)
-        if record is None and run is None:
-            raise InvocationNotFoundError(
-                f"Session {session_id!r} has no invocation {invocation_id!r}."
-            )
-        cursor = record.start_seq - 1 if record else 0
-        async with aclosing(self._follow(key, invocation_id, cursor, run)) as events:
-            async for event in events:
-                yield event
-
-    async def _follow(
-        self,
-        key: SessionKey,
-        invocation_id: str,
-        cursor: int,
-        run: "asyncio.Task[Any] | None",
-    ) -> AsyncGenerator[Event, None]:
-        feed = follow(self.session_service, key, invocation_id=invocation_id, after=cursor, run=run)
-        try:
-            async with aclosing(feed):
-                async for stored in feed:
+            answering = is_answer(request.message)
+            feed = conversation.answer(request) if answering else conversation.start(request)
+        async with aclosing(feed):
+            async for stored in feed:
+                if yield_user_message or stored.event.author != "user":
                     yield stored.event
-        finally:
-            if run is not None:
-                self._runs.release(run)
 
-    async def _revision(self, key: SessionKey) -> int:
-        try:
-            revision, _ = await self.session_service.read_state(key)
-        except SessionNotFoundError:
-            if self.auto_create_session:
-                return 0
-            raise SessionNotFoundError(
-                f"Session not found: {key.session_id!r} of user {key.user_id!r} in app "
-                f"{key.app_name!r}. Create it with session_service.create_session under the same "
-                "app name and user, or pass auto_create_session=True to Runner."
-            ) from None
-        return revision
+    async def pending(self, *, user_id: str, session_id: str) -> list[PendingCall]:
+        """The session's calls that wait for an answer (design D9)."""
+        return await self._conversation.pending(SessionKey(self.app_name, user_id, session_id))
+
+    async def cancel(self, *, user_id: str, session_id: str, invocation_id: str) -> bool:
+        """End an invocation; what it committed stays, open calls are answered (CAN-1, CAN-2).
+
+        Returns:
+            False if it had ended before.
+
+        Raises:
+            InvocationNotFoundError: The session has none of this id.
+        """
+        key = SessionKey(self.app_name, user_id, session_id)
+        return await self._conversation.cancel(key, invocation_id)
 
     def run(
         self, *, user_id: str, session_id: str, new_message: types.Content | str, **options: Any
@@ -239,40 +191,11 @@ class Runner:
         (TRAP-46). Takes and raises what `run_async` does; closing the generator early stops
         following, and on Temporal nothing else.
         """
-        items: queue.Queue[Event | BaseException | None] = queue.Queue(maxsize=1)
-        stopped = threading.Event()
-
-        async def pump() -> None:
-            events = self.run_async(
+        return iterate(
+            lambda: self.run_async(
                 user_id=user_id, session_id=session_id, new_message=new_message, **options
             )
-            async with aclosing(events):
-                async for event in events:
-                    await asyncio.to_thread(items.put, event)
-                    if stopped.is_set():
-                        return
-
-        def work() -> None:
-            try:
-                asyncio.run(pump())
-            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-                items.put(error)
-            else:
-                items.put(None)
-
-        thread = threading.Thread(target=work, name="durable-adk-run", daemon=True)
-        thread.start()
-        try:
-            while (item := items.get()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
-        finally:
-            stopped.set()
-            while thread.is_alive():
-                with suppress(queue.Empty):
-                    items.get(timeout=0.05)  # the thread may be about to put one more
-            thread.join()
+        )
 
     def run_live(self, **_: Any) -> AsyncGenerator[Event, None]:
         """Not supported: bidirectional streaming holds a connection, a durable run holds none."""
@@ -280,7 +203,7 @@ class Runner:
 
     async def close(self) -> None:
         """End invocations that run in this process; those on Temporal go on."""
-        await self._runs.close()
+        await self._conversation.runs.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -310,6 +233,9 @@ class InMemoryRunner(Runner):
     ) -> None:
         super().__init__(
             session_service=InMemorySessionService(),
+            artifact_service=InMemoryArtifactService(),
+            memory_service=InMemoryMemoryService(),
+            credential_service=InMemoryCredentialService(),
             app=app,
             app_name=app_name if agent else None,
             agent=agent,

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import ModelUnavailableError, SessionBusyError, StoreUnavailableError
-from durable_adk.messages import WhenBusy
+from durable_adk.messages import InvocationAnswer, WhenBusy
 from durable_adk.payloads import (
+    AnswerStep,
+    AnswerTaken,
     CallbackStep,
     CloseStep,
     CommitStep,
@@ -22,6 +24,7 @@ from durable_adk.payloads import (
     ModelStep,
     Opened,
     OpenStep,
+    PauseStep,
     StepResult,
     ToolStep,
 )
@@ -56,13 +59,48 @@ class Effects(Protocol):
         """Store an event and what it changes; returns its sequence number."""
         ...
 
+    async def pause_invocation(self, step: PauseStep) -> None:
+        """Give the session's lease back until an answer comes."""
+        ...
+
+    async def take_answer(self, step: AnswerStep) -> AnswerTaken:
+        """Check an answer, take the lease if it was given back, store the answer."""
+        ...
+
     async def close_invocation(self, step: CloseStep) -> Ending:
         """Seal the session if the invocation did not complete; give its lease back."""
         ...
 
 
+class Inbox:
+    """Answers on their way to a run, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[InvocationAnswer | None] = asyncio.Queue()
+        self.outcomes: dict[str, str | None] = {}
+        """By answer id, why it was refused; None: it was taken."""
+
+    def put(self, answer: InvocationAnswer) -> None:
+        """Hand over an answer."""
+        self._queue.put_nowait(answer)
+
+    def refuse(self, reason: str) -> None:
+        """Note an answer that cannot be read."""
+        self.outcomes[f"malformed-{len(self.outcomes) + 1}"] = reason
+
+    def wake(self) -> None:
+        """Make `get` return None: something else has changed."""
+        self._queue.put_nowait(None)
+
+    async def get(self) -> InvocationAnswer | None:
+        """Wait for the next answer; None for a call of `wake`."""
+        return await self._queue.get()
+
+
 class Runtime(Effects, Protocol):
     """The effects, and the world's other inputs to a run. All replay-safe."""
+
+    inbox: Inbox
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -114,6 +152,7 @@ class LocalRuntime:
         self._limits = limits
         self._patience = patience
         self.agent = agents.agent
+        self.inbox = Inbox()
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -130,16 +169,8 @@ class LocalRuntime:
 
     async def open_invocation(self, step: OpenStep) -> Opened:
         """Open, waiting for a busy session if the message is to be enqueued."""
-        while True:
-            try:
-                # Not to be interrupted: what was opened must be known, to be sealed.
-                return await uninterrupted(self._until_stored(self._effects.open_invocation, step))
-            except SessionBusyError:
-                if step.when_busy is not WhenBusy.ENQUEUE:
-                    raise
-            if self.cancelled():
-                raise asyncio.CancelledError
-            await asyncio.sleep(0.05)
+        wait = step.when_busy is WhenBusy.ENQUEUE
+        return await self._until_free(self._effects.open_invocation, step, wait=wait)
 
     async def call_model(self, step: ModelStep) -> StepResult:
         """Ask the model, again while it is unavailable and attempts are left."""
@@ -166,9 +197,32 @@ class LocalRuntime:
         """Store an event."""
         return await self._until_stored(self._effects.commit_event, step)
 
+    async def pause_invocation(self, step: PauseStep) -> None:
+        """Give the lease back."""
+        await self._until_stored(self._effects.pause_invocation, step)
+
+    async def take_answer(self, step: AnswerStep) -> AnswerTaken:
+        """Store an answer, waiting while another invocation is active in the session."""
+        return await self._until_free(self._effects.take_answer, step)
+
     async def close_invocation(self, step: CloseStep) -> Ending:
-        """Record the end."""
-        return await self._until_stored(self._effects.close_invocation, step)
+        """Record the end, waiting as `take_answer` does if it was paused."""
+        return await self._until_free(self._effects.close_invocation, step)
+
+    async def _until_free(
+        self, effect: Callable[..., Awaitable[T]], step: object, *, wait: bool = True
+    ) -> T:
+        """Repeat an effect while another invocation is active in the session."""
+        while True:
+            try:
+                # Not to be interrupted: who holds the lease must be known, to give it back.
+                return await uninterrupted(self._until_stored(effect, step))
+            except SessionBusyError:
+                if not wait:
+                    raise
+            if self.cancelled():
+                raise asyncio.CancelledError
+            await asyncio.sleep(0.05)
 
     async def _until_stored(
         self, effect: Callable[..., Awaitable[T]], step: object, **options: int

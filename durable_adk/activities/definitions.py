@@ -24,6 +24,8 @@ from durable_adk.errors import (
 )
 from durable_adk.messages import WhenBusy
 from durable_adk.payloads import (
+    AnswerStep,
+    AnswerTaken,
     CallbackStep,
     CloseStep,
     CommitStep,
@@ -31,6 +33,7 @@ from durable_adk.payloads import (
     ModelStep,
     Opened,
     OpenStep,
+    PauseStep,
     StepResult,
     ToolStep,
 )
@@ -96,6 +99,11 @@ def check_attempt(what: str) -> int:
 def transient(error: DurableAdkError) -> bool:
     """Retry whatever passes by itself."""
     return isinstance(error, TransientError)
+
+
+def transient_or_busy(error: DurableAdkError) -> bool:
+    """Retry whatever passes by itself, the other invocation of the session included."""
+    return transient(error) or isinstance(error, SessionBusyError)
 
 
 class UserLoop:
@@ -185,6 +193,8 @@ class InvocationActivities:
             self.call_tool,
             self.run_callback,
             self.commit_event,
+            self.pause_invocation,
+            self.take_answer,
             self.close_invocation,
         ]
 
@@ -192,11 +202,7 @@ class InvocationActivities:
     async def open_invocation(self, step: OpenStep) -> Opened:
         """Open; while the session is busy an enqueued message is this activity's next attempt."""
         enqueued = step.when_busy is WhenBusy.ENQUEUE
-
-        def retry(error: DurableAdkError) -> bool:
-            return transient(error) or (enqueued and isinstance(error, SessionBusyError))
-
-        with translated(retry=retry):
+        with translated(retry=transient_or_busy if enqueued else transient):
             return await self._effects.open_invocation(step)
 
     @activity.defn
@@ -237,7 +243,19 @@ class InvocationActivities:
             return await self._effects.commit_event(step)
 
     @activity.defn
-    async def close_invocation(self, step: CloseStep) -> Ending:
-        """Close; retried until the store answers."""
+    async def pause_invocation(self, step: PauseStep) -> None:
+        """Pause; retried until the store answers."""
         with translated(retry=transient):
+            await self._effects.pause_invocation(step)
+
+    @activity.defn
+    async def take_answer(self, step: AnswerStep) -> AnswerTaken:
+        """Take an answer; while the session is busy it is this activity's next attempt."""
+        with translated(retry=transient_or_busy):
+            return await self._effects.take_answer(step)
+
+    @activity.defn
+    async def close_invocation(self, step: CloseStep) -> Ending:
+        """Close; retried until the store answers, and the session is free if it was paused."""
+        with translated(retry=transient_or_busy):
             return await self._effects.close_invocation(step)

@@ -1,9 +1,11 @@
 """The effects of one worker: the functions of this package over one `World`."""
 
-from durable_adk.activities import callback, commit, ending, model, opening, tool
+from durable_adk.activities import callback, commit, ending, model, opening, pausing, tool
 from durable_adk.activities.granted import committed
 from durable_adk.activities.world import World
 from durable_adk.payloads import (
+    AnswerStep,
+    AnswerTaken,
     CallbackStep,
     CloseStep,
     CommitStep,
@@ -11,6 +13,7 @@ from durable_adk.payloads import (
     ModelStep,
     Opened,
     OpenStep,
+    PauseStep,
     StepResult,
     ToolStep,
 )
@@ -44,6 +47,14 @@ class WorldEffects:
     async def commit_event(self, step: CommitStep) -> int:
         """See `commit.commit_event`."""
         return await commit.commit_event(self.world, step)
+
+    async def pause_invocation(self, step: PauseStep) -> None:
+        """See `pausing.pause_invocation`."""
+        await pausing.pause_invocation(self.world, step)
+
+    async def take_answer(self, step: AnswerStep) -> AnswerTaken:
+        """See `pausing.take_answer`."""
+        return await pausing.take_answer(self.world, step)
 
     async def close_invocation(self, step: CloseStep) -> Ending:
         """See `ending.close_invocation`."""

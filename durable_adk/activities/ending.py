@@ -25,18 +25,25 @@ async def close_invocation(world: World, step: CloseStep) -> Ending:
     """
     failpoint("close.before")
     record = await world.sessions.get_invocation(step.key, step.invocation_id)
-    if record is not None and record.status.closed and record.epoch == step.epoch:
+    if record is not None and record.status.closed and record.epoch >= step.epoch:
         # A step's final text has closed it, or an earlier attempt of this.
         return await ending_of(world, step.key, record)
+    epoch = step.epoch
+    if step.paused and record is not None:
+        # A repeat finds itself the holder already.
+        resumed = await world.sessions.resume_invocation(
+            step.key, invocation_id=step.invocation_id, holder=record.holder, user_event=None
+        )
+        epoch = resumed.epoch
     if step.status is not Status.COMPLETED and record is not None:
         for event in await _seals(world, step, record):
             await world.sessions.commit_event(
-                step.key, event, invocation_id=step.invocation_id, epoch=step.epoch
+                step.key, event, invocation_id=step.invocation_id, epoch=epoch
             )
     record = await world.sessions.close_invocation(
         step.key,
         invocation_id=step.invocation_id,
-        epoch=step.epoch,
+        epoch=epoch,
         status=step.status,
         error=step.error,
     )

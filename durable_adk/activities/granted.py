@@ -41,10 +41,10 @@ async def committed(
 def _complete_without_loop(step: Step, result: StepResult) -> bool:
     """Whether the event says it all, so that an attempt that finds it needs nothing else.
 
-    `temp:` keys, a wish to end, an answer by a callback and the agent that is handed over to are in
-    the result only.
+    `temp:` keys, a wish to end, an answer by a callback, calls that wait and the agent that is
+    handed over to are in the result only.
     """
-    if result.transfer is not None:
+    if result.transfer is not None or result.waits:
         return False
     answered = result.model_called or not isinstance(step, ModelStep)
     temp = result.event is not None and any(map(is_temp, result.event.actions.state_delta))

@@ -23,7 +23,8 @@ from durable_adk.flows.response import save_output, to_event
 from durable_adk.messages import check_size
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
-from durable_adk.payloads import ModelStep, StepResult
+from durable_adk.payloads import ModelStep, StepResult, Wait
+from durable_adk.tools.base_tool import BaseTool
 from durable_adk.values import check_json
 
 
@@ -47,7 +48,8 @@ async def call_model(world: World, step: ModelStep, *, attempt: int = 1) -> Step
     limit = step.attempt_timeout + world.limits.callback_timeout
     try:
         async with asyncio.timeout(limit):
-            response, called = await _answer(agent, scope, context, step, final=final)
+            request = await build_request(agent, scope)
+            response, called = await _answer(agent, request, scope, context, step, final=final)
     except TimeoutError:
         raise CallbackError(
             f"The callbacks round a model call of {step.agent} did not finish in {limit:g} s."
@@ -64,15 +66,34 @@ async def call_model(world: World, step: ModelStep, *, attempt: int = 1) -> Step
         schema=agent.output_schema,
         before=_text_before(scope, step),
     )
+    waits = _long_running(event, request)
     _check(event, step)
-    return StepResult(event=event, model_called=called, end_invocation=scope.end_invocation)
+    return StepResult(
+        event=event, model_called=called, end_invocation=scope.end_invocation, waits=waits
+    )
+
+
+def _long_running(event: Event, request: LlmRequest) -> dict[str, Wait]:
+    """Mark the calls of long-running tools (FLW-41); how long each waits for its answer."""
+    waits: dict[str, Wait] = {}
+    for call in event.get_function_calls():
+        tool: BaseTool | None = request.tools_dict.get(call.name or "")
+        if tool is not None and tool.is_long_running:
+            waits[call.id or ""] = Wait(deadline=tool.deadline, on_deadline=tool.on_deadline)
+    event.long_running_tool_ids = set(waits) or None
+    return waits
 
 
 async def _answer(
-    agent: LlmAgent, scope: StepScope, context: CallbackContext, step: ModelStep, *, final: bool
+    agent: LlmAgent,
+    request: LlmRequest,
+    scope: StepScope,
+    context: CallbackContext,
+    step: ModelStep,
+    *,
+    final: bool,
 ) -> tuple[LlmResponse | None, bool]:
     """The response, and whether a model was asked for it (CB-7)."""
-    request = await build_request(agent, scope)
     response = await first_answer(
         "before_model_callback",
         agent.before_model_callback,

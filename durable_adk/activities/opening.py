@@ -31,6 +31,11 @@ LOCAL_TTL = 30.0
 """Seconds after which an in-process run that stopped renewing is taken for dead."""
 
 
+def ttl_of(holder: str) -> float | None:
+    """Seconds a holder's lease lives without a sign of life; None: its end can be looked up."""
+    return LOCAL_TTL if holder.startswith(LOCAL_PREFIX) else None
+
+
 async def open_invocation(world: World, step: OpenStep) -> Opened:
     """Take the session's lease and store the user's event; a repeat finds the first one's record.
 
@@ -145,7 +150,7 @@ async def _ended_or_refused(
     """
     active = await world.sessions.active_invocation(step.key)
     holds = active is not None and active.invocation_id == record.invocation_id
-    if holds and await world.is_alive(record.holder):
+    if (holds or record.status is Status.PAUSED) and await world.is_alive(record.holder):
         raise InvalidRequestError(
             f"Invocation {step.invocation_id!r} is run by {record.holder}; attach to it instead."
         )
@@ -170,7 +175,7 @@ async def _open(world: World, step: OpenStep) -> InvocationRecord:
         holder=step.holder,
         user_event=user_event,
         create_session=step.create_session,
-        ttl=LOCAL_TTL if step.holder.startswith(LOCAL_PREFIX) else None,
+        ttl=ttl_of(step.holder),
     )
     if record.start_seq == 1 and not record.status.closed:
         # A copy, as the store would give it: nobody's later change reaches it (TRAP-8).

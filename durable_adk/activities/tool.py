@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+from dataclasses import dataclass
 from typing import Any
 
 from google.genai import types
@@ -25,9 +26,12 @@ from durable_adk.errors import (
     raised,
 )
 from durable_adk.events.event import Event
+from durable_adk.events.event_actions import EventActions
+from durable_adk.events.tool_confirmation import ToolConfirmation
 from durable_adk.failpoints import failpoint
+from durable_adk.flows.requests import REQUEST_CONFIRMATION, SETTLED
 from durable_adk.messages import check_size
-from durable_adk.payloads import AgentNode, StepResult, ToolStep
+from durable_adk.payloads import AgentNode, StepResult, ToolStep, Wait
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.values import check_json, to_json_value
 
@@ -42,11 +46,16 @@ async def call_tool(world: World, step: ToolStep) -> StepResult:
     if not isinstance(agent, LlmAgent):
         raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
     call = _find_call(scope, step.call_id)
-    context = ToolContext(scope, function_call_id=step.call_id)
+    given = _given(scope, step.request_id)
+    context = ToolContext(
+        scope, function_call_id=step.call_id, tool_confirmation=_confirmation(given)
+    )
     try:
         async with asyncio.timeout(step.attempt_timeout):
-            response = await _respond(agent, call, context)
-        event = _event(response, call, context, step)
+            outcome = await _respond(agent, call, context, given)
+        if outcome.pending and not _asked(context):
+            return _pending(context, step)
+        event = _event(outcome.response, call, context, step)
     except TimeoutError:
         timeout = ToolTimeoutError(
             f"Tool {call.name!r} did not finish in {step.attempt_timeout:g} s; it may still run. "
@@ -55,11 +64,84 @@ async def call_tool(world: World, step: ToolStep) -> StepResult:
         return StepResult(error=as_detail(timeout))
     except DurableAdkError as error:
         return StepResult(error=as_detail(error))
+    waits = _waits(outcome, call, context)
+    if outcome.long_running and not waits:
+        event.custom_metadata = {SETTLED: [step.call_id]}
     return StepResult(
         event=event,
         end_invocation=scope.end_invocation,
         transfer=_transfer(agent, event.actions.transfer_to_agent),
+        waits=waits,
     )
+
+
+@dataclass(kw_only=True)
+class _Outcome:
+    """What a call came to."""
+
+    response: Any
+    tool: BaseTool | None = None
+    ran: bool = False
+    """Whether the tool itself gave the response, and no callback."""
+
+    @property
+    def long_running(self) -> bool:
+        return self.tool is not None and self.tool.is_long_running
+
+    @property
+    def pending(self) -> bool:
+        """Whether the response comes later, and nothing stands for it yet (FLW-50)."""
+        return self.long_running and self.ran and not self.response
+
+    @property
+    def is_interim(self) -> bool:
+        """Whether another response is to follow; an error is the last one."""
+        failed = isinstance(self.response, dict) and "error" in self.response
+        return self.long_running and self.ran and not failed
+
+
+def _waits(outcome: _Outcome, call: types.FunctionCall, context: ToolContext) -> dict[str, Wait]:
+    if outcome.tool is None or not (_asked(context) or outcome.is_interim):
+        return {}
+    wait = Wait(deadline=outcome.tool.deadline, on_deadline=outcome.tool.on_deadline)
+    return {call.id or "": wait}
+
+
+def _asked(context: ToolContext) -> bool:
+    """Whether the tool wants an approval or a credential first."""
+    actions = context.actions
+    return bool(actions.requested_tool_confirmations or actions.requested_auth_configs)
+
+
+def _pending(context: ToolContext, step: ToolStep) -> StepResult:
+    """A long-running call that has begun; what it changed rides on an event of its own (TRAP-9)."""
+    delta = context.state.collect_delta()
+    check_json(delta, "state_delta")
+    actions = EventActions(state_delta=delta, artifact_delta=context.actions.artifact_delta)
+    event = Event(
+        id=step.event_id,
+        invocation_id=step.invocation_id,
+        author=step.agent,
+        branch=step.branch,
+        actions=actions,
+    )
+    check_size(event.to_json(), f"What tool {step.tool!r} changed")
+    changed = delta or actions.artifact_delta
+    return StepResult(pending=True, event=event if changed else None)
+
+
+def _given(scope: StepScope, request_id: str | None) -> types.FunctionResponse | None:
+    """The user's answer to the request that made this call wait."""
+    if request_id is None:
+        return None
+    responses = (r for event in scope.session.events for r in event.get_function_responses())
+    return next((response for response in responses if response.id == request_id), None)
+
+
+def _confirmation(given: types.FunctionResponse | None) -> ToolConfirmation | None:
+    if given is None or given.name != REQUEST_CONFIRMATION:
+        return None
+    return ToolConfirmation.model_validate(given.response)
 
 
 def _transfer(agent: LlmAgent, name: str | None) -> AgentNode | None:
@@ -78,12 +160,19 @@ def _find_call(scope: StepScope, call_id: str) -> types.FunctionCall:
     )
 
 
-async def _respond(agent: LlmAgent, call: types.FunctionCall, context: ToolContext) -> Any:
+async def _respond(
+    agent: LlmAgent,
+    call: types.FunctionCall,
+    context: ToolContext,
+    given: types.FunctionResponse | None,
+) -> _Outcome:
     """The call's response: of the tool, or of a callback that stands for it."""
     tools = await tools_of(agent, context)
     tool = tools.get(call.name or "")
     if tool is None:
-        return unknown_tool(call.name or "", list(tools))
+        return _Outcome(response=unknown_tool(call.name or "", list(tools)))
+    if given is not None and "error" in (given.response or {}):
+        return _Outcome(response=given.response, tool=tool)  # nobody gave what it waits for
     # A copy: callbacks may change the arguments, never the committed event (TRAP-23, FLW-48).
     args = copy.deepcopy(call.args or {})
     response = await first_answer(
@@ -93,7 +182,8 @@ async def _respond(agent: LlmAgent, call: types.FunctionCall, context: ToolConte
         args=args,
         tool_context=context,
     )
-    if response is None:
+    ran = response is None
+    if ran:
         response = await _run_or_recover(agent, tool, args, context)
     changed = await first_answer(
         "after_tool_callback",
@@ -103,7 +193,7 @@ async def _respond(agent: LlmAgent, call: types.FunctionCall, context: ToolConte
         tool_context=context,
         tool_response=response,
     )
-    return response if changed is None else changed
+    return _Outcome(response=response if changed is None else changed, tool=tool, ran=ran)
 
 
 async def _run_or_recover(

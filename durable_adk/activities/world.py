@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import AppRegistry
-from durable_adk.context import StepScope
+from durable_adk.context import Services, StepScope
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.payloads import Step
+from durable_adk.run_config import RunConfig
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.settings import Limits
@@ -96,6 +97,7 @@ class World:
     """Under which name workflows find the registry; see `apps.registry.serve`."""
     sessions: BaseSessionService
     limits: Limits = field(default_factory=Limits)
+    services: Services = field(default_factory=Services)
     is_alive: Callable[[str], Awaitable[bool]] = everyone_is_alive
     """Whether the holder of a lease still runs; see `InvocationRecord.holder`."""
     cache: SessionCache = field(default_factory=SessionCache)
@@ -126,6 +128,10 @@ class World:
             agent_name=step.agent,
             branch=step.branch,
             user_content=user_event.content if user_event else None,
+            event_id=step.event_id,
+            run_config=step.run_config or RunConfig(),
+            services=self.services,
+            artifact_owner=step.artifact_owner,
         )
         return agent, scope
 

@@ -38,8 +38,9 @@ async def follow(
     invocation_id: str,
     after: int = 0,
     run: "asyncio.Task[object] | None" = None,
+    pauses: int = 0,
 ) -> AsyncGenerator[StoredEvent, None]:
-    """Yield an invocation's committed events beyond a cursor until the invocation is closed.
+    """Yield an invocation's committed events beyond a cursor until it is closed, or paused.
 
     Args:
         sessions: The store the invocation's worker writes to.
@@ -48,6 +49,7 @@ async def follow(
         after: Events up to this sequence number are left out.
         run: What runs the invocation. When it ends without closing the invocation, e.g. because
             the request was refused or the workflow terminated, its exception is raised.
+        pauses: How often the invocation had been paused at the cursor; the next pause ends this.
 
     Raises:
         DurableAdkError: The invocation failed; all its events have been yielded before.
@@ -62,6 +64,8 @@ async def follow(
                 yield stored
         if record is not None and record.status.closed:
             _raise_for(record)
+            return
+        if record is not None and record.status is Status.PAUSED and record.pauses > pauses:
             return
         orphaned = orphaned + 1 if run is None and await _orphan(sessions, key, record) else 0
         if orphaned > ORPHANED_LOOKS:

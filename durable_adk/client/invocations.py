@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -9,7 +10,13 @@ from typing import Any
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+)
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import (
     ApplicationError,
@@ -19,6 +26,7 @@ from temporalio.exceptions import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.errors import (
+    InvalidRequestError,
     InvocationCancelledError,
     InvocationNotFoundError,
     InvocationTerminatedError,
@@ -27,11 +35,12 @@ from durable_adk.errors import (
     TemporalUnavailableError,
     from_detail,
 )
-from durable_adk.messages import InvocationRequest, InvocationResult
+from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import DEFAULT_TASK_QUEUE
 from durable_adk.values import canonical
 
+QUERY_TIMEOUT = timedelta(seconds=2)
 TASK_TIMEOUT = timedelta(seconds=5)
 POLLER_MAX_AGE = 75.0
 """Seconds; a live worker's long poll is renewed every 60."""
@@ -72,9 +81,44 @@ class InvocationHandle:
                 ) from error
             raise
 
-    async def cancel(self) -> None:
-        """Ask the invocation to end; what is committed stays (CAN-1)."""
-        await self.workflow.cancel()
+    async def cancel(self) -> bool:
+        """Ask the invocation to end; what is committed stays (CAN-1). False: it is closed."""
+        return await self._reached(self.workflow.cancel())
+
+    async def answer(self, answer: InvocationAnswer) -> bool:
+        """Signal an answer to calls that wait; False if the workflow is closed (design D9)."""
+        payload = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return await self._reached(self.workflow.signal("answer", payload))
+
+    async def took(self, answer_id: str) -> bool:
+        """Whether the workflow has taken an answer; False also while nobody can say.
+
+        Raises:
+            InvalidRequestError: It has refused it.
+        """
+        try:
+            outcomes: dict[str, str | None] = await self.workflow.query(
+                "answers", rpc_timeout=QUERY_TIMEOUT
+            )
+        except (RPCError, WorkflowQueryFailedError):
+            return False
+        if outcomes.get(answer_id) is not None:
+            raise InvalidRequestError(str(outcomes[answer_id]))
+        return answer_id in outcomes
+
+    async def is_open(self) -> bool:
+        """Whether the workflow still runs."""
+        description = await self.workflow.describe()
+        return description.status is WorkflowExecutionStatus.RUNNING
+
+    async def _reached(self, call: Awaitable[None]) -> bool:
+        try:
+            await call
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
+        return True
 
 
 @dataclass(frozen=True)

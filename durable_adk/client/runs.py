@@ -13,17 +13,20 @@ from durable_adk.activities.world import World
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.client.invocations import InvocationHandle, Invocations
-from durable_adk.errors import StoreUnavailableError, TemporalUnavailableError
+from durable_adk.context import Services
+from durable_adk.errors import InvalidRequestError, StoreUnavailableError, TemporalUnavailableError
 from durable_adk.flows.event_loop import run_invocation
 from durable_adk.holders import LOCAL_PREFIX, TemporalHolder
-from durable_adk.messages import InvocationRequest, InvocationResult
-from durable_adk.runtime import LocalRuntime
+from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult
+from durable_adk.runtime import Inbox, LocalRuntime
 from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 
 WORKER_CHECK = 5.0
 """Seconds an invocation may wait to be opened before the client asks whether a worker is there."""
+ANSWER_POLL = 0.02
+"""Seconds between two looks at what became of an answer."""
 PATIENCE = 120.0
 """Seconds the server may be away before a client that waits for a result gives up."""
 
@@ -31,13 +34,19 @@ PATIENCE = 120.0
 class LocalRuns:
     """Runs invocations as tasks of the current event loop."""
 
-    def __init__(self, app: App, sessions: BaseSessionService, limits: Limits) -> None:
+    def __init__(
+        self, app: App, sessions: BaseSessionService, limits: Limits, services: Services
+    ) -> None:
         registry = AppRegistry([app])
         self._app = app
         self._sessions = sessions
-        self._effects = WorldEffects(World(registry=registry, sessions=sessions, limits=limits))
-        self._runtime = LocalRuntime(self._effects, registry, limits=limits)
+        self._effects = WorldEffects(
+            World(registry=registry, sessions=sessions, limits=limits, services=services)
+        )
+        self._registry = registry
+        self._limits = limits
         self._tasks: dict[tuple[SessionKey, str], asyncio.Task[Any]] = {}
+        self._inboxes: dict[tuple[SessionKey, str], Inbox] = {}
         self._process = uuid.uuid4().hex
 
     async def start(self, request: InvocationRequest) -> asyncio.Task[Any]:
@@ -46,8 +55,9 @@ class LocalRuns:
         name = (key, request.invocation_id or "")
         task = self._tasks.get(name)
         if task is None:
-            task = asyncio.create_task(self._run(key, request))
-            self._tasks[name] = task
+            runtime = LocalRuntime(self._effects, self._registry, limits=self._limits)
+            task = asyncio.create_task(self._run(runtime, key, request))
+            self._tasks[name], self._inboxes[name] = task, runtime.inbox
             task.add_done_callback(lambda done: self._forget(name, done))
         return task
 
@@ -57,6 +67,32 @@ class LocalRuns:
         """The running task, if it runs here."""
         del record
         return self._tasks.get((key, invocation_id))
+
+    async def answer(
+        self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
+    ) -> asyncio.Task[Any] | None:
+        """Put the answer into the run's inbox; None if it does not run here."""
+        name = (key, record.invocation_id)
+        task = self._tasks.get(name)
+        if task is None:
+            return None
+        inbox, answer_id = self._inboxes[name], answer.answer_id or ""
+        inbox.put(answer)
+        while answer_id not in inbox.outcomes:
+            if task.done():
+                return None
+            await asyncio.sleep(ANSWER_POLL)
+        if (reason := inbox.outcomes[answer_id]) is not None:
+            raise InvalidRequestError(reason)
+        return task
+
+    async def cancel(
+        self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
+    ) -> bool:
+        """Cancel the task, which seals its session."""
+        del record
+        task = self._tasks.get((key, invocation_id))
+        return task is not None and task.cancel()
 
     def release(self, run: asyncio.Task[Any]) -> None:
         """A client that leaves cancels nothing: the task goes on."""
@@ -71,14 +107,17 @@ class LocalRuns:
 
     def _forget(self, name: tuple[SessionKey, str], task: asyncio.Task[Any]) -> None:
         self._tasks.pop(name, None)
+        self._inboxes.pop(name, None)
         if not task.cancelled():
             task.exception()  # whoever follows has it from the store; without one it is no warning
 
-    async def _run(self, key: SessionKey, request: InvocationRequest) -> InvocationResult:
+    async def _run(
+        self, runtime: LocalRuntime, key: SessionKey, request: InvocationRequest
+    ) -> InvocationResult:
         holder = f"{LOCAL_PREFIX}{self._process}:{request.invocation_id}"
         renewing = asyncio.create_task(self._renew(key, request.invocation_id or ""))
         try:
-            return await run_invocation(self._runtime, request, holder=holder)
+            return await run_invocation(runtime, request, holder=holder)
         finally:
             renewing.cancel()
             with suppress(asyncio.CancelledError):
@@ -110,12 +149,24 @@ class TemporalRuns:
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> asyncio.Task[Any] | None:
         """Watch a workflow: the one that holds the invocation, whatever its id, or will."""
-        holder = TemporalHolder.parse(record.holder) if record else None
-        return self._watch(
-            self._invocations.handle(
-                key, invocation_id, workflow=holder.workflow_id if holder else None
-            )
-        )
+        return self._watch(self._handle(key, invocation_id, record))
+
+    async def answer(
+        self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
+    ) -> asyncio.Task[Any] | None:
+        """Signal the workflow, then watch it; None if it is closed."""
+        handle = self._handle(key, record.invocation_id, record)
+        if not await handle.answer(answer):
+            return None
+        if not await self._is_taken(handle, answer.answer_id or ""):
+            return None
+        return self._watch(handle)
+
+    async def cancel(
+        self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
+    ) -> bool:
+        """Ask the workflow to end; False if it is closed."""
+        return await self._handle(key, invocation_id, record).cancel()
 
     def release(self, run: asyncio.Task[Any]) -> None:
         """Stop watching; the workflow goes on."""
@@ -127,6 +178,14 @@ class TemporalRuns:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def _handle(
+        self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
+    ) -> InvocationHandle:
+        """The workflow that holds the invocation, whatever its id, or the one that will."""
+        holder = TemporalHolder.parse(record.holder) if record else None
+        workflow = holder.workflow_id if holder else None
+        return self._invocations.handle(key, invocation_id, workflow=workflow)
+
     def _watch(self, handle: InvocationHandle) -> asyncio.Task[Any]:
         task = asyncio.create_task(self._until_end(handle))
         self._tasks.add(task)
@@ -137,6 +196,23 @@ class TemporalRuns:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()
+
+    async def _is_taken(self, handle: InvocationHandle, answer_id: str) -> bool:
+        """Wait for what becomes of an answer; False if the workflow has ended without it.
+
+        Raises:
+            InvalidRequestError: It was refused.
+            NoWorkerError: The answer is kept, but nobody is there to take it.
+        """
+        looked = asyncio.get_running_loop().time()
+        while not await handle.took(answer_id):
+            await asyncio.sleep(ANSWER_POLL)
+            if asyncio.get_running_loop().time() - looked > WORKER_CHECK:
+                looked = asyncio.get_running_loop().time()
+                if not await handle.is_open():
+                    return await handle.took(answer_id)
+                await self._invocations.check_worker(handle.invocation_id)
+        return True
 
     async def _until_end(self, handle: InvocationHandle) -> InvocationResult:
         """The result, however often the connection breaks; NoWorkerError if nobody will run it."""

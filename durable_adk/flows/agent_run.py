@@ -59,7 +59,7 @@ class AgentLoop:
             case "loop":
                 return run_loop(node, ctx, self._run_child)
             case "parallel":
-                return run_parallel(node, ctx, self._run_child)
+                return run_parallel(node, ctx, self._run_child, self._invocation.pauses)
             case _:
                 return run_llm(self._invocation, node, ctx)
 

@@ -12,8 +12,9 @@ resume, then close (status, lease). Every ending passes through close: success, 
 """
 
 import asyncio
+from collections.abc import Callable
 
-from durable_adk.closing import closing, uninterrupted
+from durable_adk.closing import abandoned, closing, uninterrupted
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
@@ -33,7 +34,11 @@ from durable_adk.sessions.session import SessionKey
 
 
 async def run_invocation(
-    runtime: Runtime, request: InvocationRequest, *, holder: str
+    runtime: Runtime,
+    request: InvocationRequest,
+    *,
+    holder: str,
+    opened: Callable[[Invocation], None] | None = None,
 ) -> InvocationResult:
     """Run one invocation from its request to its end.
 
@@ -41,12 +46,15 @@ async def run_invocation(
         runtime: The world.
         request: Checked (`InvocationRequest.checked`).
         holder: Who runs it; see `InvocationRecord.holder`.
+        opened: Called once it is open, for whoever wants to look at it.
 
     Raises:
         CallerError: It could not be opened; nothing was stored.
         DurableAdkError: The run failed; an error event is stored and the invocation closed.
     """
     invocation = await _open(runtime, request, holder)
+    if opened is not None:
+        opened(invocation)
     if invocation.opened.ending is not None:
         return _ended_before(invocation, invocation.opened.ending)
     try:
@@ -78,11 +86,24 @@ async def _drive(invocation: Invocation) -> None:
     """The loop itself."""
     if invocation.cancelled:
         raise asyncio.CancelledError
-    async with closing(AgentLoop(invocation).root()) as events:
-        async for event in events:
-            await invocation.commit(event)
-            if invocation.runtime.cancelled() and not invocation.closed:
-                raise asyncio.CancelledError
+    loop = asyncio.get_running_loop()
+    answers = asyncio.ensure_future(invocation.pauses.serve())
+    try:
+        async with closing(AgentLoop(invocation).root()) as events:
+            async for event in events:
+                await invocation.commit(event)
+                if invocation.runtime.cancelled() and not invocation.closed:
+                    raise asyncio.CancelledError
+    finally:
+        if not abandoned(loop):
+            invocation.pauses.close()
+            answers.cancel()
+            # What it was doing must be known before the end is recorded.
+            await uninterrupted(_over(answers))
+
+
+async def _over(task: asyncio.Task[None]) -> None:
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def _open(runtime: Runtime, request: InvocationRequest, holder: str) -> Invocation:
@@ -109,7 +130,7 @@ async def _open(runtime: Runtime, request: InvocationRequest, holder: str) -> In
         cancelled = True
         opening.cancel()
         opened = await opening
-    invocation = Invocation(runtime=runtime, request=request, key=key, opened=opened)
+    invocation = Invocation(runtime=runtime, request=request, key=key, opened=opened, holder=holder)
     invocation.cancelled = cancelled
     invocation.apply_local(request.state_delta)
     return invocation
@@ -121,10 +142,11 @@ async def _close(
     step = CloseStep(
         key=invocation.key,
         invocation_id=invocation.invocation_id,
-        epoch=invocation.opened.record.epoch,
+        epoch=invocation.epoch,
         status=status,
         author=invocation.opened.agent,
         timestamp=invocation.runtime.now(),
+        paused=invocation.pauses.paused,
         error=as_detail(error) if error else None,
     )
     # Too late for a cancellation, which would leave the lease behind.

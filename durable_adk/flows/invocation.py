@@ -9,9 +9,11 @@ from typing import Any
 
 from durable_adk.closing import uninterrupted
 from durable_adk.events.event import Event
+from durable_adk.flows.pausing import Pauses
 from durable_adk.loop_context import InvocationContext, Lane, LoopSession
 from durable_adk.messages import MAX_RESULT_TEXT, InvocationRequest, check_size, user_content
-from durable_adk.payloads import CommitGrant, CommitStep, Opened, StepResult
+from durable_adk.payloads import AnswerTaken, CommitGrant, CommitStep, Opened, StepResult
+from durable_adk.run_config import RunConfig
 from durable_adk.runtime import Runtime
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.state import is_temp, without_temp
@@ -22,7 +24,13 @@ class Invocation:
     """An open invocation and the one way to commit to it."""
 
     def __init__(
-        self, *, runtime: Runtime, request: InvocationRequest, key: SessionKey, opened: Opened
+        self,
+        *,
+        runtime: Runtime,
+        request: InvocationRequest,
+        key: SessionKey,
+        opened: Opened,
+        holder: str,
     ) -> None:
         self.runtime = runtime
         self.request = request
@@ -44,6 +52,9 @@ class Invocation:
         """Whether a step has closed the invocation already."""
         self._committed_by_step: dict[str, int] = {}
         self.lane = Lane(self.invocation_id)
+        self.holder = holder
+        self.epoch = opened.record.epoch
+        self.pauses = Pauses(self)
 
     def place(self, ctx: InvocationContext, event_id: str) -> dict[str, Any]:
         """The fields every `Step` has, for a step of the agent run `ctx`.
@@ -62,12 +73,15 @@ class Invocation:
             "branch": ctx.branch,
             "event_id": event_id,
             "local_state": self.local_state(),
+            "run_config": None
+            if self.request.run_config == RunConfig()
+            else self.request.run_config,
             "grant": self._grant(ctx) if ctx.direct else None,
         }
 
     def _grant(self, ctx: InvocationContext) -> CommitGrant:
         return CommitGrant(
-            epoch=self.opened.record.epoch,
+            epoch=self.epoch,
             custom_metadata=self.request.run_config.custom_metadata,
             closes=ctx.closes,
         )
@@ -77,6 +91,13 @@ class Invocation:
         if result.event is not None and result.seq is not None:
             self._committed_by_step[result.event.id] = result.seq
             self.closed = self.closed or result.closed
+
+    def answered(self, event_id: str, taken: AnswerTaken) -> None:
+        """Note an answer that was stored: the invocation holds the lease, under this epoch."""
+        self.epoch = taken.epoch
+        self.revision = max(self.revision, taken.seq)
+        self.events += 1
+        self.last_event_id = event_id
 
     def local_state(self) -> dict[str, Any]:
         """What steps must see beyond the committed state: `temp:` keys and dirty writes.
@@ -126,7 +147,7 @@ class Invocation:
         step = CommitStep(
             key=self.key,
             invocation_id=self.invocation_id,
-            epoch=self.opened.record.epoch,
+            epoch=self.epoch,
             event=event,
         )
         # Not to be interrupted, or it could land among the events that seal the session.

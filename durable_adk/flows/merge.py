@@ -19,16 +19,27 @@ def merge_responses(events: Sequence[Event], *, event_id: str) -> Event:
     for event in events:
         _merge_into(actions, event.actions.model_dump(exclude_none=True))
     first = events[0]
+    parts = [part for event in events for part in event.parts]
     return Event(
         id=event_id,
         author=first.author,
         invocation_id=first.invocation_id,
         branch=first.branch,
-        content=types.Content(
-            role="user", parts=[part for event in events for part in event.parts]
-        ),
+        content=types.Content(role="user", parts=parts) if parts else None,
         actions=EventActions.model_validate(actions),
+        custom_metadata=_metadata(events),
     )
+
+
+def _metadata(events: Sequence[Event]) -> dict[str, Any] | None:
+    """The events' metadata; lists, such as those of settled calls, are joined."""
+    merged: dict[str, Any] = {}
+    for event in events:
+        for key, value in (event.custom_metadata or {}).items():
+            known = merged.get(key)
+            both = isinstance(known, list) and isinstance(value, list)
+            merged[key] = [*known, *value] if both else value  # pyright: ignore[reportUnknownVariableType]: JSON
+    return merged or None
 
 
 def _merge_into(target: dict[str, Any], source: dict[str, Any]) -> None:

@@ -9,9 +9,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 
-from durable_adk.closing import closing, uninterrupted
+from durable_adk.closing import abandoned, closing, uninterrupted
 from durable_adk.events.event import Event
 from durable_adk.flows.merge import unanswered
+from durable_adk.flows.pausing import Pauses
 from durable_adk.flows.workflow_agents import RunNode
 from durable_adk.loop_context import InvocationContext
 from durable_adk.payloads import AgentNode
@@ -29,6 +30,7 @@ class _Child:
     events: list[Event] = field(default_factory=list[Event])
     """What it yielded, if it has to be sealed."""
     task: "asyncio.Task[None] | None" = None
+    lane_open: bool = True
 
 
 _News = asyncio.Queue[tuple[_Child, Event | BaseException | None]]
@@ -36,39 +38,56 @@ _News = asyncio.Queue[tuple[_Child, Event | BaseException | None]]
 
 
 async def run_parallel(
-    node: AgentNode, ctx: InvocationContext, run: RunNode
+    node: AgentNode, ctx: InvocationContext, run: RunNode, pauses: Pauses
 ) -> AsyncGenerator[Event, None]:
     """Run the children side by side (AGT-33).
 
     A child that fails cancels its siblings and ends the run; one that escalates cancels them too
     and finishes its own run. Calls of a cancelled sibling that had no response yet get one.
     """
+    if not node.children:
+        return
     news: _News = asyncio.Queue()
+    loop = asyncio.get_running_loop()
     lanes = ctx.lane.fork(len(node.children))
     children = [
         _Child(child, replace(ctx, branch=_branch(ctx, node, child), lane=lane, direct=False))
         for child, lane in zip(node.children, lanes, strict=True)
     ]
+    pauses.fork(len(children))
     for child in children:
         child.task = asyncio.ensure_future(_feed(child, run, news))
     try:
-        running = len(children)
-        while running:
-            child, item = await news.get()
-            if item is None:
-                running -= 1
-            elif isinstance(item, BaseException):
-                raise item
-            elif not child.ctx.lane.stopped:
-                child.events.append(item)
-                yield item
-                child.committed.set()
-                if item.actions.escalate and item.author == child.node.name:
-                    await uninterrupted(_stop([other for other in children if other is not child]))
-        for seal in _seals(children):
-            yield seal
+        async with closing(_events(children, news, pauses)) as events:
+            async for event in events:
+                yield event
     finally:
-        await uninterrupted(_stop(children))
+        if not abandoned(loop):
+            await uninterrupted(_stop(children))
+            pauses.join_all(sum(child.lane_open for child in children))
+
+
+async def _events(
+    children: Sequence[_Child], news: _News, pauses: Pauses
+) -> AsyncGenerator[Event, None]:
+    """The children's events as they come, then what answers the calls of those stopped."""
+    while True:
+        child, item = await news.get()
+        if item is None:
+            child.lane_open = False
+            if not any(other.lane_open for other in children):
+                break  # with the last child this lane goes on
+            pauses.join()
+        elif isinstance(item, BaseException):
+            raise item
+        elif not child.ctx.lane.stopped:
+            child.events.append(item)
+            yield item
+            child.committed.set()
+            if item.actions.escalate and item.author == child.node.name:
+                await uninterrupted(_stop([other for other in children if other is not child]))
+    for seal in _seals(children):
+        yield seal
 
 
 def _branch(ctx: InvocationContext, node: AgentNode, child: AgentNode) -> str:

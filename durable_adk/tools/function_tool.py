@@ -3,19 +3,24 @@
 import inspect
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from google.genai import types
 
 from durable_adk.calling import call
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.tools._arguments import convert, missing_error, unfit_error
+from durable_adk.tools._confirmation import CONTEXT, Requirement, check_requirement, is_required
 from durable_adk.tools._declaration import parameters_schema
-from durable_adk.tools._parameters import innermost, read_parameters, routine
-from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools._parameters import EMPTY, innermost, read_parameters, routine
+from durable_adk.tools.base_tool import BaseTool, OnDeadline
 
 if TYPE_CHECKING:
     from durable_adk.context import ToolContext
+
+NEEDS_CONFIRMATION = "This tool call requires confirmation, please approve or reject."
+REJECTED = "This tool call is rejected."
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 
@@ -29,8 +34,19 @@ class FunctionTool(BaseTool):
     bound is not shown either.
     """
 
+    _long_running: ClassVar[bool] = False
+    _note: ClassVar[str] = ""
+    """What the model is told besides the docstring."""
+
     def __init__(
-        self, func: Callable[..., Any], *, name: str | None = None, timeout: float | None = None
+        self,
+        func: Callable[..., Any],
+        *,
+        name: str | None = None,
+        timeout: float | None = None,
+        require_confirmation: Requirement = False,
+        deadline: float | timedelta | None = None,
+        on_deadline: OnDeadline = "reject",
     ) -> None:
         """Read the function's signature.
 
@@ -39,15 +55,30 @@ class FunctionTool(BaseTool):
                 to send; `Annotated[T, Field(description=...)]` describes one parameter.
             name: What the model calls it by; the function's own name by default.
             timeout: Seconds one run may take; None for the worker's default.
+            require_confirmation: Whether somebody must say yes before a call runs (TOL-60): all
+                calls, or those for which a function, sync or async, says so. It is given the
+                call's arguments, converted, by the names it shares with `func`.
+            deadline: Seconds, or a timedelta, that an answer is waited for; see `BaseTool`.
+            on_deadline: What happens then.
 
         Raises:
             AgentDefinitionError: The function cannot be a tool; the message says why.
         """
         name = name or _name_of(func)
         _check_callable(func, name)
-        super().__init__(name=name, description=_description_of(func), timeout=timeout)
+        super().__init__(
+            name=name,
+            description="\n\n".join(filter(None, [_description_of(func), self._note])),
+            is_long_running=self._long_running,
+            timeout=timeout,
+            deadline=deadline,
+            on_deadline=on_deadline,
+        )
         self.func = func
         self._parameters = read_parameters(func, name)
+        known = [field.name for field in self._parameters.fields]
+        check_requirement(require_confirmation, name, [*known, *self._parameters.context])
+        self._require_confirmation = require_confirmation
         self._declaration = types.FunctionDeclaration(
             name=name,
             description=self.description,
@@ -58,12 +89,25 @@ class FunctionTool(BaseTool):
         # A copy: a before_model callback may change the request, but not every later one.
         return self._declaration.model_copy(deep=True)
 
+    async def needs_confirmation(self, args: dict[str, Any], tool_context: "ToolContext") -> bool:
+        """What `require_confirmation` says; no for arguments the function is never called with."""
+        values, problems = convert(self._parameters.fields, args)
+        if problems:
+            return False
+        defaults = {
+            field.name: None if field.default is EMPTY else field.default
+            for field in self._parameters.fields
+        }
+        context = dict.fromkeys([*self._parameters.context, CONTEXT], tool_context)
+        return await is_required(self._require_confirmation, {**defaults, **values, **context})
+
     async def run_async(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
         """Call the function with the model's arguments; what it returns or raises is unchanged.
 
         Returns:
             The function's result; or ``{"error": text}``, without calling it, when a mandatory
-            argument is missing (TOL-14) or one does not fit its type (semantics 17.1, TOL-15).
+            argument is missing (TOL-14), one does not fit its type (semantics 17.1, TOL-15), or
+            the call is not confirmed yet or was rejected (TOL-61, TOL-63).
         """
         fields = self._parameters.fields
         if missing := missing_error(self.name, fields, args):
@@ -71,8 +115,26 @@ class FunctionTool(BaseTool):
         values, problems = convert(fields, args)
         if problems:
             return {"error": unfit_error(self.name, problems)}
+        if refusal := await self._unconfirmed(args, tool_context):
+            return {"error": refusal}
         bound = self._parameters.bind(values, tool_context)
         return await call(self.func, *bound.args, **bound.kwargs)
+
+    async def _unconfirmed(self, args: dict[str, Any], tool_context: "ToolContext") -> str | None:
+        """Why the call may not run, after asking whether it may; None: it may.
+
+        What was decided stands: a predicate is not asked again, as it may say otherwise by now. A
+        function that asks for itself reads `tool_context.tool_confirmation` itself.
+        """
+        if self._require_confirmation is False:
+            return None
+        if tool_context.tool_confirmation is not None:
+            return None if tool_context.tool_confirmation.confirmed else REJECTED
+        if not await self.needs_confirmation(args, tool_context):
+            return None
+        hint = f"Approve or reject the call of the tool {self.name}() with these arguments."
+        tool_context.request_confirmation(hint=hint)
+        return NEEDS_CONFIRMATION
 
 
 def as_tool(item: Any) -> BaseTool:

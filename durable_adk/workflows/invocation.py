@@ -9,8 +9,10 @@ from temporalio.exceptions import ApplicationError
 with workflow.unsafe.imports_passed_through():
     from durable_adk.errors import DurableAdkError, InvalidRequestError, as_detail, class_name
     from durable_adk.flows.event_loop import run_invocation
+    from durable_adk.flows.invocation import Invocation
     from durable_adk.holders import TemporalHolder
-    from durable_adk.messages import InvocationRequest, InvocationResult
+    from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult
+    from durable_adk.runtime import Inbox
     from durable_adk.workflows.temporal_runtime import TemporalRuntime
 
 TYPE_NAME = "Invocation"
@@ -26,6 +28,38 @@ does not fit the code (NondeterminismError) is none of these: that waits for the
 class InvocationWorkflow:
     """Drives the event loop; every effect of it is an activity (semantics DUR-1..7)."""
 
+    def __init__(self) -> None:
+        self._inbox = Inbox()
+        self._invocation: Invocation | None = None
+
+    @workflow.signal(name="answer")
+    def answer(self, answer: RawValue) -> None:
+        """Answer calls that wait: an `InvocationAnswer` in plain JSON (design D9).
+
+        A signal and no update: it is never refused by the server, whatever else is going on.
+        What became of it is in query ``answers``.
+        """
+        try:
+            self._inbox.put(InvocationAnswer.parse(_decoded(answer)))
+        except DurableAdkError as error:
+            # There is nobody to raise it to, and raising it here would end the run.
+            self._inbox.refuse(error.message)
+
+    @workflow.query(name="answers")
+    def answers(self) -> dict[str, str | None]:
+        """By answer id, why an answer was refused; None: it was taken."""
+        return self._inbox.outcomes
+
+    @workflow.query(name="pending")
+    def pending(self) -> list[dict[str, Any]]:
+        """The calls that wait: id, name, and until when, in seconds since the epoch."""
+        if self._invocation is None:
+            return []
+        return [
+            {"callId": call.call_id, "name": call.name, "agent": call.author, "due": call.due}
+            for call in self._invocation.pauses.waiting
+        ]
+
     @workflow.run
     async def run(self, request: RawValue) -> InvocationResult:
         """Run the invocation described by an `InvocationRequest` in plain JSON.
@@ -39,11 +73,16 @@ class InvocationWorkflow:
         """
         try:
             parsed = InvocationRequest.parse(_decoded(request))
-            return await run_invocation(TemporalRuntime(), parsed, holder=_holder())
+            return await run_invocation(
+                TemporalRuntime(self._inbox), parsed, holder=_holder(), opened=self._opened
+            )
         except DurableAdkError as error:
             raise ApplicationError(
                 error.message, as_detail(error), type=class_name(error), non_retryable=True
             ) from error
+
+    def _opened(self, invocation: Invocation) -> None:
+        self._invocation = invocation
 
 
 def _decoded(request: RawValue) -> Any:

@@ -18,6 +18,8 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import serving
 from durable_adk.errors import DurableAdkError, RunError, from_detail, raised
 from durable_adk.payloads import (
+    AnswerStep,
+    AnswerTaken,
     CallbackStep,
     CloseStep,
     CommitStep,
@@ -25,10 +27,12 @@ from durable_adk.payloads import (
     ModelStep,
     Opened,
     OpenStep,
+    PauseStep,
     Step,
     StepResult,
     ToolStep,
 )
+from durable_adk.runtime import Inbox
 from durable_adk.settings import Limits
 
 T = TypeVar("T")
@@ -52,7 +56,8 @@ STORE_RETRY = RetryPolicy(
 class TemporalRuntime:
     """Implements `runtime.Runtime` inside a workflow. Replay-safe: it only schedules and waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, inbox: Inbox) -> None:
+        self.inbox = inbox
         self._limits = Limits()
         self._registry = ""
 
@@ -100,6 +105,14 @@ class TemporalRuntime:
     async def commit_event(self, step: CommitStep) -> int:
         """A local activity: its input, the event, is not written to the history again (D4)."""
         return await self._store("commit_event", step, int)
+
+    async def pause_invocation(self, step: PauseStep) -> None:
+        """A local activity."""
+        await self._store("pause_invocation", step, type(None))
+
+    async def take_answer(self, step: AnswerStep) -> AnswerTaken:
+        """A local activity, then a normal one whose retries are the wait for a busy session."""
+        return await self._store("take_answer", step, AnswerTaken)
 
     async def close_invocation(self, step: CloseStep) -> Ending:
         """A local activity."""

@@ -1,0 +1,108 @@
+"""Giving a session's lease back while calls wait, and taking it again for an answer."""
+
+from google.genai import types
+
+from durable_adk.activities.opening import ttl_of
+from durable_adk.activities.world import World
+from durable_adk.auth.redaction import without_secrets
+from durable_adk.errors import InvalidRequestError
+from durable_adk.events.event import Event
+from durable_adk.failpoints import failpoint
+from durable_adk.flows.answers import answer_message, check_answers
+from durable_adk.flows.requests import REQUEST_CONFIRMATION, SETTLED, pending_calls
+from durable_adk.payloads import AnswerStep, AnswerTaken, PauseStep
+from durable_adk.sessions.base_session_service import Status, StoredEvent
+
+
+async def pause_invocation(world: World, step: PauseStep) -> None:
+    """Give the lease back; a repeat changes nothing."""
+    failpoint("pause.before")
+    await world.sessions.pause_invocation(
+        step.key, invocation_id=step.invocation_id, epoch=step.epoch
+    )
+    failpoint("pause.after")
+
+
+async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
+    """Check an answer against the history and store it; a repeat finds the first one's event.
+
+    Raises:
+        SessionBusyError: Another invocation is active in the session; try again.
+    """
+    stored = await world.sessions.read_events(step.key, after=step.start_seq - 1)
+    if (found := _find(stored, step.event_id)) is not None:
+        return await _taken(world, step, found)
+    try:
+        event = _event(step, [item.event for item in stored])
+    except InvalidRequestError as error:
+        return AnswerTaken(refused=error.message)
+    failpoint("answer.before")
+    if step.paused:
+        await world.sessions.resume_invocation(
+            step.key,
+            invocation_id=step.invocation_id,
+            holder=step.holder,
+            user_event=event,
+            ttl=ttl_of(step.holder),
+        )
+    else:
+        await world.sessions.commit_event(
+            step.key, event, invocation_id=step.invocation_id, epoch=step.epoch
+        )
+    failpoint("answer.after")
+    stored = await world.sessions.read_events(step.key, after=step.start_seq - 1)
+    return await _taken(world, step, _find(stored, step.event_id) or stored[-1])
+
+
+def _find(stored: list[StoredEvent], event_id: str) -> StoredEvent | None:
+    return next((item for item in stored if item.event.id == event_id), None)
+
+
+async def _taken(world: World, step: AnswerStep, found: StoredEvent) -> AnswerTaken:
+    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    return AnswerTaken(
+        epoch=record.epoch if record else step.epoch,
+        seq=found.seq,
+        call_ids=[response.id or "" for response in found.event.get_function_responses()],
+    )
+
+
+def _event(step: AnswerStep, events: list[Event]) -> Event:
+    """The answer as an event.
+
+    Raises:
+        InvalidRequestError: It answers nothing that waits (TRAP-28).
+    """
+    message = step.answer.message or _message(step, events)
+    if step.author == "user":
+        answers = check_answers(events, message, statuses={step.invocation_id: Status.RUNNING})
+        if not answers:
+            raise InvalidRequestError("The message answers no call; send function responses.")
+        for answer in answers:
+            given = answer.credential
+            if given is not None and without_secrets(given) != given:
+                raise InvalidRequestError(
+                    "A credential must not travel through a workflow's history: answer through "
+                    "Runner or the command line, which put it into the credential service."
+                )
+        message = answer_message(answers)
+    return Event(
+        id=step.event_id,
+        invocation_id=step.invocation_id,
+        author=step.author,
+        timestamp=step.timestamp,
+        content=message,
+        custom_metadata=None if step.author == "user" else {SETTLED: True},
+    )
+
+
+def _message(step: AnswerStep, events: list[Event]) -> types.Content:
+    """The message that an answer by call id stands for."""
+    answer = step.answer
+    call = next((c for c in pending_calls(events) if c.call_id == answer.call_id), None)
+    name = call.name if call else REQUEST_CONFIRMATION
+    response = {"confirmed": answer.confirmed} if answer.response is None else answer.response
+    part = types.Part(
+        function_response=types.FunctionResponse(id=answer.call_id, name=name, response=response)
+    )
+    return types.Content(role="user", parts=[part])

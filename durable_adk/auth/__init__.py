@@ -1,0 +1,31 @@
+"""Credentials: what tools ask for, and what never leaves the process."""
+
+from durable_adk.auth.auth_credential import (
+    AuthCredential,
+    AuthCredentialTypes,
+    HttpAuth,
+    HttpCredentials,
+    OAuth2Auth,
+    ServiceAccount,
+    ServiceAccountCredential,
+)
+from durable_adk.auth.auth_schemes import AuthScheme, OpenIdConnectWithConfig
+from durable_adk.auth.auth_tool import AuthConfig, AuthToolArguments
+from durable_adk.auth.credential_exchanger import CredentialExchanger
+from durable_adk.auth.redaction import without_secrets
+
+__all__ = [
+    "AuthConfig",
+    "AuthCredential",
+    "AuthCredentialTypes",
+    "AuthScheme",
+    "AuthToolArguments",
+    "CredentialExchanger",
+    "HttpAuth",
+    "HttpCredentials",
+    "OAuth2Auth",
+    "OpenIdConnectWithConfig",
+    "ServiceAccount",
+    "ServiceAccountCredential",
+    "without_secrets",
+]

@@ -1,0 +1,104 @@
+"""What a tool authenticates itself with."""
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from durable_adk.auth._model import AuthModel
+
+_ClientAuth = Literal[
+    "client_secret_basic", "client_secret_post", "client_secret_jwt", "private_key_jwt"
+]
+
+
+class HttpCredentials(AuthModel):
+    """What goes into an Authorization header."""
+
+    username: str | None = Field(default=None, repr=False)
+    password: str | None = Field(default=None, repr=False)
+    token: str | None = Field(default=None, repr=False)
+
+
+class HttpAuth(AuthModel):
+    """HTTP authentication, e.g. scheme ``basic`` or ``bearer``."""
+
+    scheme: str
+    credentials: HttpCredentials
+    additional_headers: dict[str, str] | None = Field(default=None, repr=False)
+
+
+class OAuth2Auth(AuthModel):
+    """OAuth2 and OpenID Connect: the client, where the user consents, and what came of it."""
+
+    client_id: str | None = None
+    client_secret: str | None = Field(default=None, repr=False)
+    auth_uri: str | None = None
+    """Where the user is sent to consent."""
+    nonce: str | None = Field(default=None, repr=False)
+    state: str | None = None
+    """What the provider sends back, so that an answer can be told from a forgery."""
+    redirect_uri: str | None = None
+    auth_response_uri: str | None = Field(default=None, repr=False)
+    """Where the provider sent the user back to; it holds the authorization code."""
+    auth_code: str | None = Field(default=None, repr=False)
+    access_token: str | None = Field(default=None, repr=False)
+    refresh_token: str | None = Field(default=None, repr=False)
+    id_token: str | None = Field(default=None, repr=False)
+    expires_at: int | None = None
+    """Of the access token, in seconds since the epoch."""
+    expires_in: int | None = None
+    """Of the access token, in seconds from when it was given."""
+    audience: str | None = None
+    prompt: str | None = None
+    code_verifier: str | None = Field(default=None, repr=False)
+    code_challenge_method: str | None = None
+    token_endpoint_auth_method: _ClientAuth | None = "client_secret_basic"  # noqa: S105 # a name
+
+
+class ServiceAccountCredential(AuthModel):
+    """A Google service account's key file."""
+
+    type_: str = Field(default="", validation_alias="type", serialization_alias="type")
+    project_id: str
+    private_key_id: str = Field(repr=False)
+    private_key: str = Field(repr=False)
+    client_email: str
+    client_id: str
+    auth_uri: str
+    token_uri: str
+    auth_provider_x509_cert_url: str
+    client_x509_cert_url: str
+    universe_domain: str
+
+
+class ServiceAccount(AuthModel):
+    """A Google service account and what it is used for."""
+
+    service_account_credential: ServiceAccountCredential | None = Field(default=None, repr=False)
+    scopes: list[str] | None = None
+    use_default_credential: bool | None = False
+    use_id_token: bool | None = False
+    audience: str | None = None
+
+
+class AuthCredentialTypes(StrEnum):
+    """Which kind of credential it is; each names the field that holds it."""
+
+    API_KEY = "apiKey"
+    HTTP = "http"
+    OAUTH2 = "oauth2"
+    OPEN_ID_CONNECT = "openIdConnect"
+    SERVICE_ACCOUNT = "serviceAccount"
+
+
+class AuthCredential(AuthModel):
+    """A credential of any kind; of OPEN_ID_CONNECT too the data are in `oauth2`."""
+
+    auth_type: AuthCredentialTypes
+    resource_ref: str | None = None
+    """The owner's name for a credential that is kept elsewhere."""
+    api_key: str | None = Field(default=None, repr=False)
+    http: HttpAuth | None = None
+    service_account: ServiceAccount | None = None
+    oauth2: OAuth2Auth | None = None

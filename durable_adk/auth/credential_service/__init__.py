@@ -1,0 +1,9 @@
+"""Where users' credentials are kept."""
+
+from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+from durable_adk.auth.credential_service.file_credential_service import FileCredentialService
+from durable_adk.auth.credential_service.in_memory_credential_service import (
+    InMemoryCredentialService,
+)
+
+__all__ = ["BaseCredentialService", "FileCredentialService", "InMemoryCredentialService"]

@@ -1,0 +1,109 @@
+"""Credentials as files of one folder."""
+
+import asyncio
+import hashlib
+import os
+import uuid
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from durable_adk.auth.auth_credential import AuthCredential
+from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+from durable_adk.errors import InvalidRequestError
+from durable_adk.values import canonical
+
+
+class FileCredentialService(BaseCredentialService):
+    """One file a credential, readable by its owner only; for the processes of one machine.
+
+    The files are not encrypted: whoever may read as this user reads them. Their names are hashes,
+    so no id can lead out of the folder (reliability S2) and a listing tells nobody's.
+    """
+
+    def __init__(self, root_dir: str | Path) -> None:
+        """Take a folder into use.
+
+        Args:
+            root_dir: Made, with mode 0700, if it is missing.
+
+        Raises:
+            InvalidRequestError: It is a file, or others than its owner may enter it.
+        """
+        self._root = Path(root_dir)
+        if not self._root.exists():
+            self._root.mkdir(mode=0o700, parents=True)
+        if not self._root.is_dir():
+            raise InvalidRequestError(f"{self._root} is no folder; pass one for credentials.")
+        mode = self._root.stat().st_mode & 0o777
+        if mode & 0o077:
+            raise InvalidRequestError(
+                f"Others may enter {self._root} (mode {mode:o}), which is for credentials: "
+                f"chmod 700 it, or pass another folder."
+            )
+
+    async def load(self, *, app_name: str, user_id: str, key: str) -> AuthCredential | None:
+        """What is stored; None: nothing.
+
+        Raises:
+            InvalidRequestError: The file does not hold a credential.
+        """
+        path = self._path(app_name, user_id, key)
+        text = await asyncio.to_thread(_read, path)
+        if text is None:
+            return None
+        try:
+            return AuthCredential.from_json(text)
+        except ValidationError:
+            # Without its cause, which knows what stands in the file.
+            raise InvalidRequestError(f"{path} does not hold a credential; delete it.") from None
+
+    async def save(
+        self, *, app_name: str, user_id: str, key: str, credential: AuthCredential
+    ) -> None:
+        """Write the file anew and put it in the place of the old: a crash leaves one of them."""
+        path = self._path(app_name, user_id, key)
+        await asyncio.to_thread(_replace, path, credential.to_json().encode())
+
+    async def delete(self, *, app_name: str, user_id: str, key: str) -> None:
+        """Remove the file; a missing one is no error."""
+        path = self._path(app_name, user_id, key)
+        await asyncio.to_thread(path.unlink, missing_ok=True)
+
+    def _path(self, app_name: str, user_id: str, key: str) -> Path:
+        # As JSON, not joined: ("a:b", "c") and ("a", "b:c") are different users.
+        name = hashlib.sha256(canonical([app_name, user_id, key]).encode()).hexdigest()
+        return self._root / f"{name}.json"
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(file, "rb") as opened:
+        return opened.read()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    draft = path.with_name(f"{uuid.uuid4().hex}.draft")
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(file, "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(opened.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name last through a power cut."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,273 @@
+"""What becomes of a user's message: a new invocation, an answer to one, or the look at one."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from google.genai import types
+
+from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+from durable_adk.client.feed import follow
+from durable_adk.errors import (
+    EventConflictError,
+    InvalidRequestError,
+    InvocationNotFoundError,
+    SessionNotFoundError,
+)
+from durable_adk.flows.answers import Answer, answer_message, asked_in, check_answers
+from durable_adk.flows.requests import PendingCall, pending_calls
+from durable_adk.messages import InvocationAnswer, InvocationRequest
+from durable_adk.sessions.base_session_service import (
+    BaseSessionService,
+    InvocationRecord,
+    Status,
+    StoredEvent,
+)
+from durable_adk.sessions.session import SessionKey
+
+Feed = AsyncGenerator[StoredEvent, None]
+
+
+class Runs(Protocol):
+    """How invocations are run."""
+
+    async def start(self, request: InvocationRequest) -> "asyncio.Task[Any]":
+        """Start a checked request, or attach to it; the task ends with the invocation."""
+        ...
+
+    async def attach(
+        self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
+    ) -> "asyncio.Task[Any] | None":
+        """What runs an invocation that was started before; None if it is not known here."""
+        ...
+
+    async def answer(
+        self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
+    ) -> "asyncio.Task[Any] | None":
+        """Hand an answer over and wait until it is taken; None: nothing runs it any more.
+
+        Raises:
+            InvalidRequestError: It is refused.
+        """
+        ...
+
+    async def cancel(
+        self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
+    ) -> bool:
+        """Ask an invocation to end; False if nothing runs it."""
+        ...
+
+    def release(self, run: "asyncio.Task[Any]") -> None:
+        """The caller follows no longer."""
+        ...
+
+    async def close(self) -> None:
+        """End what runs in this process."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversation:
+    """The invocations of an app's sessions, as a client deals with them."""
+
+    sessions: BaseSessionService
+    runs: Runs
+    credentials: BaseCredentialService | None = None
+    auto_create_session: bool = False
+
+    async def start(self, request: InvocationRequest) -> Feed:
+        """Run a checked request; follow it from its user event on.
+
+        The same request under the same id follows the first one, from its beginning (DUR-13).
+        """
+        key = SessionKey(request.app, request.user, request.session or "")
+        cursor = await self._revision(key)
+        record = await self.sessions.get_invocation(key, request.invocation_id or "")
+        if record is not None:
+            cursor = await self._start_of(key, record, request)
+        run = await self.runs.start(request)
+        async with aclosing(self._follow(key, request.invocation_id or "", cursor, run)) as events:
+            async for event in events:
+                yield event
+
+    async def attach(self, key: SessionKey, invocation_id: str) -> Feed:
+        """Follow an invocation that was started before, from its user event on.
+
+        Raises:
+            InvocationNotFoundError: The session has none of this id.
+        """
+        record = await self.sessions.get_invocation(key, invocation_id)
+        run = await self.runs.attach(key, invocation_id, record)
+        if record is None and run is None:
+            raise InvocationNotFoundError(
+                f"Session {key.session_id!r} has no invocation {invocation_id!r}."
+            )
+        cursor = record.start_seq - 1 if record else 0
+        async with aclosing(self._follow(key, invocation_id, cursor, run)) as events:
+            async for event in events:
+                yield event
+
+    async def answer(self, request: InvocationRequest) -> Feed:
+        """Hand an answer to the invocation that waits for it; follow what comes of it (D9).
+
+        A later update to an invocation that is over starts another one (OPEN-3, TOL-41).
+
+        Raises:
+            InvalidRequestError: It answers nothing that waits; nothing was stored (TRAP-28).
+        """
+        key = SessionKey(request.app, request.user, request.session or "")
+        cursor = await self._revision(key)
+        answers = await self._checked(key, request)
+        await self._keep_credentials(key, answers)
+        message = answer_message(answers)
+        name = answers[0].call.invocation_id
+        record = await self.sessions.get_invocation(key, name)
+        if answers[0].update or record is None:
+            request = request.model_copy(update={"message": message})
+            following = self.start(request)
+        else:
+            run = await self._hand_over(key, record, message)
+            following = self._follow(key, name, cursor, run, pauses=record.pauses)
+        async with aclosing(following) as events:
+            async for event in events:
+                yield event
+
+    async def pending(self, key: SessionKey) -> list[PendingCall]:
+        """The session's calls that wait for an answer, of invocations that can still take it."""
+        stored = await self.sessions.read_events(key)
+        calls = pending_calls(item.event for item in stored)
+        names = {call.invocation_id for call in calls}
+        records = {name: await self.sessions.get_invocation(key, name) for name in names}
+        return [
+            call
+            for call in calls
+            if (record := records[call.invocation_id]) is None or not record.status.closed
+        ]
+
+    async def cancel(self, key: SessionKey, invocation_id: str) -> bool:
+        """Ask an invocation to end; what is committed stays (CAN-1). False: it had ended.
+
+        Raises:
+            InvocationNotFoundError: The session has none of this id.
+        """
+        record = await self.sessions.get_invocation(key, invocation_id)
+        if record is not None and record.status.closed:
+            return False
+        if await self.runs.cancel(key, invocation_id, record):
+            return True
+        if record is None:
+            raise InvocationNotFoundError(
+                f"Session {key.session_id!r} has no invocation {invocation_id!r}."
+            )
+        return False
+
+    async def _checked(self, key: SessionKey, request: InvocationRequest) -> list[Answer]:
+        message = request.message
+        if not isinstance(message, types.Content):
+            raise InvalidRequestError("An answer is a message of function responses, not text.")
+        events = [item.event for item in await self.sessions.read_events(key)]
+        statuses: dict[str, Status] = {}
+        for name in asked_in(events, message):
+            record = await self.sessions.get_invocation(key, name)
+            if record is not None:
+                statuses[name] = record.status
+        return check_answers(events, message, statuses=statuses)
+
+    async def _keep_credentials(self, key: SessionKey, answers: list[Answer]) -> None:
+        """Put secrets where they belong, before anything else hears of the answer (TRAP-48)."""
+        for answer in answers:
+            given = answer.credential
+            if given is None or given.exchanged_auth_credential is None:
+                continue
+            if self.credentials is None:
+                raise InvalidRequestError(
+                    "The message holds a credential, but there is no credential_service to keep "
+                    "it; give Runner the one that the workers use."
+                )
+            await self.credentials.save(
+                app_name=key.app_name,
+                user_id=key.user_id,
+                key=given.key,
+                credential=given.exchanged_auth_credential,
+            )
+
+    async def _hand_over(
+        self, key: SessionKey, record: InvocationRecord, message: types.Content
+    ) -> "asyncio.Task[Any]":
+        answer = InvocationAnswer(message=message, answer_id=uuid.uuid4().hex)
+        run = await self.runs.answer(key, record, answer)
+        if run is not None:
+            return run
+        if record.status is Status.PAUSED:
+            # Whatever waited for the answer is gone; say so in the store, for everybody.
+            await self.sessions.close_invocation(
+                key,
+                invocation_id=record.invocation_id,
+                epoch=record.epoch,
+                status=Status.ABANDONED,
+            )
+        raise InvalidRequestError(
+            f"Whatever ran invocation {record.invocation_id!r} has ended without it, so nothing "
+            "waits for this answer any more; send a new message."
+        )
+
+    async def _start_of(
+        self, key: SessionKey, record: InvocationRecord, request: InvocationRequest
+    ) -> int:
+        """The cursor before an invocation's user event, if that has the request's message."""
+        start = record.start_seq - 1
+        stored = await self.sessions.read_events(key, after=start, upto=record.start_seq)
+        if not stored or stored[0].event.content != request.message:
+            raise EventConflictError(
+                f"Invocation {record.invocation_id!r} was started with another message; "
+                "use a new invocation_id, or none."
+            )
+        return start
+
+    async def _follow(
+        self,
+        key: SessionKey,
+        invocation_id: str,
+        cursor: int,
+        run: "asyncio.Task[Any] | None",
+        *,
+        pauses: int = 0,
+    ) -> Feed:
+        feed = follow(
+            self.sessions,
+            key,
+            invocation_id=invocation_id,
+            after=cursor,
+            run=run,
+            pauses=pauses,
+        )
+        try:
+            async with aclosing(feed):
+                async for stored in feed:
+                    yield stored
+        finally:
+            if run is not None:
+                self.runs.release(run)
+
+    async def _revision(self, key: SessionKey) -> int:
+        try:
+            revision, _ = await self.sessions.read_state(key)
+        except SessionNotFoundError:
+            if self.auto_create_session:
+                return 0
+            raise SessionNotFoundError(
+                f"Session not found: {key.session_id!r} of user {key.user_id!r} in app "
+                f"{key.app_name!r}. Create it with session_service.create_session under the same "
+                "app name and user, or pass auto_create_session=True to Runner."
+            ) from None
+        return revision
+
+
+def is_answer(message: str | types.Content) -> bool:
+    """Whether a message answers calls."""
+    return isinstance(message, types.Content) and any(
+        part.function_response for part in message.parts or []
+    )

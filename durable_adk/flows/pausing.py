@@ -1,0 +1,217 @@
+"""Calls that wait for somebody outside, and the invocation that pauses for them (design D9).
+
+While every lane of the invocation waits, nothing of it holds the session: its lease is given back,
+and other messages of the session may run. An answer takes the lease again, is checked against the
+history and stored in one step, and lets the lane that waits for it go on.
+
+One task does all of this, in the order in which answers and lanes come to it. That order is in the
+workflow's history, so a replay pauses and goes on at the same places.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from google.genai import types
+
+from durable_adk.errors import DurableAdkError, ToolTimeoutError
+from durable_adk.flows.requests import REQUEST_CONFIRMATION
+from durable_adk.messages import InvocationAnswer
+from durable_adk.payloads import AnswerStep, PauseStep, Wait
+
+if TYPE_CHECKING:
+    from durable_adk.flows.invocation import Invocation
+
+
+@dataclass(eq=False)
+class WaitingCall:
+    """A call that has been asked and not been answered."""
+
+    call_id: str
+    name: str
+    author: str
+    on_deadline: str
+    due: float | None
+    """Seconds since the epoch."""
+
+
+@dataclass(eq=False)
+class _Rest:
+    """A lane that waits until one of some calls is answered."""
+
+    call_ids: tuple[str, ...]
+    answered: "asyncio.Future[str]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+class Pauses:
+    """The waiting calls of one invocation."""
+
+    def __init__(self, invocation: "Invocation") -> None:
+        self._invocation = invocation
+        self._inbox = invocation.runtime.inbox
+        self._waiting: dict[str, WaitingCall] = {}
+        self._answered: list[str] = []
+        self._rests: list[_Rest] = []
+        self._busy = 1
+        self._answers = 0
+        self._closed = False
+        self._failure: DurableAdkError | None = None
+        self.paused = False
+        """Whether the lease is given back."""
+
+    @property
+    def waiting(self) -> list[WaitingCall]:
+        """The calls that wait, oldest first."""
+        return list(self._waiting.values())
+
+    def fork(self, lanes: int) -> None:
+        """A lane has become several; it goes on when the last of them has ended."""
+        self._busy += lanes - 1
+
+    def join(self) -> None:
+        """One of several lanes has ended, not the last."""
+        self._busy -= 1
+        self._inbox.wake()
+
+    def join_all(self, lanes: int) -> None:
+        """Those of several lanes that are left have ended, and who forked them goes on."""
+        self._busy -= max(lanes - 1, 0)
+
+    def expect(self, call: types.FunctionCall, wait: Wait, *, author: str) -> None:
+        """Accept answers to a call from now on, which is committed."""
+        due = None if wait.deadline is None else self._invocation.runtime.now() + wait.deadline
+        self._waiting[call.id or ""] = WaitingCall(
+            call.id or "", call.name or "", author, wait.on_deadline, due
+        )
+        if due is not None:
+            self._inbox.wake()  # the deadline may be the next
+
+    def forget(self, call_id: str) -> None:
+        """Accept no answer to a call any more: it has its response."""
+        self._waiting.pop(call_id, None)
+
+    def is_answered(self, call_id: str) -> bool:
+        """Whether a call was answered before anybody waited for it."""
+        return call_id in self._answered
+
+    async def answer_to(self, call_ids: Iterable[str]) -> str:
+        """Wait until one of the calls is answered; which one.
+
+        Raises:
+            ToolTimeoutError: No answer came in time, and the call's policy is to fail.
+        """
+        rest = _Rest(tuple(call_ids))
+        known = next((name for name in rest.call_ids if name in self._answered), None)
+        if known is not None:
+            self._answered.remove(known)
+            return known
+        if self._failure is not None:
+            raise self._failure
+        self._rests.append(rest)
+        self._busy -= 1
+        self._inbox.wake()
+        try:
+            return await rest.answered
+        finally:
+            if rest in self._rests:  # not woken, but cancelled
+                self._rests.remove(rest)
+                self._busy += 1
+
+    def close(self) -> None:
+        """Take no further answers: a step that finishes all the same swallows a cancellation."""
+        self._closed = True
+
+    async def serve(self) -> None:
+        """Pause and go on, until the task is cancelled."""
+        try:
+            while not self._closed:
+                if self._busy == 0 and not self.paused:
+                    await self._pause()
+                answer = await self._next()
+                if answer is not None:
+                    await self._take(answer, author="user")
+        except DurableAdkError as error:
+            self._fail(error)
+
+    async def _pause(self) -> None:
+        invocation = self._invocation
+        step = PauseStep(
+            key=invocation.key, invocation_id=invocation.invocation_id, epoch=invocation.epoch
+        )
+        self.paused = True
+        await invocation.runtime.pause_invocation(step)
+
+    async def _next(self) -> InvocationAnswer | None:
+        """The next answer; None if something else has changed. Expired calls are seen to."""
+        now = self._invocation.runtime.now()
+        dues = [call.due for call in self._waiting.values() if call.due is not None]
+        limit = max(min(dues) - now, 0) if dues else None
+        try:
+            return await asyncio.wait_for(self._inbox.get(), limit)
+        except TimeoutError:
+            pass
+        now = self._invocation.runtime.now()
+        for call in self.waiting:
+            if call.due is not None and call.due <= now:
+                await self._expire(call)
+        return None
+
+    async def _expire(self, call: WaitingCall) -> None:
+        call.due = None
+        if call.on_deadline == "fail":
+            self._fail(ToolTimeoutError(f"No answer to {call.name!r} came before its deadline."))
+            return
+        answer = InvocationAnswer(call_id=call.call_id, answer_id=f"{call.call_id}.expired")
+        if call.name == REQUEST_CONFIRMATION:
+            answer.confirmed = call.on_deadline == "approve"
+        else:
+            answer.response = {"error": "No answer came before the deadline; go on without it."}
+        await self._take(answer, author=call.author)
+
+    async def _take(self, answer: InvocationAnswer, *, author: str) -> None:
+        invocation = self._invocation
+        self._answers += 1
+        answer_id = answer.answer_id or f"unnamed-{self._answers}"
+        if answer_id in self._inbox.outcomes:
+            return  # the same answer again
+        step = AnswerStep(
+            key=invocation.key,
+            invocation_id=invocation.invocation_id,
+            holder=invocation.holder,
+            epoch=invocation.epoch,
+            start_seq=invocation.opened.record.start_seq,
+            paused=self.paused,
+            event_id=f"{invocation.invocation_id}.answer.{answer_id}",
+            timestamp=invocation.runtime.now(),
+            answer=answer,
+            author=author,
+        )
+        taken = await invocation.runtime.take_answer(step)
+        self._inbox.outcomes[answer_id] = taken.refused
+        if taken.refused is None:
+            self.paused = False
+            invocation.answered(step.event_id, taken)
+            for call_id in taken.call_ids:
+                self._deliver(call_id)
+
+    def _deliver(self, call_id: str) -> None:
+        self._waiting.pop(call_id, None)
+        rest = next((rest for rest in self._rests if call_id in rest.call_ids), None)
+        if rest is None:
+            self._answered.append(call_id)
+            return
+        self._rests.remove(rest)
+        self._busy += 1  # at once: the lane goes on before this task looks again
+        rest.answered.set_result(call_id)
+
+    def _fail(self, error: DurableAdkError) -> None:
+        """Let the lanes that wait, or the next that would, end the run."""
+        self._failure = error
+        for rest in self._rests:
+            self._busy += 1
+            rest.answered.set_exception(error)
+        self._rests.clear()
+        self._waiting.clear()

@@ -1,0 +1,258 @@
+"""The calls of a session that wait for an answer from outside.
+
+Everything here is a function of committed events, so the loop, a client and a replay see the same
+calls waiting, and a crash changes nothing (design D9).
+"""
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Literal
+
+from google.genai import types
+from pydantic import ConfigDict, Field
+
+from durable_adk.auth.auth_tool import AuthConfig
+from durable_adk.auth.redaction import without_secrets
+from durable_adk.events.event import Event
+from durable_adk.events.tool_confirmation import ToolConfirmation
+from durable_adk.flows.response import ID_PREFIX
+from durable_adk.models.llm_response import Wire
+from durable_adk.values import canonical
+
+REQUEST_CONFIRMATION = "adk_request_confirmation"
+REQUEST_CREDENTIAL = "adk_request_credential"
+SETTLED = "adk_settled"
+"""Key of an event's `custom_metadata`: true, or the ids of those of its responses that are final.
+
+An agent's response to a call that waits is otherwise a preliminary one.
+"""
+
+_USER = "user"
+_NAMESPACE = uuid.UUID("0b8f4f0e-5a0c-5d57-8f1e-2d7c9a6b4e10")
+
+
+def confirmation_request(calls: Event, responses: Event, *, event_id: str) -> Event | None:
+    """The event that asks the client to approve calls of a turn (semantics TOL-61).
+
+    Args:
+        calls: The turn's calls, as committed.
+        responses: The turn's responses, whose actions name the calls to be confirmed.
+        event_id: The request's own id; the ids of its calls are derived from it (D5).
+
+    Returns:
+        One event with one long-running call for each, in the order of the calls; None: no call of
+        the turn is to be confirmed.
+    """
+    wanted = responses.actions.requested_tool_confirmations
+    requests = {
+        call.id: {
+            "originalFunctionCall": {"id": call.id, "name": call.name, "args": call.args or {}},
+            "toolConfirmation": _question(wanted[call.id]),
+        }
+        for call in calls.get_function_calls()
+        if call.id and call.id in wanted
+    }
+    return _request(REQUEST_CONFIRMATION, requests, responses, event_id=event_id, role="model")
+
+
+def credential_request(calls: Event, responses: Event, *, event_id: str) -> Event | None:
+    """The event that asks the client for credentials (semantics TOL-50).
+
+    As `confirmation_request`; the configurations that leave here hold no secrets (TOL-55).
+    """
+    wanted = responses.actions.requested_auth_configs
+    requests = {
+        call.id: {
+            "functionCallId": call.id,
+            "authConfig": _as_json(without_secrets(AuthConfig.model_validate(wanted[call.id]))),
+        }
+        for call in calls.get_function_calls()
+        if call.id and call.id in wanted
+    }
+    return _request(REQUEST_CREDENTIAL, requests, responses, event_id=event_id, role=_USER)
+
+
+def _question(asked: Any) -> dict[str, Any]:
+    return _as_json(ToolConfirmation.model_validate(asked).model_copy(update={"confirmed": False}))
+
+
+def _as_json(value: Wire) -> dict[str, Any]:
+    return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _request(
+    name: str, requests: dict[str, dict[str, Any]], responses: Event, *, event_id: str, role: str
+) -> Event | None:
+    calls = [
+        types.FunctionCall(
+            id=f"{ID_PREFIX}{uuid.uuid5(_NAMESPACE, f'{event_id}/{call_id}')}", name=name, args=args
+        )
+        for call_id, args in requests.items()
+    ]
+    if not calls:
+        return None
+    return Event(
+        id=event_id,
+        invocation_id=responses.invocation_id,
+        author=responses.author,
+        branch=responses.branch,
+        content=types.Content(role=role, parts=[types.Part(function_call=call) for call in calls]),
+        long_running_tool_ids={call.id for call in calls if call.id},
+    )
+
+
+class PendingCall(Wire):
+    """A call that waits for an answer: a message with a `FunctionResponse` of its id and name."""
+
+    model_config = ConfigDict(frozen=True)
+
+    call_id: str
+    name: str
+    kind: Literal["long_running", "confirmation", "credential"]
+    args: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Of the call itself; a confirmation's hold what is to be approved."""
+    original_call_id: str
+    """The tool call it is about; of a long-running call its own id."""
+    original_name: str
+    author: str
+    """The agent that asked."""
+    branch: str | None = None
+    event_id: str
+    invocation_id: str
+    asked_at: float
+    """The event's timestamp, in seconds since the epoch."""
+
+
+class Standing(Enum):
+    """How a call that may be answered from outside stands."""
+
+    OPEN = auto()
+    ANSWERED = auto()
+    """By the user."""
+    SETTLED = auto()
+    """By the loop in the user's place, e.g. when its deadline had passed."""
+    SEALED = auto()
+    """Its invocation was cancelled or failed before there was an answer."""
+
+
+@dataclass
+class Tracked:
+    """A call that may be answered from outside, as the history knows it."""
+
+    call: PendingCall
+    original: types.FunctionCall | None
+    """The tool call that a request is about; None: the history holds no such call."""
+    standing: Standing = Standing.OPEN
+
+    @property
+    def genuine(self) -> bool:
+        """Whether the request is about a call that was made, with its arguments (TOL-64)."""
+        if self.call.kind != "confirmation":
+            return self.original is not None
+        shown = self.call.args["originalFunctionCall"]
+        return (
+            self.original is not None
+            and self.original.name == shown.get("name")
+            and canonical(self.original.args or {}) == canonical(shown.get("args") or {})
+        )
+
+
+def pending_calls(events: Iterable[Event]) -> list[PendingCall]:
+    """Every call of a session that waits for an answer, in the order of asking.
+
+    A long-running call whose confirmation or credential is still waited for has not begun, so only
+    the request is waiting. A request about a call that was never made waits for nobody.
+
+    Args:
+        events: The session's committed events, in order.
+    """
+    history = track(events)
+    return [
+        item.call
+        for item in history.values()
+        if item.standing is Standing.OPEN and item.genuine and not blocked_by(item.call, history)
+    ]
+
+
+def blocked_by(call: PendingCall, history: dict[str, Tracked]) -> PendingCall | None:
+    """The open request that a long-running call waits for itself."""
+    for item in history.values():
+        about = item.call.original_call_id == call.call_id != item.call.call_id
+        if about and item.genuine and item.standing is Standing.OPEN:
+            return item.call
+    return None
+
+
+def track(events: Iterable[Event]) -> dict[str, Tracked]:
+    """All calls that were ever to be answered from outside, by id; of a recurring id the latest."""
+    made: dict[str, types.FunctionCall] = {}
+    history: dict[str, Tracked] = {}
+    for event in events:
+        if event.partial:
+            continue
+        # What a client wrote calls nothing, whatever it looks like (RES-8).
+        for call in event.get_function_calls() if event.author != _USER else ():
+            history.pop(call.id or "", None)
+            if tracked := _tracked(call, event, made):
+                history[tracked.call.call_id] = tracked
+            made[call.id or ""] = call
+        for response in event.get_function_responses():
+            item = history.get(response.id or "")
+            if item and item.call.name == response.name:
+                item.standing = _standing(item, event)
+        if event.id == f"{event.invocation_id}.end":
+            _seal(history, event.invocation_id)
+    return history
+
+
+def _tracked(
+    call: types.FunctionCall, event: Event, made: dict[str, types.FunctionCall]
+) -> Tracked | None:
+    if not call.id or call.id not in (event.long_running_tool_ids or ()):
+        return None
+    args = call.args or {}
+    match call.name, args:
+        case name, {"originalFunctionCall": {"id": str(about)}} if name == REQUEST_CONFIRMATION:
+            kind, original = "confirmation", made.get(about)
+        case name, {"functionCallId": str(about)} if name == REQUEST_CREDENTIAL:
+            kind, original = "credential", made.get(about)
+        case _:
+            kind, about, original = "long_running", call.id, call
+    pending = PendingCall(
+        call_id=call.id,
+        name=call.name or "",
+        kind=kind,
+        args=args,
+        original_call_id=about,
+        original_name=(original.name if original else None) or "",
+        author=event.author,
+        branch=event.branch,
+        event_id=event.id,
+        invocation_id=event.invocation_id,
+        asked_at=event.timestamp,
+    )
+    return Tracked(pending, original)
+
+
+def _standing(item: Tracked, event: Event) -> Standing:
+    """How a call stands after a response to it."""
+    if item.standing is Standing.SEALED:
+        return Standing.SEALED
+    if event.author == _USER:
+        return Standing.ANSWERED
+    if item.standing is not Standing.OPEN:
+        return item.standing
+    if event.id.endswith(".sealed"):
+        return Standing.SEALED
+    settled: Any = (event.custom_metadata or {}).get(SETTLED)
+    final = settled is True or (isinstance(settled, list) and item.call.call_id in settled)
+    return Standing.SETTLED if final else Standing.OPEN
+
+
+def _seal(history: dict[str, Tracked], invocation_id: str) -> None:
+    """An error event ended the invocation; calls with a preliminary response get no other seal."""
+    for item in history.values():
+        if item.call.invocation_id == invocation_id and item.standing is Standing.OPEN:
+            item.standing = Standing.SEALED

@@ -1,0 +1,355 @@
+"""Invocations that wait for somebody outside (semantics 11.4, 11.6, design D9)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from google.genai import types
+
+from durable_adk.agents import LlmAgent, ParallelAgent, SequentialAgent
+from durable_adk.errors import InvalidRequestError, ToolTimeoutError
+from durable_adk.events import Event
+from durable_adk.models import ScriptedModel
+from durable_adk.runners import Runner
+from durable_adk.sessions import SessionKey
+from durable_adk.sessions.base_session_service import Status
+from durable_adk.tools import FunctionTool
+from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+from durable_adk.tools.tool_context import ToolContext
+from tests.conftest import MakeRunner
+from tests.support.scripts import USER, call, calls, gist, send, stored
+
+KEY = SessionKey("app", "u", "s")
+
+
+def answer(pending: Any, **response: Any) -> types.Content:
+    """The user's message that answers a call."""
+    part = types.FunctionResponse(id=pending.call_id, name=pending.name, response=response)
+    return types.Content(role="user", parts=[types.Part(function_response=part)])
+
+
+async def reply(runner: Runner, message: Any) -> list[Event]:
+    """What comes of an answer."""
+    return [event async for event in runner.run_async(**USER, new_message=message)]
+
+
+async def status(runner: Runner, invocation_id: str) -> Status:
+    """How far the store says an invocation is."""
+    record = await runner.session_service.get_invocation(KEY, invocation_id)
+    assert record is not None
+    return record.status
+
+
+async def closed(runner: Runner, invocation_id: str) -> None:
+    """Wait until the invocation has ended."""
+    async with asyncio.timeout(30):
+        while not (await status(runner, invocation_id)).closed:
+            await asyncio.sleep(0.05)
+
+
+async def attached(runner: Runner, invocation_id: str) -> list[Event]:
+    """The invocation's events, from the first."""
+    return [event async for event in runner.run_async(**USER, invocation_id=invocation_id)]
+
+
+def order(item: str) -> None:
+    """Order something; the shop answers later."""
+
+
+def ticket(item: str) -> dict[str, str]:
+    """Open a ticket; it is closed later."""
+    return {"status": "pending", "ticket": "t1"}
+
+
+def buyer(tool: Any, *after: str, **fields: Any) -> LlmAgent:
+    """An agent that calls one tool first."""
+    name = tool.name
+    model = ScriptedModel(replies=[call(name, item="book"), *after])
+    return LlmAgent(name=fields.pop("name", "buyer"), model=model, tools=[tool], **fields)
+
+
+async def test_a_call_without_a_result_pauses_and_its_answer_resumes_the_same_invocation(
+    make_runner: MakeRunner,
+) -> None:
+    """D9, FLW-50, TOL-41, OPEN-3: no lease is held meanwhile; the model sees the late response."""
+    agent = buyer(LongRunningFunctionTool(order), "it came")
+    runner = await make_runner(agent)
+    events = await send(runner)
+    assert [gist(event) for event in events] == ["buyer call order"]
+    assert events[0].is_final_response()
+    invocation = events[0].invocation_id
+    assert await status(runner, invocation) is Status.PAUSED
+    assert await runner.session_service.active_invocation(KEY) is None
+    (pending,) = await runner.pending(**USER)
+    assert pending.args == {"item": "book"}
+    after = await reply(runner, answer(pending, delivered=True))
+    assert [gist(event) for event in after] == ["buyer text it came"]
+    assert after[0].invocation_id == invocation
+    assert await status(runner, invocation) is Status.COMPLETED
+    assert await runner.pending(**USER) == []
+    assert isinstance(agent.model, ScriptedModel)
+    last = agent.model.requests[-1].contents[-1].parts
+    assert last is not None
+    assert last[0].function_response is not None
+    assert last[0].function_response.response == {"delivered": True}
+
+
+async def test_an_interim_result_lets_the_model_speak_before_the_pause(
+    make_runner: MakeRunner,
+) -> None:
+    """FLW-50, FLW-25: the comment on the interim result is not in the prompt after the last one."""
+    agent = buyer(LongRunningFunctionTool(ticket), "I opened one", "it is closed")
+    runner = await make_runner(agent)
+    events = await send(runner)
+    assert [gist(event) for event in events] == [
+        "buyer call ticket",
+        "buyer response ticket",
+        "buyer text I opened one",
+    ]
+    (pending,) = await runner.pending(**USER)
+    assert isinstance(agent.model, ScriptedModel)
+    agent.model.replies = ["never", "it is closed"]
+    after = await reply(runner, answer(pending, status="closed"))
+    assert [gist(event) for event in after] == ["buyer text it is closed"]
+    assert "I opened one" not in str(agent.model.requests[-1].contents)
+
+
+async def test_the_rest_of_a_sequence_runs_after_the_answer(make_runner: MakeRunner) -> None:
+    """17.1 TOL-40: the pause is inside the sequence, which then goes on."""
+    last = LlmAgent(name="last", model=ScriptedModel(replies=lambda _: "and the rest"))
+    first = buyer(LongRunningFunctionTool(order), "it came")
+    runner = await make_runner(SequentialAgent(name="s", sub_agents=[first, last]))
+    assert len(await send(runner)) == 1
+    (pending,) = await runner.pending(**USER)
+    after = await reply(runner, answer(pending, ok=True))
+    assert [gist(event) for event in after] == ["buyer text it came", "last text and the rest"]
+
+
+async def test_other_messages_run_while_an_invocation_waits(make_runner: MakeRunner) -> None:
+    """D7, D9: a paused invocation holds no lease; the answer takes it again later."""
+    agent = buyer(LongRunningFunctionTool(order), "it came", "hello to you", "x", "y")
+    assert isinstance(agent.model, ScriptedModel)
+    replies = {"hello": call("order", item="book"), "hi": "hello to you"}
+
+    def reply_to(request: Any) -> Any:
+        last = request.contents[-1].parts[0]
+        return "it came" if last.function_response else replies[last.text]
+
+    agent.model.replies = reply_to
+    runner = await make_runner(agent)
+    await send(runner)
+    assert [gist(event) for event in await send(runner, "hi")] == ["buyer text hello to you"]
+    (pending,) = await runner.pending(**USER)
+    after = await reply(runner, answer(pending, ok=True))
+    assert [gist(event) for event in after] == ["buyer text it came"]
+    seqs = [event.id for event in await stored(runner)]
+    assert len(seqs) == len(set(seqs)) == 6
+
+
+async def test_branches_run_on_while_one_waits(make_runner: MakeRunner) -> None:
+    """AGT-33, D9: the invocation pauses when every branch waits; each answer wakes its own."""
+    agent = ParallelAgent(
+        name="par",
+        sub_agents=[
+            buyer(LongRunningFunctionTool(order), "a came", name="a"),
+            buyer(LongRunningFunctionTool(order), "b came", name="b"),
+            LlmAgent(name="c", model=ScriptedModel(replies=lambda _: "c is done", delay=0.3)),
+        ],
+    )
+    runner = await make_runner(agent)
+    events = await send(runner)
+    assert sorted(gist(event) for event in events) == [
+        "a call order",
+        "b call order",
+        "c text c is done",
+    ]
+    invocation = events[0].invocation_id
+    pending = {item.author: item for item in await runner.pending(**USER)}
+    after = await reply(runner, answer(pending["b"], ok=True))
+    assert [gist(event) for event in after] == ["b text b came"]
+    assert await status(runner, invocation) is Status.PAUSED
+    after = await reply(runner, answer(pending["a"], ok=True))
+    assert [gist(event) for event in after] == ["a text a came"]
+    assert await status(runner, invocation) is Status.COMPLETED
+
+
+class Refunds:
+    """Counts the refunds it has made."""
+
+    def __init__(self) -> None:
+        self.made: list[int] = []
+
+    def refund(self, amount: int) -> dict[str, int]:
+        """Pay money back."""
+        self.made.append(amount)
+        return {"refunded": amount}
+
+
+def refunder(refunds: Refunds, **options: Any) -> LlmAgent:
+    """An agent whose tool somebody has to approve."""
+    tool = FunctionTool(refunds.refund, require_confirmation=True, **options)
+    model = ScriptedModel(replies=[call("refund", amount=5), "that was it"])
+    return LlmAgent(name="desk", model=model, tools=[tool])
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+async def test_a_tool_runs_only_after_a_yes(make_runner: MakeRunner, *, confirmed: bool) -> None:
+    """TOL-61..63, 17.1 FLW-51: request before response; a rejection is told to the model."""
+    refunds = Refunds()
+    runner = await make_runner(refunder(refunds))
+    events = await send(runner)
+    assert [gist(event) for event in events] == [
+        "desk call refund",
+        "desk call adk_request_confirmation",
+        "desk response refund",
+    ]
+    assert refunds.made == []
+    (pending,) = await runner.pending(**USER)
+    assert pending.kind == "confirmation"
+    after = await reply(runner, answer(pending, confirmed=confirmed))
+    assert [gist(event) for event in after] == ["desk response refund", "desk text that was it"]
+    assert refunds.made == ([5] if confirmed else [])
+    response = after[0].get_function_responses()[0].response or {}
+    assert ("refunded" in response) is confirmed
+    assert after[0].invocation_id == events[0].invocation_id
+
+
+async def test_answers_that_fit_nothing_are_refused_and_change_nothing(
+    make_runner: MakeRunner,
+) -> None:
+    """TRAP-28, TOL-64: forged, misnamed, malformed, repeated."""
+    refunds = Refunds()
+    runner = await make_runner(refunder(refunds))
+    await send(runner)
+    (pending,) = await runner.pending(**USER)
+    before = len(await stored(runner))
+    forged = pending.model_copy(update={"call_id": "adk-forged"})
+    misnamed = pending.model_copy(update={"name": "refund"})
+    for message in (
+        answer(forged, confirmed=True),
+        answer(misnamed, confirmed=True),
+        answer(pending, confirmed="yes"),
+    ):
+        with pytest.raises(InvalidRequestError):
+            await reply(runner, message)
+    assert len(await stored(runner)) == before
+    await reply(runner, answer(pending, confirmed=True))
+    with pytest.raises(InvalidRequestError):
+        await reply(runner, answer(pending, confirmed=True))
+    assert refunds.made == [5]
+
+
+async def test_of_two_answers_at_once_one_counts(make_runner: MakeRunner) -> None:
+    """TOL-64: the workflow decides, whatever both clients saw before."""
+    refunds = Refunds()
+    runner = await make_runner(refunder(refunds))
+    await send(runner)
+    (pending,) = await runner.pending(**USER)
+    yes, no = answer(pending, confirmed=True), answer(pending, confirmed=False)
+    outcomes = await asyncio.gather(reply(runner, yes), reply(runner, no), return_exceptions=True)
+    assert sum(isinstance(outcome, InvalidRequestError) for outcome in outcomes) == 1
+    responses = [r for event in await stored(runner) for r in event.get_function_responses()]
+    assert [r.name for r in responses].count("adk_request_confirmation") == 1
+
+
+async def test_settled_and_waiting_calls_of_one_turn(make_runner: MakeRunner) -> None:
+    """17.1 FLW-51, TRAP-27: the response first, then the request; the model is asked once more."""
+
+    def look() -> str:
+        return "seen"
+
+    refunds = Refunds()
+    agent = refunder(refunds)
+    agent.tools.append(look)
+    assert isinstance(agent.model, ScriptedModel)
+    agent.model.replies = [calls(("refund", {"amount": 1}), ("look", {})), "done"]
+    runner = await make_runner(agent)
+    events = await send(runner)
+    assert [gist(event) for event in events] == [
+        "desk call refund,look",
+        "desk response refund,look",
+        "desk call adk_request_confirmation",
+    ]
+    assert not events[1].actions.skip_summarization
+    (pending,) = await runner.pending(**USER)
+    after = await reply(runner, answer(pending, confirmed=True))
+    assert [gist(event) for event in after] == ["desk response refund", "desk text done"]
+
+
+async def test_a_tool_that_asks_for_itself_pauses_too(make_runner: MakeRunner) -> None:
+    """17.1 FLW-51: with a hint and a payload; it runs again with the decision."""
+
+    def book(tool_context: ToolContext) -> dict[str, Any]:
+        decision = tool_context.tool_confirmation
+        if decision is None:
+            tool_context.request_confirmation(hint="how many?", payload={"seats": 0})
+            return {"status": "asked"}
+        return {"seats": decision.payload["seats"]}
+
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=[call("book"), "booked"]), tools=[book])
+    runner = await make_runner(agent)
+    await send(runner)
+    (pending,) = await runner.pending(**USER)
+    after = await reply(runner, answer(pending, confirmed=True, payload={"seats": 3}))
+    assert after[0].get_function_responses()[0].response == {"seats": 3}
+
+
+@pytest.mark.parametrize(("policy", "made"), [("reject", []), ("approve", [5])])
+async def test_a_deadline_decides_a_confirmation(
+    make_runner: MakeRunner, policy: str, made: list[int]
+) -> None:
+    """D9: a durable timer with a policy."""
+    refunds = Refunds()
+    runner = await make_runner(refunder(refunds, deadline=0.3, on_deadline=policy))
+    events = await send(runner)
+    await closed(runner, events[0].invocation_id)
+    events = await attached(runner, events[0].invocation_id)
+    assert gist(events[-1]) == "desk text that was it"
+    assert refunds.made == made
+
+
+async def test_a_deadline_may_fail_the_run_or_tell_the_model(make_runner: MakeRunner) -> None:
+    """D9: `fail` raises for whoever attaches; `tell` is a response with an error."""
+    tool = LongRunningFunctionTool(order, deadline=0.3, on_deadline="fail")
+    runner = await make_runner(buyer(tool, "never"))
+    events = await send(runner)
+    await closed(runner, events[0].invocation_id)
+    with pytest.raises(ToolTimeoutError):
+        await attached(runner, events[0].invocation_id)
+    told = buyer(LongRunningFunctionTool(order, deadline=0.3, on_deadline="tell"), "then not")
+    runner = await make_runner(told)
+    events = await send(runner)
+    await closed(runner, events[0].invocation_id)
+    responses = [r for event in await stored(runner) for r in event.get_function_responses()]
+    assert "error" in (responses[0].response or {})
+
+
+async def test_cancelling_a_paused_invocation_seals_it(make_runner: MakeRunner) -> None:
+    """CAN-1, CAN-2: the call is answered, late answers are refused, the next message runs."""
+    agent = buyer(LongRunningFunctionTool(order), "hello again")
+    runner = await make_runner(agent)
+    events = await send(runner)
+    (pending,) = await runner.pending(**USER)
+    invocation = events[0].invocation_id
+    assert await runner.cancel(**USER, invocation_id=invocation)
+    await closed(runner, invocation)
+    assert await status(runner, invocation) is Status.CANCELLED
+    assert (await stored(runner))[-1].error_code == "INVOCATION_ABORTED"
+    with pytest.raises(InvalidRequestError):
+        await reply(runner, answer(pending, ok=True))
+    assert not await runner.cancel(**USER, invocation_id=invocation)
+    assert [gist(event) for event in await send(runner)] == ["buyer text hello again"]
+
+
+async def test_a_later_update_starts_another_invocation(make_runner: MakeRunner) -> None:
+    """TOL-41, OPEN-3, AGT-40: it goes to the agent that made the call."""
+    agent = buyer(LongRunningFunctionTool(order), "it came", "and again")
+    runner = await make_runner(agent)
+    first = await send(runner)
+    (pending,) = await runner.pending(**USER)
+    await reply(runner, answer(pending, part=1))
+    assert isinstance(agent.model, ScriptedModel)
+    agent.model.replies = ["never", "and again"]
+    after = await reply(runner, answer(pending, part=2))
+    assert [gist(event) for event in after] == ["buyer text and again"]
+    assert after[0].invocation_id != first[0].invocation_id
