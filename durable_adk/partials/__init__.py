@@ -1,0 +1,17 @@
+"""Text as the model writes it: events that are shown and never stored (design D8)."""
+
+from durable_adk.partials.channel import PartialChannel
+from durable_adk.partials.in_process import InProcessPartials
+from durable_adk.partials.partial import PartialEvent
+from durable_adk.partials.sockets import SocketPartials
+from durable_adk.partials.subscription import Subscription
+from durable_adk.partials.text import LiveText
+
+__all__ = [
+    "InProcessPartials",
+    "LiveText",
+    "PartialChannel",
+    "PartialEvent",
+    "SocketPartials",
+    "Subscription",
+]

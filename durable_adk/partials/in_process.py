@@ -1,0 +1,44 @@
+"""Partial events within one process."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from threading import Lock
+
+from durable_adk.partials.channel import PartialChannel
+from durable_adk.partials.partial import PartialEvent, encode
+from durable_adk.partials.subscription import Subscription
+from durable_adk.sessions.session import SessionKey
+
+
+class InProcessPartials(PartialChannel):
+    """The channel of a runner that runs its invocations itself, in any of its event loops."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._viewers: dict[tuple[SessionKey, str], tuple[Subscription, ...]] = {}
+
+    def publish(self, partial: PartialEvent) -> None:
+        """See `PartialChannel.publish`."""
+        viewers = self._viewers.get((partial.key, partial.invocation_id), ())
+        data = encode(partial) if viewers else None
+        if data is not None:
+            for viewer in viewers:
+                viewer.put(data)
+
+    @asynccontextmanager
+    async def subscribe(self, key: SessionKey, invocation_id: str) -> AsyncGenerator[Subscription]:
+        """See `PartialChannel.subscribe`."""
+        topic, viewer = (key, invocation_id), Subscription()
+        with self._lock:
+            self._viewers[topic] = (*self._viewers.get(topic, ()), viewer)
+        try:
+            yield viewer
+        finally:
+            self._leave(topic, viewer)
+
+    def _leave(self, topic: tuple[SessionKey, str], viewer: Subscription) -> None:
+        with self._lock:
+            others = tuple(other for other in self._viewers[topic] if other is not viewer)
+            self._viewers[topic] = others
+            if not others:
+                del self._viewers[topic]

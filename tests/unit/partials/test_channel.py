@@ -1,0 +1,161 @@
+"""What every channel keeps, run against each of them."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from durable_adk.partials.subscription import BUFFER
+from durable_adk.sessions import SessionKey
+from tests.support.chunks import INVOCATION, KEY, chunk
+
+
+async def arrivals(subscription, number):
+    async with asyncio.timeout(10):
+        return [await subscription.get() for _ in range(number)]
+
+
+async def test_a_viewer_gets_what_was_published_in_order(channel):
+    """Chunks arrive equal, complete and in the order they were published."""
+    sent = [chunk(f"word{n} ", n) for n in range(10)]
+    async with channel.subscribe(KEY, INVOCATION) as viewer:
+        for partial in sent:
+            channel.publish(partial)
+        assert await arrivals(viewer, 10) == sent
+
+
+async def test_every_viewer_gets_everything(channel):
+    """Any number may watch, and one that leaves takes nothing from the others (D8)."""
+    async with channel.subscribe(KEY, INVOCATION) as stays:
+        async with channel.subscribe(KEY, INVOCATION) as leaves:
+            channel.publish(chunk("a", 0))
+            assert await arrivals(leaves, 1) == [chunk("a", 0)]
+        channel.publish(chunk("b", 1))
+        assert await arrivals(stays, 2) == [chunk("a", 0), chunk("b", 1)]
+
+
+async def test_nobody_listening_is_no_error(channel):
+    """What is published without viewers is gone: before the first, and after the last."""
+    channel.publish(chunk("before", 0))
+    async with channel.subscribe(KEY, INVOCATION):
+        pass
+    channel.publish(chunk("between", 1))
+    async with channel.subscribe(KEY, INVOCATION) as viewer:
+        channel.publish(chunk("now", 2))
+        assert await arrivals(viewer, 1) == [chunk("now", 2)]
+
+
+@pytest.mark.parametrize(
+    ("key", "invocation_id"),
+    [
+        (KEY, "e-2"),
+        (SessionKey("app", "other", "session"), INVOCATION),
+        (SessionKey("appu", "ser", "session"), INVOCATION),
+    ],
+)
+async def test_a_viewer_sees_one_invocation(channel, key, invocation_id):
+    """Chunks of other invocations, users and sessions never reach it (S2)."""
+    async with channel.subscribe(key, invocation_id) as other:
+        async with channel.subscribe(KEY, INVOCATION) as viewer:
+            channel.publish(chunk("mine"))
+            await arrivals(viewer, 1)
+        assert other.drain() == []
+
+
+async def test_a_slow_viewer_costs_only_itself(channel):
+    """One whose loop stands still blocks neither step nor others; what is kept is bounded."""
+    slow_is_in, go_on = threading.Event(), threading.Event()
+    left = []
+
+    async def stand_still():
+        async with channel.subscribe(KEY, INVOCATION) as slow:
+            slow_is_in.set()
+            go_on.wait(20)
+            await asyncio.sleep(0.05)
+            left.extend(slow.drain())
+
+    thread = threading.Thread(target=lambda: asyncio.run(stand_still()))
+    thread.start()
+    await asyncio.to_thread(slow_is_in.wait, 10)
+    async with channel.subscribe(KEY, INVOCATION) as quick:
+        seen = []
+        for index in range(BUFFER + 500):
+            channel.publish(chunk("x", index))
+            seen.append((await arrivals(quick, 1))[0].index)
+    go_on.set()
+    await asyncio.to_thread(thread.join)
+    assert seen == list(range(BUFFER + 500))
+    assert 0 < len(left) <= BUFFER
+
+
+async def test_the_oldest_chunks_are_lost_first(channel):
+    """A viewer that does not take its chunks has the newest ones that fit into the buffer."""
+    async with channel.subscribe(KEY, INVOCATION) as viewer:
+        for index in range(BUFFER + 50):
+            channel.publish(chunk("x", index))
+            await asyncio.sleep(0)  # the loop runs, but nobody takes anything
+        await asyncio.sleep(0.05)
+        assert [partial.index for partial in viewer.drain()] == list(range(50, BUFFER + 50))
+
+
+async def test_steps_publish_from_their_own_threads(channel):
+    """Several threads publish at once: nothing is lost, and each one's order is kept."""
+    names = [f"e-1.{n}" for n in range(4)]
+
+    def publish(name):
+        pace = threading.Event()
+        for index in range(50):
+            channel.publish(chunk("x", index, event_id=name))
+            pace.wait(0.001)
+
+    async with channel.subscribe(KEY, INVOCATION) as viewer, asyncio.timeout(20):
+        await asyncio.gather(*(asyncio.to_thread(publish, name) for name in names))
+        arrived = viewer.drain()
+        while len(arrived) < 200 or arrived[-1].event.id != "end":
+            channel.publish(chunk("x", event_id="end"))  # what a full socket refused goes along
+            await asyncio.sleep(0.001)
+            arrived += viewer.drain()
+    for name in names:
+        assert [p.index for p in arrived if p.event.id == name] == list(range(50))
+
+
+async def test_nobody_shares_an_object(channel):
+    """FLW-77, TRAP-8: what a step or a viewer changes later changes nothing for anybody else."""
+    partial = chunk("as it was")
+    async with (
+        channel.subscribe(KEY, INVOCATION) as first,
+        channel.subscribe(KEY, INVOCATION) as second,
+    ):
+        channel.publish(partial)
+        partial.event.actions.state_delta["late"] = 1
+        (await arrivals(first, 1))[0].event.parts[0].text = "changed"
+        assert await arrivals(second, 1) == [chunk("as it was")]
+
+
+async def test_a_chunk_that_is_no_text_is_lost_in_silence(channel):
+    """A model may cut an emoji into two surrogates: never an error, and the next chunk arrives."""
+    async with channel.subscribe(KEY, INVOCATION) as viewer:
+        channel.publish(chunk("\ud83d", 0))
+        channel.publish(chunk("next", 1))
+        assert await arrivals(viewer, 1) == [chunk("next", 1)]
+
+
+async def test_an_idle_viewer_is_woken_by_another_thread(channel):
+    """It waits for the chunk and not for whatever its loop does next."""
+    async with channel.subscribe(KEY, INVOCATION) as viewer, asyncio.timeout(5):
+        started = time.monotonic()
+        threading.Timer(0.05, channel.publish, [chunk("a")]).start()
+        assert await viewer.get() == chunk("a")
+        assert time.monotonic() - started < 4
+
+
+async def test_waiting_can_be_cancelled(channel):
+    """A viewer that stops waiting loses no chunk."""
+    async with channel.subscribe(KEY, INVOCATION) as viewer:
+        waiting = asyncio.ensure_future(viewer.get())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        channel.publish(chunk("a"))
+        assert await arrivals(viewer, 1) == [chunk("a")]
