@@ -1,0 +1,209 @@
+"""The launcher, as seen from the worker."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import math
+import mimetypes
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from durable_adk.closing import uninterrupted
+from durable_adk.code_executors.base_code_executor import CodeExecutorError
+from durable_adk.code_executors.code_execution_utils import (
+    CodeExecutionInput,
+    CodeExecutionResult,
+    File,
+)
+from durable_adk.code_executors.code_limits import CodeLimits
+
+LAUNCHER = Path(__file__).with_name("_launcher.py")
+_MESSAGES = 4_000
+"""Bytes that are kept of what the launcher's own process says on stderr."""
+_SIGNALLED = 128
+"""Exit codes from here on, and negative ones, name a signal; those below are refusals."""
+_GRACE = 5.0
+"""Seconds a launcher has to end when its lifeline is cut."""
+
+
+class _Reply(BaseModel):
+    """What the launcher printed; from a container it is as little to be trusted as the code."""
+
+    stdout: str
+    stderr: str
+    exit_code: int
+    overdue: bool
+    files: list[tuple[str, str]]
+    left_out: int
+
+
+async def launch(
+    command: Sequence[str],
+    work: CodeExecutionInput,
+    *,
+    env: Mapping[str, str],
+    seconds: float,
+    limits: CodeLimits,
+    memory: int | None,
+    start_up: float,
+) -> CodeExecutionResult:
+    """Run some code through a launcher.
+
+    However this ends, by cancellation or the death of this process too, the launcher ends the code.
+
+    Args:
+        command: What starts the launcher.
+        work: The code and its files.
+        env: All of the launcher's environment.
+        seconds: What the code may take.
+        limits: What it may use.
+        memory: Bytes of address space; None: something else sees to it.
+        start_up: Seconds the launcher may take on top.
+
+    Raises:
+        CodeExecutorError: The launcher could not be started, or did not answer.
+    """
+    job = _job(work, seconds=seconds, limits=limits, memory=memory)
+    process = await _started(command, env)
+    try:
+        async with asyncio.timeout(seconds + start_up):
+            reply, messages, _ = await asyncio.gather(
+                _read(process.stdout, _most(limits)),
+                _read(process.stderr, _MESSAGES),
+                _send(process.stdin, job),
+            )
+            code = await process.wait()
+    except TimeoutError:
+        raise CodeExecutorError(
+            f"{command[0]} gave no answer in {seconds + start_up:g} s, so the code was ended."
+        ) from None
+    finally:
+        await uninterrupted(_end(process))
+    result = _result(reply, seconds)
+    if result is None and 0 < code < _SIGNALLED:
+        said = messages.decode("utf-8", "replace").strip() or f"exit code {code}"
+        raise CodeExecutorError(f"{command[0]} cannot run the code: {said}")
+    return result or _ended_from_outside(code)
+
+
+def _job(
+    work: CodeExecutionInput, *, seconds: float, limits: CodeLimits, memory: int | None
+) -> bytes:
+    files = [(_plain(file.name), base64.b64encode(file.data).decode()) for file in work.input_files]
+    job = limits.model_dump() | {
+        "code": work.code.encode("utf-8", "replace").decode(),
+        "files": files,
+        "seconds": seconds,
+        "cpu": math.ceil(seconds) + 1,  # so that the clock is first, and says what happened
+        "memory": memory,
+    }
+    return json.dumps(job).encode() + b"\n"
+
+
+def _plain(name: str) -> str:
+    if not name or name in {".", ".."} or "/" in name or "\x00" in name:
+        raise CodeExecutorError(f"The input file {name!r} needs a plain name without a folder.")
+    return name
+
+
+def _most(limits: CodeLimits) -> int:
+    """Bytes the largest honest reply can have: escaped text, base64, names."""
+    return 12 * limits.output + 2 * limits.output_files_size + 4_096 * (limits.output_files + 1)
+
+
+async def _started(command: Sequence[str], env: Mapping[str, str]) -> asyncio.subprocess.Process:
+    pipe = asyncio.subprocess.PIPE
+    try:
+        return await asyncio.create_subprocess_exec(
+            *command, stdin=pipe, stdout=pipe, stderr=pipe, env=env, start_new_session=True
+        )
+    except OSError as error:
+        raise CodeExecutorError(
+            f"Cannot run {command[0]!r}: {error.strerror or error}. Is it installed and on PATH?"
+        ) from error
+
+
+async def _read(stream: asyncio.StreamReader | None, limit: int) -> bytes:
+    """The stream's beginning; what is more than `limit` is read and dropped."""
+    kept = bytearray()
+    while stream is not None and (chunk := await stream.read(65_536)):
+        kept += chunk[: limit - len(kept)]
+    return bytes(kept)
+
+
+async def _send(stream: asyncio.StreamWriter | None, job: bytes) -> None:
+    if stream is not None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its exit code says why
+            stream.write(job)
+            await stream.drain()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Cut the lifeline, and see the process end."""
+    if process.stdin is not None:
+        process.stdin.close()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            await process.stdin.wait_closed()
+    try:
+        await asyncio.wait_for(_drained(process), _GRACE)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await _drained(process)
+
+
+async def _drained(process: asyncio.subprocess.Process) -> None:
+    # To the end of the pipes too: until then the transport stays open.
+    await asyncio.gather(_read(process.stdout, 0), _read(process.stderr, 0), process.wait())
+
+
+def _result(text: bytes, seconds: float) -> CodeExecutionResult | None:
+    try:
+        reply = _Reply.model_validate_json(text)
+        files = [File(name, base64.b64decode(data), _type(name)) for name, data in reply.files]
+    except ValueError:  # pydantic's and base64's
+        return None
+    return CodeExecutionResult(
+        stdout=reply.stdout + _left_out(reply.left_out),
+        stderr=_stderr(reply, seconds),
+        output_files=files,
+        exit_code=reply.exit_code,
+    )
+
+
+def _ended_from_outside(code: int) -> CodeExecutionResult:
+    """The result when the launcher was killed: it is within reach of the code and its limits."""
+    return CodeExecutionResult(
+        stderr=f"The code was ended from outside ({_meaning(code)}), so nothing is known of it. "
+        "It may have used too much memory.",
+        exit_code=code or 1,
+    )
+
+
+def _stderr(reply: _Reply, seconds: float) -> str:
+    if reply.overdue:
+        reason = f"The code did not finish in {seconds:g} seconds and was ended."
+    elif reply.exit_code < 0:
+        reason = f"The code was ended by {_meaning(reply.exit_code)}."
+    else:
+        return reply.stderr
+    return f"{reply.stderr}\n{reason}" if reply.stderr else reason
+
+
+def _meaning(code: int) -> str:
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-code if code < 0 else code - 128).name
+    return f"exit code {code}"
+
+
+def _left_out(count: int) -> str:
+    return f"\n[{count} files were left out: too many, too large, or no plain files]" * bool(count)
+
+
+def _type(name: str) -> Any:
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"

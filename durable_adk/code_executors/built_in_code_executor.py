@@ -1,0 +1,28 @@
+"""The code executor that is the model's own."""
+
+from typing import Any
+
+from google.genai import types
+
+from durable_adk.code_executors.base_code_executor import BaseCodeExecutor, CodeExecutorError
+from durable_adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult
+from durable_adk.context import CallbackContext
+from durable_adk.models.llm_request import LlmRequest
+
+
+class BuiltInCodeExecutor(BaseCodeExecutor):
+    """Lets the provider run the code; nothing is run here (semantics FLW-91)."""
+
+    def process_llm_request(self, llm_request: LlmRequest) -> None:
+        """Add the provider's tool, once."""
+        config: Any = llm_request.config  # google-genai's union type names libraries not installed
+        tools: list[Any] = list(config.tools or [])
+        if not any(isinstance(tool, types.Tool) and tool.code_execution for tool in tools):
+            config.tools = [*tools, types.Tool(code_execution=types.ToolCodeExecution())]
+
+    def execute_code(
+        self, invocation_context: CallbackContext, code_execution_input: CodeExecutionInput
+    ) -> CodeExecutionResult:
+        """Refuse: the provider runs the code within its answer."""
+        del invocation_context, code_execution_input
+        raise CodeExecutorError("BuiltInCodeExecutor runs no code; the model's provider does.")

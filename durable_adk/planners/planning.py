@@ -1,0 +1,74 @@
+"""What a planner does to a request and to the response, in that order."""
+
+from typing import Any
+
+from google.genai import types
+
+from durable_adk.calling import call, contained
+from durable_adk.context import CallbackContext, ReadonlyContext
+from durable_adk.errors import CallbackError, DurableAdkError, raised
+from durable_adk.models.llm_request import LlmRequest
+from durable_adk.models.llm_response import LlmResponse
+from durable_adk.planners.base_planner import BasePlanner
+from durable_adk.planners.built_in_planner import BuiltInPlanner
+
+
+async def apply_planner(
+    planner: BasePlanner, readonly_context: ReadonlyContext, llm_request: LlmRequest
+) -> None:
+    """Make the request one for a plan; comes after the contents (FLW-2, FLW-95).
+
+    Raises:
+        CallbackError: The planner raised.
+    """
+    if isinstance(planner, BuiltInPlanner):
+        planner.apply_thinking_config(llm_request)
+        return
+    instruction = await _ask(planner, "build_planning_instruction", readonly_context, llm_request)
+    if instruction:
+        llm_request.append_instructions([str(instruction)])
+    # What the planner made a thought is the model's own earlier text, which it is to go on from;
+    # providers drop thoughts that they have not marked themselves.
+    llm_request.contents = [_without_marks(content) for content in llm_request.contents]
+
+
+async def planned(
+    planner: BasePlanner, callback_context: CallbackContext, response: LlmResponse
+) -> LlmResponse:
+    """The response as the planner sees it; chunks, errors and empty ones stay as they are.
+
+    The state that the planner writes is in `callback_context`, to be stored with the event. ADK
+    stores it as an event of its own (FLW-96), which could be lost or seen without the answer.
+
+    Raises:
+        CallbackError: The planner raised.
+    """
+    parts = response.content.parts if response.content else None
+    if not response.content or not parts or response.partial or isinstance(planner, BuiltInPlanner):
+        return response
+    # Copies: a planner may change parts in place, and a retry must begin from the model's own.
+    copies = [part.model_copy(deep=True) for part in parts]
+    processed = await _ask(planner, "process_planning_response", callback_context, copies)
+    if not processed:
+        return response
+    content = types.Content(role=response.content.role, parts=list(processed))
+    return response.model_copy(update={"content": content})
+
+
+async def _ask(planner: BasePlanner, method: str, *args: Any) -> Any:
+    try:
+        return await contained(call(getattr(planner, method), *args))
+    except DurableAdkError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+        name = type(planner).__name__
+        raise raised(CallbackError, kind, f"{name}.{method} raised {kind}: {error}") from error
+
+
+def _without_marks(content: types.Content) -> types.Content:
+    parts = content.parts or []
+    if not any(part.thought for part in parts):
+        return content
+    plain = [part.model_copy(update={"thought": None}) if part.thought else part for part in parts]
+    return content.model_copy(update={"parts": plain})
