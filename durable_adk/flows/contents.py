@@ -2,7 +2,8 @@
 
 Three steps, each on the result of the one before (semantics 9.2):
 
-1. *Select*: leave out what this agent may not see or no model can use.
+1. *Select*: leave out what was rewound or summarised (`history`), what this agent may not see and
+   what no model can use.
 2. *Pair*: put the latest response of each call right behind the call, where providers demand it,
    however late it came (FLW-25, FLW-26, TRAP-26).
 3. *Render*: copy, quote what other agents did, take out the ids we made up.
@@ -22,9 +23,10 @@ from google.genai import types
 from pydantic import BaseModel
 
 from durable_adk.events.event import Event
+from durable_adk.events.event_compaction import compaction_of
+from durable_adk.flows.history import USER, visible_history
 from durable_adk.flows.response import ID_PREFIX
 
-USER = "user"
 CONTROL_FUNCTIONS = frozenset({"adk_request_credential", "adk_request_confirmation"})
 """Calls to the client rather than to a tool; the model never made them (FLW-20)."""
 
@@ -62,6 +64,11 @@ class _Turn:
         return list(self.answers_to.values())
 
     @property
+    def is_message(self) -> bool:
+        """Whether the user speaks, rather than answer a call."""
+        return self.author == USER and not self.answers_to
+
+    @property
     def is_text(self) -> bool:
         return not any(part.function_call or part.function_response for part in self.parts)
 
@@ -72,6 +79,8 @@ def build_contents(
     agent_name: str,
     branch: str | None,
     include_contents: Literal["default", "none"] = "default",
+    include_thoughts_from_other_agents: bool = False,
+    model_input_context: Sequence[types.Content] | None = None,
 ) -> list[types.Content]:
     """What `agent_name`'s model is shown of `events`, oldest first.
 
@@ -82,28 +91,38 @@ def build_contents(
         include_contents: "none" shows the current turn only (AGT-17): what came since the latest
             message of the user or of another agent. An answer to a pending call belongs to the
             turn of the call.
+        include_thoughts_from_other_agents: Whether quotations tell what the others thought
+            (semantics 14).
+        model_input_context: Contents that are in no event, put before the latest shown message of
+            the user, or first if none is shown (FLW-29).
     """
-    turns = _select(events, agent_name, branch)
+    turns = _select(
+        visible_history(events, branch=branch), agent_name, include_thoughts_from_other_agents
+    )
     _pair(turns)
     start = _current_turn(turns, agent_name) if include_contents == "none" else 0
     hidden = _superseded(turns, agent_name) | _before_late_answer(turns)
     contents: list[types.Content] = []
+    message = 0
     for position in range(start, len(turns)):
         if position not in hidden:
+            message = len(contents) if turns[position].is_message else message
             contents += _render(turns[position])
+    contents[message:message] = [
+        content.model_copy(deep=True) for content in model_input_context or ()
+    ]
     return contents
 
 
-def _select(events: Iterable[Event], agent_name: str, branch: str | None) -> list[_Turn]:
+def _select(events: Iterable[Event], agent_name: str, foreign_thoughts: bool) -> list[_Turn]:
     callers: dict[str, str] = {}
     turns: list[_Turn] = []
     for event in events:
         if event.partial or not event.content or not event.content.role:
             continue
-        if not _is_visible(event, branch):
-            continue
+        thoughts = foreign_thoughts and event.author not in (USER, agent_name)
         parts = [part for part in event.parts if not _is_control(part)]
-        if not any(_shows(part) for part in parts):
+        if not any(_shows(part, thoughts) for part in parts):
             continue
         callers |= {call.id: event.author for call in event.get_function_calls() if call.id}
         turn = _Turn(
@@ -112,17 +131,12 @@ def _select(events: Iterable[Event], agent_name: str, branch: str | None) -> lis
             parts=parts,
             pending=frozenset(event.long_running_tool_ids or ()),
         )
-        if _is_foreign(turn, callers, agent_name):
-            turn.parts = list(_quoted(turn))
+        if compaction_of(event) is None and _is_foreign(turn, callers, agent_name):
+            turn.parts = list(_quoted(turn, thoughts))
             turn.role = USER
         if turn.parts:
             turns.append(turn)
     return turns
-
-
-def _is_visible(event: Event, branch: str | None) -> bool:
-    """Whether the event is on the branch or an ancestor of it, by whole segments (TRAP-33)."""
-    return not branch or not event.branch or f"{branch}.".startswith(f"{event.branch}.")
 
 
 def _is_control(part: types.Part) -> bool:
@@ -130,9 +144,9 @@ def _is_control(part: types.Part) -> bool:
     return function is not None and function.name in CONTROL_FUNCTIONS
 
 
-def _shows(part: types.Part) -> bool:
-    """Whether the part alone is worth a content; thoughts and empty texts are not."""
-    if part.thought:
+def _shows(part: types.Part, thoughts: bool = False) -> bool:
+    """Whether the part alone is worth a content; empty texts are not, thoughts only if asked."""
+    if part.thought and not thoughts:
         return False
     payloads = part.model_fields_set - _MODIFIERS  # read so, a newer google-genai may add kinds
     return any(getattr(part, name) not in (None, "") for name in payloads)
@@ -150,14 +164,14 @@ def _is_foreign(turn: _Turn, callers: dict[str, str], agent_name: str) -> bool:
     return bool(asked_by) and agent_name not in asked_by
 
 
-def _quoted(turn: _Turn) -> Iterable[types.Part]:
+def _quoted(turn: _Turn, thoughts: bool) -> Iterable[types.Part]:
     """A foreign turn retold as text the model cannot mistake for its own words or an order."""
-    parts = [part for part in turn.parts if _shows(part)]
+    parts = [part for part in turn.parts if _shows(part, thoughts)]
     if parts:
         yield types.Part(text=_INTRO)
     for part in parts:
         if part.text:
-            yield _quote(f"[{turn.author}] said:", part.text)
+            yield _quote(f"[{turn.author}] {'thought' if part.thought else 'said'}:", part.text)
         elif call := part.function_call:
             text = _json(call.args or {})
             yield _quote(f"[{turn.author}] called tool `{call.name}` with parameters:", text)

@@ -8,38 +8,22 @@ from hypothesis import given, strategies as st
 
 from durable_adk.events import Event
 from durable_adk.flows.contents import build_contents
+from tests.support.histories import (
+    answer,
+    call,
+    event,
+    histories,
+    rewind,
+    session,
+    slow,
+    summary,
+    text,
+)
 
 
-def text(words: str, **fields) -> types.Part:
-    return types.Part(text=words, **fields)
-
-
-def call(call_id: str | None, name: str = "tool", **args) -> types.Part:
-    return types.Part(function_call=types.FunctionCall(id=call_id, name=name, args=args))
-
-
-def answer(call_id: str | None, value=0, name: str = "tool") -> types.Part:
-    response = types.FunctionResponse(id=call_id, name=name, response={"v": value})
-    return types.Part(function_response=response)
-
-
-def event(author: str, *parts: types.Part | str, **fields) -> Event:
-    listed = [text(part) if isinstance(part, str) else part for part in parts]
-    own_call = author != "user" and not any(part.function_response for part in listed)
-    content = types.Content(role="model" if own_call else "user", parts=listed)
-    return Event(author=author, content=content, **fields)
-
-
-def slow(*call_ids: str, author: str = "me") -> Event:
-    """An event with long-running calls."""
-    return event(author, *map(call, call_ids), long_running_tool_ids=set(call_ids))
-
-
-def shown(*events: Event, agent_name="me", branch=None, include_contents="default") -> list[str]:
+def shown(*events: Event, agent_name="me", branch=None, **options) -> list[str]:
     """The contents in short: role, then each part as its text, call or answer."""
-    contents = build_contents(
-        events, agent_name=agent_name, branch=branch, include_contents=include_contents
-    )
+    contents = build_contents(events, agent_name=agent_name, branch=branch, **options)
     return [f"{c.role}: {' '.join(map(_short, c.parts or []))}" for c in contents]
 
 
@@ -340,29 +324,84 @@ def test_none_begins_with_another_agents_last_message():
     assert second == "model: mine"
 
 
+# --- rewound, summarised, added ---------------------------------------------------------------
+
+
+def test_what_was_rewound_is_not_shown():
+    """The prompt goes on where the rewound invocation began (REW-1, FLW-29)."""
+    events = session([HI, event("me", "hello")], [NEXT, event("me", "no")], rewind("i1"), [NEXT])
+    assert shown(*events) == ["user: hi", "model: hello", "user: next"]
+
+
+def test_a_summary_is_shown_as_it_is_in_place_of_its_events():
+    """Whoever the agent, a summary is no other agent's saying, so it is not quoted (FLW-29)."""
+    chat = session([HI, event("me", "hello")], summary("sum", ids=("e0", "e1")), [NEXT])
+    for agent_name in ("me", "other"):
+        assert shown(*chat, agent_name=agent_name) == ["model: sum", "user: next"]
+    assert shown(*chat, include_contents="none") == ["user: next"]
+
+
+def test_a_late_answer_to_a_summarised_call_brings_the_call_back():
+    """The response has its call before it, and the summary is still there (CMP-2, FLW-25)."""
+    chat = session(SUBMITTED, summary("sum", ids=("e0", "e3")), [NEXT, event("me", "yes?")])
+    assert shown(*chat) == ["model: sum", "user: next", "model: yes?"]
+    late = session(*chat, event("user", answer("s", "done")))
+    assert shown(*late) == ["model: sum", "model: call(s)", "user: answer(s)=done"]
+
+
+def test_thoughts_of_other_agents_are_quoted_if_asked_for():
+    """They come in their place, fenced, as thoughts; its own the agent keeps (semantics 14)."""
+    events = [HI, event("other", text("hmm", thought=True), "so"), event("other", thought("just"))]
+    told = shown(*events, include_thoughts_from_other_agents=True)
+    assert "[other] thought:\n<<<QUOTE\nhmm\nQUOTE>>> [other] said:\n<<<QUOTE\nso" in told[1]
+    assert "[other] thought:\n<<<QUOTE\njust" in told[2]
+    assert "hmm" not in str(shown(*events))
+    assert shown(HI, event("me", thought("mine")), include_thoughts_from_other_agents=True) == [
+        "user: hi"
+    ]
+
+
+def thought(words: str) -> types.Part:
+    return text(words, thought=True)
+
+
+@pytest.mark.parametrize(
+    ("events", "options", "expected"),
+    [
+        ([], {}, ["EXTRA"]),
+        ([HI], {}, ["EXTRA", "hi"]),
+        ([HI, event("me", "x"), NEXT], {}, ["hi", "x", "EXTRA", "next"]),
+        ([HI, event("me", "x"), NEXT], {"include_contents": "none"}, ["EXTRA", "next"]),
+        (
+            [HI, NEXT, event("me", call("a")), event("me", answer("a"))],
+            {},
+            ["hi", "EXTRA", "next", "call(a)", "answer(a)=0"],
+        ),
+        (
+            [HI, slow("s"), NEXT, event("me", "x"), event("user", answer("s"))],
+            {},
+            ["EXTRA", "hi", "call(s)", "answer(s)=0"],
+        ),
+    ],
+)
+def test_model_input_context_comes_before_the_message(events, options, expected):
+    """It stands before the latest message shown, at each step of the turn (FLW-29)."""
+    extra = [types.Content(role="user", parts=[text("EXTRA")])]
+    told = shown(*events, model_input_context=extra, **options)
+    assert [line.split(": ")[1] for line in told] == expected
+
+
+def test_model_input_context_is_copied():
+    """A callback that changes the request changes no later one (FLW-27)."""
+    extra = [types.Content(role="user", parts=[text("EXTRA")])]
+    (built,) = build_contents([], agent_name="me", branch=None, model_input_context=extra)
+    (built.parts or [])[0].text = "changed"
+    assert (extra[0].parts or [])[0].text == "EXTRA"
+
+
 # --- any history ------------------------------------------------------------------------------
 
-_IDS = st.sampled_from(["a", "b", "adk-c", "adk-d", None])
-_PARTS = st.lists(
-    st.one_of(
-        _IDS.map(call),
-        st.builds(answer, _IDS, st.integers(0, 9)),
-        st.sampled_from(["", "x"]).map(text),
-        st.just(text("hm", thought=True)),
-        st.just(call("adk-c", "adk_request_confirmation")),
-    ),
-    max_size=4,
-)
-_EVENTS = st.builds(
-    lambda author, parts, slow_ids, branch: event(
-        author, *parts, long_running_tool_ids=slow_ids, branch=branch
-    ),
-    st.sampled_from(["user", "me", "other"]),
-    _PARTS,
-    st.none() | st.sets(st.sampled_from(["a", "adk-c"])),
-    st.sampled_from([None, "p", "p.a", "p.ab"]),
-)
-_HISTORIES = st.lists(_EVENTS, max_size=12)
+_HISTORIES = histories()
 _MODES = st.sampled_from(["default", "none"])
 
 
@@ -406,3 +445,16 @@ def test_building_is_pure_and_sends_no_made_up_id(events, mode):
     assert contents == build_contents(events, agent_name="me", branch=None, include_contents=mode)
     assert "adk-" not in "".join(content.model_dump_json() for content in contents)
     assert all(content.role and content.parts for content in contents)
+
+
+@given(_HISTORIES, _MODES, st.sampled_from(["me", "other"]))
+def test_sibling_branches_are_never_seen(events, mode, agent_name):
+    """Nothing of a sibling branch is in a prompt, as told by itself or by a summary (TRAP-33)."""
+    contents = build_contents(
+        events,
+        agent_name=agent_name,
+        branch="p.a",
+        include_contents=mode,
+        include_thoughts_from_other_agents=True,
+    )
+    assert "@p.ab" not in "".join(content.model_dump_json() for content in contents)

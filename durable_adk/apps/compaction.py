@@ -1,0 +1,60 @@
+"""Whether and how an app's sessions are summarised as they grow."""
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.apps.base_events_summarizer import BaseEventsSummarizer
+from durable_adk.apps.llm_event_summarizer import LlmEventSummarizer
+from durable_adk.errors import AgentDefinitionError
+
+
+class EventsCompactionConfig(BaseModel):
+    """When to summarise, and by whom (semantics CMP-1); at least one trigger, each a pair."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    compaction_interval: int | None = Field(default=None, gt=0)
+    """After so many invocations since the last summary ..."""
+    overlap_size: int | None = Field(default=None, ge=0)
+    """... those are summarised together with so many before them."""
+    summarizer: BaseEventsSummarizer | None = None
+    """None: the model of the first agent that has one is asked."""
+    token_threshold: int | None = Field(default=None, gt=0)
+    """When a prompt had so many tokens ..."""
+    event_retention_size: int | None = Field(default=None, ge=0)
+    """... all events but the last so many are summarised."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        interval = self.compaction_interval is not None, self.overlap_size is not None
+        tokens = self.token_threshold is not None, self.event_retention_size is not None
+        if interval[0] != interval[1]:
+            raise ValueError("compaction_interval and overlap_size go together; set both")
+        if tokens[0] != tokens[1]:
+            raise ValueError("token_threshold and event_retention_size go together; set both")
+        if not (interval[0] or tokens[0]):
+            raise ValueError(
+                "no trigger is set: give compaction_interval and overlap_size, or token_threshold "
+                "and event_retention_size, or all four"
+            )
+        return self
+
+
+def summarizer_for(config: EventsCompactionConfig, root_agent: BaseAgent) -> BaseEventsSummarizer:
+    """The config's summarizer, or one that asks the model of the tree's first LlmAgent.
+
+    Raises:
+        AgentDefinitionError: There is neither.
+    """
+    if config.summarizer is not None:
+        return config.summarizer
+    for agent in root_agent.walk():
+        if isinstance(agent, LlmAgent):
+            return LlmEventSummarizer(llm=agent.canonical_model)
+    raise AgentDefinitionError(
+        f"No agent under {root_agent.name!r} has a model to summarise with; give "
+        "EventsCompactionConfig a summarizer."
+    )
