@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
+from durable_adk.auth.redaction import without_secrets
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
@@ -19,6 +20,7 @@ from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import State
 
 if TYPE_CHECKING:
+    from durable_adk.agents.base_agent import BaseAgent
     from durable_adk.artifacts.base_artifact_service import ArtifactVersion, BaseArtifactService
     from durable_adk.auth.auth_credential import AuthCredential
     from durable_adk.auth.auth_tool import AuthConfig
@@ -282,6 +284,15 @@ class ToolContext(CallbackContext):
         }
         self.actions.skip_summarization = True
 
+    def request_credential(self, auth_config: "AuthConfig") -> None:
+        """Have the user sign in; the tool runs again when the credential is there (TOL-50..53).
+
+        What enters the event, and so every store and history, holds no secret (TOL-55).
+        """
+        self.actions.requested_auth_configs[self.function_call_id] = without_secrets(
+            auth_config
+        ).model_dump(mode="json", by_alias=True, exclude_none=True)
+
     async def get_auth_response(self, auth_config: "AuthConfig") -> "AuthCredential | None":
         """The credential that the user gave for this configuration; None before that (TOL-53)."""
         return await self.load_credential(auth_config)
@@ -289,6 +300,18 @@ class ToolContext(CallbackContext):
 
 class RunContext(CallbackContext):
     """What a plugin's hooks round a run may see and change (semantics PLG-2)."""
+
+    def __init__(
+        self,
+        scope: StepScope,
+        *,
+        agent: "BaseAgent | None" = None,
+        actions: EventActions | None = None,
+        save_key: str = "",
+    ) -> None:
+        super().__init__(scope, actions=actions, save_key=save_key)
+        self.agent = agent
+        """The agent that the run starts with or, of an event that one has made, that one."""
 
 
 def _required(service: Any, name: str) -> Any:

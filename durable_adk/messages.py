@@ -1,5 +1,6 @@
 """What clients send to an invocation and get from it: plain JSON for any Temporal client."""
 
+import hashlib
 from enum import StrEnum
 from typing import Any, Self, TypeVar
 
@@ -10,6 +11,7 @@ from durable_adk.errors import InvalidRequestError, PayloadTooLargeError
 from durable_adk.models.llm_response import Wire
 from durable_adk.run_config import RunConfig
 from durable_adk.sessions.base_session_service import Status
+from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.values import canonical, check_id, check_json
 
 W = TypeVar("W", bound=Wire)
@@ -25,6 +27,16 @@ class WhenBusy(StrEnum):
     """Wait for its end, then run."""
     REJECT = "reject"
     """Fail at once with SessionBusyError."""
+
+
+class ToolRun(Wire):
+    """That an invocation is an agent's run as a tool of another invocation (OPEN-6)."""
+
+    agent: str
+    """Whom the tool wraps."""
+    caller: SessionKey
+    """The calling session: its state is the start, its artifacts are shared."""
+    include_plugins: bool = True
 
 
 class InvocationRequest(Wire):
@@ -47,6 +59,8 @@ class InvocationRequest(Wire):
     create_session: bool = True
     """Whether a missing session is created; Runner says no unless told otherwise (RUN-16)."""
     when_busy: WhenBusy = WhenBusy.ENQUEUE
+    tool_run: ToolRun | None = None
+    """Set by the runtime for an agent that is used as a tool."""
 
     @classmethod
     def parse(cls, raw: Any) -> Self:
@@ -154,6 +168,22 @@ def check_size(text: str, what: str, limit: int = MAX_BYTES) -> None:
             f"{what} is {size:,} bytes; at most {limit:,} fit into one event. "
             "Shorten it, or keep it as an artifact or file and pass its name."
         )
+
+
+def workflow_id(key: SessionKey, invocation_id: str) -> str:
+    """The workflow of an invocation, the same for every start of it (semantics DUR-1).
+
+    A hash of the parts as a JSON list: no two invocations share one however their ids are spelled,
+    and no personal data of an id is in it (reliability S2).
+    """
+    digest = hashlib.sha256(canonical([*key, invocation_id]).encode()).hexdigest()
+    return f"invocation-{key.app_name}-{digest[:32]}"
+
+
+def child_key(key: SessionKey, invocation_id: str, call_id: str) -> SessionKey:
+    """The session of the agent that a call asks: one per call, the same at every replay."""
+    digest = hashlib.sha256(canonical([key.session_id, invocation_id, call_id]).encode())
+    return key._replace(session_id=f"{CHILD_PREFIX}{digest.hexdigest()[:32]}")
 
 
 class InvocationResult(Wire):

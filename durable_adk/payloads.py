@@ -14,7 +14,8 @@ from google.genai import types
 from pydantic import Field
 
 from durable_adk.events.event import Event
-from durable_adk.messages import InvocationAnswer, WhenBusy
+from durable_adk.events.event_actions import EventActions
+from durable_adk.messages import InvocationAnswer, ToolRun, WhenBusy
 from durable_adk.models.llm_response import Wire
 from durable_adk.run_config import RunConfig
 from durable_adk.sessions.base_session_service import InvocationRecord, Status
@@ -79,7 +80,12 @@ class OpenStep(Wire):
     timestamp: float
     message: types.Content
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
+    artifact_delta: dict[str, int] = Field(default_factory=dict[str, int])
+    """What the plugins' hooks for messages have saved."""
     custom_metadata: dict[str, Any] | None = None
+    prepared: bool = False
+    """Whether those hooks have seen the message."""
+    tool_run: ToolRun | None = None
     create_session: bool = False
     when_busy: WhenBusy = WhenBusy.ENQUEUE
 
@@ -99,7 +105,9 @@ class Ending(Wire):
 class Opened(Wire):
     """An open invocation: all that the loop knows at its start."""
 
-    record: InvocationRecord
+    record: InvocationRecord | None = None
+    """None: nothing is stored yet, as the plugins' hooks are to see the message first. They have
+    an activity of their own; an opening is repeated for as long as the session is busy."""
     ending: Ending | None = None
     """If it was opened before and has ended since: another start of the same invocation."""
     manifest: AgentNode
@@ -112,6 +120,9 @@ class Opened(Wire):
     """Name of the registry that has the agents' code; recorded, because a replay has no queue."""
     state: dict[str, Any] | None = None
     """The session's state, only if the tree has custom agents: their code reads it in the loop."""
+    hooks: list[str] = Field(default_factory=list[str])
+    """The hooks that the app's plugins define (PLG-2): what the loop schedules goes by these, so
+    that a deploy which adds or removes a plugin disturbs no open invocation (design D6)."""
 
 
 class CommitGrant(Wire):
@@ -128,6 +139,8 @@ class CommitGrant(Wire):
     """`RunConfig.custom_metadata`, merged into the event's (RUN-27)."""
     closes: bool = False
     """Whether a final text ends the invocation: then it is closed in the same transaction."""
+    on_event: bool | None = None
+    """Whether the plugins' `on_event` hooks see the event first (PLG-6); None: nobody has any."""
 
 
 class Step(Wire):
@@ -148,6 +161,8 @@ class Step(Wire):
     grant: CommitGrant | None = None
     run_config: RunConfig | None = None
     """None: the default one, which costs no history."""
+    plugins: bool | None = None
+    """False: the app's plugins take no part (`ToolRun.include_plugins`)."""
     artifact_owner: SessionKey | None = None
     """Whose artifacts the step sees, if another session's: an agent used as a tool (ART-12)."""
     local_state: dict[str, Any] = Field(default_factory=dict[str, Any])
@@ -163,12 +178,34 @@ class ModelStep(Step):
     """What the invocation was given in all; for the message when it is used up."""
 
 
+class ChildRun(Wire):
+    """The question of a call to an agent, which the loop puts to it (OPEN-6)."""
+
+    agent: str
+    message: str
+    include_plugins: bool = True
+    actions: EventActions = Field(default_factory=EventActions)
+    """What the callbacks before the call have changed."""
+
+
+class ChildEnd(Wire):
+    """How the agent's run ended; its events are in its own session."""
+
+    key: SessionKey
+    actions: EventActions = Field(default_factory=EventActions)
+    """`ChildRun.actions`, again."""
+    error: dict[str, Any] | None = None
+    """`errors.as_detail` of what it failed with."""
+
+
 class ToolStep(Step):
     """One tool call with its callbacks; the arguments are in the committed call event."""
 
     call_id: str
     tool: str
     """For people who read the history; the activity goes by the call."""
+    child: ChildEnd | None = None
+    """How the agent ended that the call asked."""
     request_id: str | None = None
     """The request to the user whose answer makes this call run again (TOL-52, TOL-63)."""
 
@@ -186,6 +223,23 @@ class CallbackStep(Step):
     hook: Hook
 
 
+class HookStep(Step):
+    """One hook of the app's plugins round a run or an event, or a notice to them (PLG-2).
+
+    Its result has an event if there is something to store: what the hook has answered, or the state
+    it has changed. For `on_user_message_callback` that is the user's event, for `on_event_callback`
+    the event to commit; if they change nothing there is none.
+    """
+
+    hook: str
+    event: Event | None = None
+    """The one that the hook sees."""
+    create_session: bool = False
+    """Whether the session may be missing, because the opening will create it."""
+    error: dict[str, Any] | None = None
+    """`errors.as_detail` of what the notice is about."""
+
+
 class StepResult(Wire):
     """What a step produced."""
 
@@ -194,6 +248,8 @@ class StepResult(Wire):
     """The event's sequence number, if the step has committed it; see `CommitGrant`."""
     closed: bool = False
     """Whether the step has closed the invocation with it."""
+    hooked: bool | None = None
+    """Whether the plugins' `on_event` hooks have seen the event already."""
     model_called: bool = False
     """Whether a model was asked, as opposed to a callback answering for it (CB-7)."""
     end_invocation: bool = False
@@ -201,6 +257,8 @@ class StepResult(Wire):
     transfer: AgentNode | None = None
     """The agent that the step's event hands over to, as the code of the step's time has it: agents
     that a deploy added since the opening are in no manifest (design D6)."""
+    child: ChildRun | None = None
+    """The agent to ask before the call has its response."""
     pending: bool = False
     """Whether a long-running tool has no response yet (FLW-50)."""
     waits: dict[str, Wait] = Field(default_factory=dict[str, Wait])

@@ -1,11 +1,36 @@
 """How one invocation is to run."""
 
 import sys
+from enum import Enum
 from typing import Any
 
+from google.genai import types
 from pydantic import Field, field_validator
 
 from durable_adk.models.llm_response import Wire
+from durable_adk.values import check_json
+
+
+class StreamingMode(Enum):
+    """Whether a model's answer is shown while it is written (semantics RCF-1)."""
+
+    NONE = None
+    SSE = "sse"
+    BIDI = "bidi"
+    """Of `run_live`, which is not supported."""
+
+
+class ToolThreadPoolConfig(Wire):
+    """ADK's option to run sync tools in threads; here they always are (semantics OPEN-7)."""
+
+    max_workers: int = Field(default=4, ge=1)
+
+
+class GetSessionConfig(Wire):
+    """Which events of a session to use: first those at or after a time, then the last N (SSN-6)."""
+
+    num_recent_events: int | None = Field(default=None, ge=0)
+    after_timestamp: float | None = None
 
 
 class RunConfig(Wire):
@@ -13,8 +38,24 @@ class RunConfig(Wire):
 
     max_llm_calls: int = 500
     """Model calls allowed per invocation; 0 or less: any number (CTX-3)."""
+    streaming_mode: StreamingMode = StreamingMode.NONE
+    """``SSE``: partial events reach the caller while the model writes; none is stored (FLW-70)."""
+    save_input_blobs_as_artifacts: bool = False
+    """Whether files in the message are kept as artifacts, and named in their place (RUN-22)."""
     custom_metadata: dict[str, Any] | None = Field(default=None)
     """Merged into every event's `custom_metadata` (RUN-27)."""
+    model_input_context: list[types.Content] | None = None
+    """Shown to the model before the history, at every call; never stored (FLW-29)."""
+    get_session_config: GetSessionConfig | None = None
+    """Which events the agents see; all by default."""
+    include_thoughts_from_other_agents: bool = False
+    """Whether a model is shown what other agents thought (FLW-22)."""
+    tool_thread_pool_config: ToolThreadPoolConfig | None = None
+    """Accepted for ADK's sake: sync tools always run in threads."""
+    http_options: types.HttpOptions | None = None
+    """Of the model's client, for this invocation's calls."""
+    labels: dict[str, str] | None = None
+    """Sent with every model call, for the provider's billing."""
 
     @field_validator("max_llm_calls")
     @classmethod
@@ -22,3 +63,26 @@ class RunConfig(Wire):
         if value >= sys.maxsize:
             raise ValueError(f"max_llm_calls must be less than {sys.maxsize}; 0 means no limit")
         return value
+
+    @field_validator("streaming_mode")
+    @classmethod
+    def _one_way(cls, value: StreamingMode) -> StreamingMode:
+        if value is StreamingMode.BIDI:
+            raise ValueError("BIDI is for run_live, which durable_adk does not support; use SSE")
+        return value
+
+    @field_validator("custom_metadata")
+    @classmethod
+    def _storable(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        check_json(value, "custom_metadata")
+        return value
+
+    def for_tool(self) -> "RunConfig":
+        """The options of an agent's run as a tool: nobody watches it (TOL-21)."""
+        changes: dict[str, Any] = {
+            "streaming_mode": StreamingMode.NONE,
+            "save_input_blobs_as_artifacts": False,
+            "model_input_context": None,
+            "get_session_config": None,
+        }
+        return self.model_copy(update=changes)

@@ -12,8 +12,13 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from durable_adk.closing import uninterrupted
-from durable_adk.errors import ModelUnavailableError, SessionBusyError, StoreUnavailableError
-from durable_adk.messages import InvocationAnswer, WhenBusy
+from durable_adk.errors import (
+    AgentError,
+    ModelUnavailableError,
+    SessionBusyError,
+    StoreUnavailableError,
+)
+from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult, WhenBusy
 from durable_adk.payloads import (
     AnswerStep,
     AnswerTaken,
@@ -21,6 +26,7 @@ from durable_adk.payloads import (
     CloseStep,
     CommitStep,
     Ending,
+    HookStep,
     ModelStep,
     Opened,
     OpenStep,
@@ -55,6 +61,10 @@ class Effects(Protocol):
         """Run an agent's before or after callbacks."""
         ...
 
+    async def run_hook(self, step: HookStep) -> StepResult:
+        """Run one hook of the app's plugins round a run or an event."""
+        ...
+
     async def commit_event(self, step: CommitStep) -> int:
         """Store an event and what it changes; returns its sequence number."""
         ...
@@ -70,6 +80,10 @@ class Effects(Protocol):
     async def close_invocation(self, step: CloseStep) -> Ending:
         """Seal the session if the invocation did not complete; give its lease back."""
         ...
+
+
+Child = Callable[[InvocationRequest], Awaitable[InvocationResult]]
+"""Runs an invocation for another one."""
 
 
 class Inbox:
@@ -101,6 +115,14 @@ class Runtime(Effects, Protocol):
     """The effects, and the world's other inputs to a run. All replay-safe."""
 
     inbox: Inbox
+
+    async def run_child(self, request: InvocationRequest) -> InvocationResult:
+        """Run another invocation to its end; cancelled with this one.
+
+        Raises:
+            DurableAdkError: It failed.
+        """
+        ...
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -146,13 +168,20 @@ class LocalRuntime:
     """
 
     def __init__(
-        self, effects: LocalEffects, agents: Agents, *, limits: Limits, patience: float = 60.0
+        self,
+        effects: LocalEffects,
+        agents: Agents,
+        *,
+        limits: Limits,
+        run_child: Child | None = None,
+        patience: float = 60.0,
     ) -> None:
         self._effects = effects
         self._limits = limits
         self._patience = patience
         self.agent = agents.agent
         self.inbox = Inbox()
+        self._run_child = run_child
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -193,6 +222,10 @@ class LocalRuntime:
         """Run callbacks."""
         return await self._until_stored(self._effects.run_callback, step)
 
+    async def run_hook(self, step: HookStep) -> StepResult:
+        """Run a hook."""
+        return await self._until_stored(self._effects.run_hook, step)
+
     async def commit_event(self, step: CommitStep) -> int:
         """Store an event."""
         return await self._until_stored(self._effects.commit_event, step)
@@ -208,6 +241,12 @@ class LocalRuntime:
     async def close_invocation(self, step: CloseStep) -> Ending:
         """Record the end, waiting as `take_answer` does if it was paused."""
         return await self._until_free(self._effects.close_invocation, step)
+
+    async def run_child(self, request: InvocationRequest) -> InvocationResult:
+        """Run it in this process too."""
+        if self._run_child is None:
+            raise AgentError("This runtime cannot run an agent as a tool.")
+        return await self._run_child(request)
 
     async def _until_free(
         self, effect: Callable[..., Awaitable[T]], step: object, *, wait: bool = True

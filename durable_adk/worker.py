@@ -18,10 +18,14 @@ from durable_adk.activities.effects import WorldEffects
 from durable_adk.activities.world import World
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry, serve
+from durable_adk.artifacts.base_artifact_service import BaseArtifactService
+from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+from durable_adk.context import Services
 from durable_adk.converter import with_our_payloads
 from durable_adk.errors import InvalidRequestError, TemporalUnavailableError
 from durable_adk.holders import TemporalHolder
 from durable_adk.log import get_logger
+from durable_adk.memory.base_memory_service import BaseMemoryService
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits
 from durable_adk.workflows.invocation import InvocationWorkflow
@@ -94,6 +98,9 @@ async def worker(
     *,
     apps: Sequence[App],
     session_service: BaseSessionService,
+    artifact_service: BaseArtifactService | None = None,
+    memory_service: BaseMemoryService | None = None,
+    credential_service: BaseCredentialService | None = None,
     options: WorkerOptions | None = None,
 ) -> AsyncGenerator[Worker]:
     """A worker that serves apps, running while the context is open.
@@ -105,6 +112,9 @@ async def worker(
         client: Connected; its namespace is where the invocations live.
         apps: What to serve; their names are unique.
         session_service: The store that the clients read too.
+        artifact_service: Where contexts save artifacts; None: they refuse to.
+        memory_service: Where contexts search memory; None: they refuse to.
+        credential_service: Where the credentials are that users gave.
         options: How to run.
 
     Raises:
@@ -121,6 +131,9 @@ async def worker(
         sessions=session_service,
         limits=options.limits,
         is_alive=LeaseWatcher(client).is_alive,
+        services=Services(
+            artifacts=artifact_service, memory=memory_service, credentials=credential_service
+        ),
     )
     serve(options.task_queue, registry)
     user_loop = UserLoop()

@@ -5,7 +5,7 @@ from typing import Any
 
 from durable_adk.activities.ending import close_invocation, ending_of
 from durable_adk.activities.world import World
-from durable_adk.apps.app import App
+from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.errors import (
     DurableAdkError,
     EventConflictError,
@@ -19,14 +19,16 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
+from durable_adk.flows.answers import asked_in, check_answers
 from durable_adk.flows.routing import agent_for
 from durable_adk.holders import LOCAL_PREFIX
 from durable_adk.messages import check_size
 from durable_adk.payloads import CloseStep, Opened, OpenStep
 from durable_adk.sessions.base_session_service import InvocationRecord, Status
-from durable_adk.sessions.state import without_temp
+from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp
 from durable_adk.values import canonical
 
+SHARED_PREFIXES = (APP_PREFIX, USER_PREFIX)
 LOCAL_TTL = 30.0
 """Seconds after which an in-process run that stopped renewing is taken for dead."""
 
@@ -44,6 +46,7 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
         CallerError: The app or session does not exist; nothing was stored.
     """
     app = world.registry.app(step.key.app_name)
+    await _check_answers(world, step)
     failpoint("open.before")
     try:
         record = await _open(world, step)
@@ -54,22 +57,49 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
     if record.holder != step.holder and not record.status.closed:
         record = await _ended_or_refused(world, step, record)
     failpoint("open.after")
-    manifest = app.manifest()
+    root = app.find_agent(step.tool_run.agent) if step.tool_run else app.root_agent
+    manifest = root.node() if step.tool_run else app.manifest()
     state = await _state(world, step, record) if manifest.any_custom() else None
     return Opened(
         record=record,
         ending=await ending_of(world, step.key, record) if record.status.closed else None,
         manifest=manifest,
-        agent=await _first_agent(world, step, app, record),
+        agent=await _first_agent(world, step, root, record),
         limits=world.limits,
         registry=world.registry_name,
         state=state,
     )
 
 
-async def _first_agent(world: World, step: OpenStep, app: App, record: InvocationRecord) -> str:
+async def _check_answers(world: World, step: OpenStep) -> None:
+    """Make sure that what the message answers may start an invocation: a later update (TOL-41).
+
+    Raises:
+        InvalidRequestError: It answers nothing, or an invocation that still waits (TRAP-28).
+    """
+    if not any(part.function_response for part in step.message.parts or []):
+        return
+    if await world.sessions.get_invocation(step.key, step.invocation_id) is not None:
+        return  # a repeat, which its own first attempt may have made look answered
+    events = [item.event for item in await world.sessions.read_events(step.key)]
+    statuses: dict[str, Status] = {}
+    for name in asked_in(events, step.message):
+        record = await world.sessions.get_invocation(step.key, name)
+        if record is not None:
+            statuses[name] = record.status
+    for answer in check_answers(events, step.message, statuses=statuses):
+        if not answer.update:
+            raise InvalidRequestError(
+                f"Call {answer.call.call_id!r} is waited for by invocation "
+                f"{answer.call.invocation_id!r}; send the answer to it (signal answer of its "
+                "workflow), not as a new invocation."
+            )
+
+
+async def _first_agent(
+    world: World, step: OpenStep, root: BaseAgent, record: InvocationRecord
+) -> str:
     """Name of the agent the message goes to (AGT-40..43), from the end of the history backwards."""
-    root = app.root_agent
     before = record.start_seq - 1
     page = 32
     while root.sub_agents and before > 0:
@@ -159,7 +189,23 @@ async def _ended_or_refused(
     return ended or record
 
 
+async def _callers_state(world: World, step: OpenStep) -> dict[str, Any]:
+    """The calling session's state, with which an agent that is a tool starts (TOL-21).
+
+    Scopes that sessions share are there already. Read here and not sent, as all state is (D3).
+    """
+    if step.tool_run is None:
+        return step.state_delta
+    _, state = await world.sessions.read_state(step.tool_run.caller)
+    private = {k: v for k, v in state.items() if not k.startswith((*SHARED_PREFIXES, "_adk"))}
+    return private | step.state_delta
+
+
 async def _open(world: World, step: OpenStep) -> InvocationRecord:
+    if step.tool_run is not None:
+        record = await world.sessions.get_invocation(step.key, step.invocation_id)
+        if record is not None:
+            return record  # the caller's state may have changed since
     user_event = Event(
         id=step.event_id,
         invocation_id=step.invocation_id,
@@ -167,7 +213,7 @@ async def _open(world: World, step: OpenStep) -> InvocationRecord:
         timestamp=step.timestamp,
         content=step.message,
         custom_metadata=step.custom_metadata,
-        actions=EventActions(state_delta=step.state_delta),
+        actions=EventActions(state_delta=await _callers_state(world, step)),
     )
     record = await world.sessions.open_invocation(
         step.key,

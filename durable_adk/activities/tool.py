@@ -7,6 +7,7 @@ from typing import Any
 
 from google.genai import types
 
+from durable_adk.activities.agent_answer import ChildAnswer, child_answer
 from durable_adk.activities.callbacks import first_answer
 from durable_adk.activities.toolbox import tools_of
 from durable_adk.activities.world import World
@@ -31,7 +32,8 @@ from durable_adk.events.tool_confirmation import ToolConfirmation
 from durable_adk.failpoints import failpoint
 from durable_adk.flows.requests import REQUEST_CONFIRMATION, SETTLED
 from durable_adk.messages import check_size
-from durable_adk.payloads import AgentNode, StepResult, ToolStep, Wait
+from durable_adk.payloads import AgentNode, ChildRun, StepResult, ToolStep, Wait
+from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.values import check_json, to_json_value
 
@@ -46,13 +48,23 @@ async def call_tool(world: World, step: ToolStep) -> StepResult:
     if not isinstance(agent, LlmAgent):
         raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
     call = _find_call(scope, step.call_id)
+    if step.child is not None:
+        # The callbacks before the call have run; what they changed goes on with it.
+        scope.session.state.update(step.child.actions.state_delta)
     given = _given(scope, step.request_id)
     context = ToolContext(
-        scope, function_call_id=step.call_id, tool_confirmation=_confirmation(given)
+        scope,
+        function_call_id=step.call_id,
+        actions=step.child.actions if step.child else None,
+        tool_confirmation=_confirmation(given),
     )
     try:
         async with asyncio.timeout(step.attempt_timeout):
-            outcome = await _respond(agent, call, context, given)
+            outcome = await _respond(agent, call, context, given, await _answered(world, step))
+        if outcome.child is not None:
+            context.state.collect_delta()
+            outcome.child.actions = context.actions
+            return StepResult(child=outcome.child, end_invocation=scope.end_invocation)
         if outcome.pending and not _asked(context):
             return _pending(context, step)
         event = _event(outcome.response, call, context, step)
@@ -80,6 +92,8 @@ class _Outcome:
     """What a call came to."""
 
     response: Any
+    child: ChildRun | None = None
+    """The agent to ask first."""
     tool: BaseTool | None = None
     ran: bool = False
     """Whether the tool itself gave the response, and no callback."""
@@ -144,6 +158,10 @@ def _confirmation(given: types.FunctionResponse | None) -> ToolConfirmation | No
     return ToolConfirmation.model_validate(given.response)
 
 
+async def _answered(world: World, step: ToolStep) -> ChildAnswer | None:
+    return await child_answer(world, step.child, step.invocation_id) if step.child else None
+
+
 def _transfer(agent: LlmAgent, name: str | None) -> AgentNode | None:
     target = agent.transfer_target(name) if name else None
     return target.node() if target else None
@@ -165,6 +183,7 @@ async def _respond(
     call: types.FunctionCall,
     context: ToolContext,
     given: types.FunctionResponse | None,
+    answered: ChildAnswer | None,
 ) -> _Outcome:
     """The call's response: of the tool, or of a callback that stands for it."""
     tools = await tools_of(agent, context)
@@ -175,16 +194,26 @@ async def _respond(
         return _Outcome(response=given.response, tool=tool)  # nobody gave what it waits for
     # A copy: callbacks may change the arguments, never the committed event (TRAP-23, FLW-48).
     args = copy.deepcopy(call.args or {})
-    response = await first_answer(
-        "before_tool_callback",
-        agent.before_tool_callback,
-        tool=tool,
-        args=args,
-        tool_context=context,
-    )
+    response = None
+    if answered is None:
+        response = await first_answer(
+            "before_tool_callback",
+            agent.before_tool_callback,
+            tool=tool,
+            args=args,
+            tool_context=context,
+        )
     ran = response is None
+    if ran and answered is None and isinstance(tool, AgentTool):
+        message, unfit = tool.question(args)
+        if unfit is None:
+            child = ChildRun(
+                agent=tool.agent.name, message=message, include_plugins=tool.include_plugins
+            )
+            return _Outcome(response=None, child=child)
+        response, ran = {"error": unfit}, False
     if ran:
-        response = await _run_or_recover(agent, tool, args, context)
+        response = await _run_or_recover(agent, tool, args, context, answered)
     changed = await first_answer(
         "after_tool_callback",
         agent.after_tool_callback,
@@ -197,11 +226,18 @@ async def _respond(
 
 
 async def _run_or_recover(
-    agent: LlmAgent, tool: BaseTool, args: dict[str, Any], context: ToolContext
+    agent: LlmAgent,
+    tool: BaseTool,
+    args: dict[str, Any],
+    context: ToolContext,
+    answered: ChildAnswer | None,
 ) -> Any:
     failpoint("tool.before_run")
     try:
-        response = await contained(tool.run_async(args=args, tool_context=context))
+        if answered is not None:
+            response = answered.taken(tool, context)
+        else:
+            response = await contained(tool.run_async(args=args, tool_context=context))
     except Exception as error:
         recovered = await first_answer(
             "on_tool_error_callback",
@@ -242,13 +278,17 @@ def _event(response: Any, call: types.FunctionCall, context: ToolContext, step: 
     except StateValueError as error:
         raise ToolResultError(error.message) from None
     check_json(context.state.collect_delta(), "state_delta")
+    parts: list[types.Part] = []
+    if step.child is not None and context.actions.skip_summarization:
+        # The agent's words end the caller's turn, so they stand there as text too (17.1, TOL-21).
+        parts.append(types.Part(text=str(response.get("result", ""))))
     answer = types.FunctionResponse(id=call.id, name=call.name, response=response)  # pyright: ignore[reportUnknownArgumentType]: checked JSON
     event = Event(
         id=step.event_id,
         invocation_id=step.invocation_id,
         author=step.agent,
         branch=step.branch,
-        content=types.Content(role="user", parts=[types.Part(function_response=answer)]),
+        content=types.Content(role="user", parts=[types.Part(function_response=answer), *parts]),
         actions=context.actions,
     )
     try:

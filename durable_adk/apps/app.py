@@ -1,24 +1,32 @@
 """An app: a name and the agents behind it."""
 
 import re
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
 from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.payloads import AgentNode
+from durable_adk.plugins.base_plugin import BasePlugin
+from durable_adk.plugins.plugin_manager import PluginManager
+from durable_adk.tools.agent_tool import AgentTool
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
 class App(BaseModel):
-    """A named tree of agents (semantics APP-1)."""
+    """A named tree of agents, and the plugins round them (semantics APP-1, PLG-1)."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     name: str
     root_agent: BaseAgent
+    plugins: list[BasePlugin] = Field(default_factory=list[BasePlugin])
+    """In the order in which their hooks run; their names are unique."""
     _manifest: AgentNode | None = PrivateAttr(default=None)
+    _plugin_manager: PluginManager = PrivateAttr()
 
     @field_validator("name")
     @classmethod
@@ -30,6 +38,39 @@ class App(BaseModel):
             )
         return value
 
+    def model_post_init(self, context: Any, /) -> None:
+        """Check the names of all agents together, and make the manager of the plugins.
+
+        Raises:
+            AgentDefinitionError: Two agents, one of them used as a tool, have the same name: steps
+                name agents, so they could not be told apart. Or two plugins have.
+        """
+        super().model_post_init(context)
+        self._plugin_manager = PluginManager(self.plugins)
+        names = [agent.name for agent in self.agents()]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise AgentDefinitionError(
+                f"Agent name {twice[0]!r} occurs twice in app {self.name!r}; names are unique, "
+                "also those of agents in AgentTools."
+            )
+
+    @property
+    def plugin_manager(self) -> PluginManager:
+        """What runs the plugins' hooks."""
+        return self._plugin_manager
+
+    def agents(self) -> list[BaseAgent]:
+        """Every agent: those of the tree, and those used as tools with the ones below them."""
+        found: dict[int, BaseAgent] = {}
+        waiting = [self.root_agent]
+        while waiting:
+            for agent in waiting.pop(0).walk():
+                if id(agent) not in found:
+                    found[id(agent)] = agent
+                    waiting += _asked_by(agent)
+        return list(found.values())
+
     def manifest(self) -> AgentNode:
         """What an invocation records of the agents when it opens; made once (design D6)."""
         if self._manifest is None:
@@ -37,9 +78,16 @@ class App(BaseModel):
         return self._manifest
 
     async def close(self) -> None:
-        """Close every agent, in the event loop that ran them."""
-        for agent in self.root_agent.walk():
-            await agent.close()
+        """Close every agent and every plugin, in the event loop that ran them.
+
+        Raises:
+            CallbackError: A plugin could not be closed; all others are.
+        """
+        try:
+            for agent in self.agents():
+                await agent.close()
+        finally:
+            await self.plugin_manager.close()
 
     def find_agent(self, name: str) -> BaseAgent:
         """The agent of that name.
@@ -47,10 +95,17 @@ class App(BaseModel):
         Raises:
             AgentDefinitionError: The app has none (any more).
         """
-        agent = self.root_agent.find_agent(name)
+        agents = self.agents()
+        agent = next((agent for agent in agents if agent.name == name), None)
         if agent is None:
-            known = ", ".join(agent.name for agent in self.root_agent.walk())
+            known = ", ".join(agent.name for agent in agents)
             raise AgentDefinitionError(
                 f"App {self.name!r} has no agent {name!r}; its agents are {known}."
             )
         return agent
+
+
+def _asked_by(agent: BaseAgent) -> list[BaseAgent]:
+    """The agents that an agent has as tools."""
+    tools: list[Any] = agent.tools if isinstance(agent, LlmAgent) else []
+    return [tool.agent for tool in tools if isinstance(tool, AgentTool)]

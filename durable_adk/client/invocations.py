@@ -1,6 +1,5 @@
 """Starting invocations on Temporal, and finding them again."""
 
-import hashlib
 import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -35,25 +34,14 @@ from durable_adk.errors import (
     TemporalUnavailableError,
     from_detail,
 )
-from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult
+from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult, workflow_id
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import DEFAULT_TASK_QUEUE
-from durable_adk.values import canonical
 
 QUERY_TIMEOUT = timedelta(seconds=2)
 TASK_TIMEOUT = timedelta(seconds=5)
 POLLER_MAX_AGE = 75.0
 """Seconds; a live worker's long poll is renewed every 60."""
-
-
-def workflow_id(key: SessionKey, invocation_id: str) -> str:
-    """The workflow of an invocation, the same for every start of it (semantics DUR-1).
-
-    A hash of the parts as a JSON list: no two invocations share one however their ids are spelled,
-    and no personal data of an id is in it (reliability S2).
-    """
-    digest = hashlib.sha256(canonical([*key, invocation_id]).encode()).hexdigest()
-    return f"invocation-{key.app_name}-{digest[:32]}"
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class LocalRuns:
         name = (key, request.invocation_id or "")
         task = self._tasks.get(name)
         if task is None:
-            runtime = LocalRuntime(self._effects, self._registry, limits=self._limits)
+            runtime = self._runtime()
             task = asyncio.create_task(self._run(runtime, key, request))
             self._tasks[name], self._inboxes[name] = task, runtime.inbox
             task.add_done_callback(lambda done: self._forget(name, done))
@@ -104,6 +104,15 @@ class LocalRuns:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._app.close()
+
+    def _runtime(self) -> LocalRuntime:
+        return LocalRuntime(
+            self._effects, self._registry, limits=self._limits, run_child=self._run_child
+        )
+
+    async def _run_child(self, request: InvocationRequest) -> InvocationResult:
+        key = SessionKey(request.app, request.user, request.session or "")
+        return await self._run(self._runtime(), key, request)
 
     def _forget(self, name: tuple[SessionKey, str], task: asyncio.Task[Any]) -> None:
         self._tasks.pop(name, None)

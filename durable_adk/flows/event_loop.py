@@ -118,6 +118,7 @@ async def _open(runtime: Runtime, request: InvocationRequest, holder: str) -> In
         message=user_content(request.message),
         state_delta=request.state_delta,
         custom_metadata=request.run_config.custom_metadata,
+        tool_run=request.tool_run,
         create_session=request.create_session or request.session is None,
         when_busy=request.when_busy,
     )

@@ -76,8 +76,14 @@ class Invocation:
             "run_config": None
             if self.request.run_config == RunConfig()
             else self.request.run_config,
+            "artifact_owner": self.artifact_owner,
             "grant": self._grant(ctx) if ctx.direct else None,
         }
+
+    @property
+    def artifact_owner(self) -> SessionKey | None:
+        """The session whose artifacts the run sees, if it is not its own."""
+        return self.request.tool_run.caller if self.request.tool_run else None
 
     def _grant(self, ctx: InvocationContext) -> CommitGrant:
         return CommitGrant(

@@ -20,8 +20,8 @@ from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.merge import error_response, merge_responses
 from durable_adk.flows.requests import confirmation_request, credential_request
 from durable_adk.loop_context import InvocationContext
-from durable_adk.messages import check_size
-from durable_adk.payloads import AgentNode, StepResult, ToolSpec, ToolStep, Wait
+from durable_adk.messages import InvocationRequest, ToolRun, check_size, child_key
+from durable_adk.payloads import AgentNode, ChildEnd, ChildRun, StepResult, ToolSpec, ToolStep, Wait
 from durable_adk.values import canonical
 
 MAX_TASK_BYTES = 3_000_000
@@ -61,6 +61,7 @@ class ToolTurn:
                 # Its answer may be faster than the tool that asks for it.
                 pauses.expect(call, self._waits[call.id], author=ctx.agent_name)
                 ctx.closes = False
+                invocation_must_wait(self._invocation)
         results = await self._call_all(calls)
         async for event in self._told(results):
             yield event
@@ -136,6 +137,8 @@ class ToolTurn:
         """Accept answers to requests, which are committed now."""
         waits = {name: wait for result in results for name, wait in result.waits.items()}
         calls = {call.id: call for call in self._event.get_function_calls()}
+        if requests:
+            invocation_must_wait(self._invocation)
         for call in (call for event in requests for call in event.get_function_calls()):
             original = about(call)
             self._requests[call.id or ""] = calls[original]
@@ -183,10 +186,39 @@ class ToolTurn:
         limits = self._invocation.opened.limits
         timeout = self._node.tools.get(name, ToolSpec()).timeout or limits.tool_timeout
         step = ToolStep(**place, attempt_timeout=timeout, call_id=call.id or "", tool=name)
+        runtime = self._invocation.runtime
         try:
-            return await self._invocation.runtime.call_tool(step)
+            result = await runtime.call_tool(step)
+            if result.child is not None:
+                step.child = await self._ask(result.child, call.id or "")
+                result = await runtime.call_tool(step)
         except DurableAdkError as error:
             return StepResult(error=as_detail(error))
+        return result
+
+    async def _ask(self, child: ChildRun, call_id: str) -> ChildEnd:
+        """Run the agent that a call asks, in a session of its own (OPEN-6)."""
+        invocation = self._invocation
+        key = child_key(invocation.key, invocation.invocation_id, call_id)
+        request = InvocationRequest(
+            app=key.app_name,
+            user=key.user_id,
+            session=key.session_id,
+            message=child.message,
+            invocation_id=invocation.invocation_id,
+            run_config=invocation.request.run_config.for_tool(),
+            tool_run=ToolRun(
+                agent=child.agent,
+                caller=invocation.artifact_owner or invocation.key,
+                include_plugins=child.include_plugins,
+            ),
+        )
+        end = ChildEnd(key=key, actions=child.actions)
+        try:
+            await invocation.runtime.run_child(request)
+        except DurableAdkError as error:
+            end.error = as_detail(error)
+        return end
 
     def _settled(
         self, call: types.FunctionCall, outcome: StepResult | BaseException, event_id: str
@@ -209,6 +241,19 @@ class ToolTurn:
         if outcome.event is not None:
             outcome.event.id = event_id
         return outcome
+
+
+def invocation_must_wait(invocation: Invocation) -> None:
+    """Refuse to wait where nobody could answer (TOL-21).
+
+    Raises:
+        AgentError: The invocation is an agent's run as a tool.
+    """
+    if invocation.request.tool_run is not None:
+        raise AgentError(
+            "An agent that is used as a tool cannot wait for an approval, a credential or a "
+            "long-running tool: nobody sees its conversation. Make it a sub-agent."
+        )
 
 
 def about(request: types.FunctionCall) -> str:

@@ -10,6 +10,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
+    ChildWorkflowError,
     FailureError,
     is_cancelled_exception,
 )
@@ -17,6 +18,7 @@ from temporalio.exceptions import (
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import serving
 from durable_adk.errors import DurableAdkError, RunError, from_detail, raised
+from durable_adk.messages import InvocationRequest, InvocationResult, workflow_id
 from durable_adk.payloads import (
     AnswerStep,
     AnswerTaken,
@@ -24,6 +26,7 @@ from durable_adk.payloads import (
     CloseStep,
     CommitStep,
     Ending,
+    HookStep,
     ModelStep,
     Opened,
     OpenStep,
@@ -33,11 +36,13 @@ from durable_adk.payloads import (
     ToolStep,
 )
 from durable_adk.runtime import Inbox
+from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 
 T = TypeVar("T")
 STORE_TIMEOUT = timedelta(seconds=30)
 """One attempt of a store activity that is no longer local."""
+CHILD_TASK_TIMEOUT = timedelta(seconds=5)
 MARGIN = timedelta(seconds=30)
 """Steps end themselves at their timeout; the engine steps in only this much later."""
 RETRY = RetryPolicy(
@@ -101,6 +106,28 @@ class TemporalRuntime:
         """One activity."""
         summary = f"{step.agent} {step.hook}"
         return await self._activity("run_callback", step, StepResult, summary=summary)
+
+    async def run_child(self, request: InvocationRequest) -> InvocationResult:
+        """A child workflow: its steps are its own history, and are resumed on their own."""
+        key = SessionKey(request.app, request.user, request.session or "")
+        try:
+            return await workflow.execute_child_workflow(
+                workflow.info().workflow_type,
+                request,
+                id=workflow_id(key, request.invocation_id or ""),
+                result_type=InvocationResult,
+                task_timeout=CHILD_TASK_TIMEOUT,
+                # It seals its session before this one goes on, and when this one is terminated.
+                cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
+                parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
+                static_summary=request.tool_run.agent if request.tool_run else None,
+            )
+        except FailureError as error:
+            raise _reason(error) from error
+
+    async def run_hook(self, step: HookStep) -> StepResult:
+        """One activity."""
+        return await self._activity("run_hook", step, StepResult, summary=step.hook)
 
     async def commit_event(self, step: CommitStep) -> int:
         """A local activity: its input, the event, is not written to the history again (D4)."""
@@ -181,7 +208,8 @@ class TemporalRuntime:
 
 def _cause(error: FailureError) -> BaseException:
     """What went wrong in an activity; only the failures of normal ones come wrapped."""
-    return (error.cause or error) if isinstance(error, ActivityError) else error
+    wrapped = isinstance(error, (ActivityError, ChildWorkflowError))
+    return (error.cause or error) if wrapped else error
 
 
 def _is_final(error: FailureError) -> bool:

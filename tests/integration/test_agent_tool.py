@@ -1,0 +1,247 @@
+"""Agents as tools (semantics TOL-21, ART-12, TRAP-43, OPEN-6)."""
+
+import asyncio
+import uuid
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from durable_adk.agents import LlmAgent, SequentialAgent
+from durable_adk.apps import App
+from durable_adk.errors import AgentError, ToolError
+from durable_adk.models import ScriptedModel
+from durable_adk.sessions import SessionKey
+from durable_adk.sessions.base_session_service import Status
+from durable_adk.tools.agent_tool import AgentTool
+from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+from durable_adk.tools.tool_context import ToolContext
+from tests.conftest import MakeRunner
+from tests.support.scripts import USER, call, calls, gist, send, state, stored
+
+KEY = SessionKey("app", "u", "s")
+
+
+def expert(*replies: Any, name: str = "expert", **fields: Any) -> LlmAgent:
+    """An agent to be asked."""
+    return LlmAgent(
+        name=name,
+        description="knows it",
+        model=ScriptedModel(replies=replies or ["forty-two"]),
+        **fields,
+    )
+
+
+def asking(*tools: AgentTool, **fields: Any) -> LlmAgent:
+    """An agent that asks all of its experts at once, then sums up."""
+    asked = calls(*((tool.name, {"request": f"q for {tool.name}"}) for tool in tools))
+    return LlmAgent(
+        name="root", model=ScriptedModel(replies=[asked, "so it is"]), tools=list(tools), **fields
+    )
+
+
+async def test_the_answer_is_the_tool_s_result_and_the_conversation_stays_apart(
+    make_runner: MakeRunner,
+) -> None:
+    """TOL-21: one call, one response; nothing of the child is in the caller's history or list."""
+    child = expert()
+    runner = await make_runner(asking(AgentTool(child)))
+    events = await send(runner)
+    assert [gist(event) for event in events] == [
+        "root call expert",
+        "root response expert",
+        "root text so it is",
+    ]
+    assert events[1].get_function_responses()[0].response == {"result": "forty-two"}
+    assert isinstance(child.model, ScriptedModel)
+    (request,) = child.model.requests
+    assert "q for expert" in str(request.contents)
+    assert "hello" not in str(request.contents)
+    listed = await runner.session_service.list_sessions(app_name="app", user_id="u")
+    assert [session.id for session in listed.sessions] == ["s"]
+
+
+async def test_the_child_runs_under_the_caller_s_invocation_id(make_runner: MakeRunner) -> None:
+    """OPEN-6: one id correlates all of it, in a session of its own."""
+    seen: list[str] = []
+
+    def note(callback_context: Any) -> None:
+        seen.append(callback_context.invocation_id)
+        assert callback_context.session.id.startswith("adk-tool:")
+
+    runner = await make_runner(asking(AgentTool(expert(before_agent_callback=note))))
+    events = await send(runner)
+    assert set(seen) == {events[0].invocation_id}
+
+
+async def test_state_goes_in_without_temp_and_comes_back(make_runner: MakeRunner) -> None:
+    """TOL-21, 17.1: `user:` and plain keys; a tool of the child reads what the caller had."""
+
+    def work(tool_context: ToolContext) -> str:
+        state = tool_context.state
+        assert "temp:t" not in state
+        state["found"] = state["given"] + 1
+        state["user:liked"] = True
+        return "ok"
+
+    def prepare(callback_context: Any) -> None:
+        callback_context.state["given"] = 1
+        callback_context.state["temp:t"] = 1
+
+    child = expert(call("work"), "did it", tools=[work])
+    runner = await make_runner(asking(AgentTool(child), before_agent_callback=prepare))
+    events = await send(runner)
+    assert await state(runner) == {"given": 1, "found": 2, "user:liked": True}
+    response = next(event for event in events if event.get_function_responses())
+    assert response.actions.state_delta == {"found": 2, "user:liked": True}
+
+
+async def test_several_agents_are_asked_side_by_side(make_runner: MakeRunner) -> None:
+    """TOL-21, FLW-43: their responses are one event, in the order of the calls."""
+    slow = LlmAgent(name="slow", model=ScriptedModel(replies=["late"], delay=0.3))
+    runner = await make_runner(asking(AgentTool(slow), AgentTool(expert())))
+    events = await send(runner)
+    results = [item.response for item in events[1].get_function_responses()]
+    assert results == [{"result": "late"}, {"result": "forty-two"}]
+
+
+async def test_a_whole_tree_can_be_a_tool(make_runner: MakeRunner) -> None:
+    """TOL-21, TRAP-43: a sequence, one of whose agents asks another agent; the last text counts."""
+    inner = expert("deep", name="inner")
+    first = LlmAgent(
+        name="first",
+        model=ScriptedModel(replies=[call("inner", request="q"), "first"]),
+        tools=[AgentTool(inner)],
+    )
+    tree = SequentialAgent(name="tree", sub_agents=[first, expert("second", name="second")])
+    runner = await make_runner(asking(AgentTool(tree)))
+    events = await send(runner)
+    assert events[1].get_function_responses()[0].response == {"result": "second"}
+
+
+async def test_the_callbacks_of_the_call_run_once_each(make_runner: MakeRunner) -> None:
+    """CB-10, STA-16: before and after; what both wrote is on the response."""
+    seen: list[str] = []
+
+    def before(tool: Any, args: Any, tool_context: ToolContext) -> None:
+        seen.append("before")
+        args["request"] = "changed"
+        tool_context.state["before"] = 1
+
+    def after(tool: Any, args: Any, tool_context: ToolContext, tool_response: Any) -> Any:
+        seen.append(f"after {tool_context.state['before']}")
+        tool_context.state["after"] = 1
+        return {"result": f"<{tool_response}>"}
+
+    child = expert()
+    root = asking(AgentTool(child), before_tool_callback=before, after_tool_callback=after)
+    events = await send(await make_runner(root))
+    assert seen == ["before", "after 1"]
+    assert events[1].actions.state_delta == {"before": 1, "after": 1}
+    assert events[1].get_function_responses()[0].response == {"result": "<forty-two>"}
+    assert isinstance(child.model, ScriptedModel)
+    assert "changed" in str(child.model.requests[0].contents)
+
+
+class Question(BaseModel):
+    """What the expert wants to be asked."""
+
+    topic: str
+    depth: int
+
+
+class Reply(BaseModel):
+    """What it says."""
+
+    verdict: str
+
+
+async def test_schemas_shape_the_question_and_the_answer(make_runner: MakeRunner) -> None:
+    """AGT-20, TOL-21: arguments that do not fit go back to the model, the agent is not asked."""
+    child = expert('{"verdict": "yes"}', input_schema=Question, output_schema=Reply, name="expert")
+    root = LlmAgent(
+        name="root",
+        model=ScriptedModel(
+            replies=[call("expert", topic="x"), call("expert", topic="x", depth=2), "done"]
+        ),
+        tools=[AgentTool(child)],
+    )
+    events = await send(await make_runner(root))
+    first, second = (event.get_function_responses()[0].response for event in (events[1], events[3]))
+    assert "depth" in (first or {})["error"]
+    assert second == {"verdict": "yes"}
+
+
+async def test_skip_summarization_ends_the_turn_with_the_agent_s_words(
+    make_runner: MakeRunner,
+) -> None:
+    """17.1 TOL-21: the result stands a second time as text."""
+    events = await send(await make_runner(asking(AgentTool(expert(), skip_summarization=True))))
+    assert len(events) == 2
+    assert events[1].is_final_response()
+    assert events[1].text == "forty-two"
+
+
+async def test_what_the_child_fails_with_is_the_tool_s_error(make_runner: MakeRunner) -> None:
+    """TOL-21, TOL-18: on_tool_error may answer for it; otherwise the run fails."""
+
+    def broken() -> None:
+        raise ValueError("no")
+
+    def failing() -> AgentTool:
+        return AgentTool(expert(call("broken"), tools=[broken]))
+
+    runner = await make_runner(asking(failing()))
+    with pytest.raises(ToolError, match="no"):
+        await send(runner)
+    events = await stored(runner)
+    assert [gist(event) for event in events][1:] == [
+        "root call expert",
+        "root response expert",
+        "root error ValueError",
+    ]
+
+    def recover(tool: Any, args: Any, tool_context: Any, error: Exception) -> dict[str, str]:
+        return {"recovered": str(error)}
+
+    runner = await make_runner(asking(failing(), on_tool_error_callback=recover))
+    events = await send(runner)
+    assert gist(events[-1]) == "root text so it is"
+
+
+async def test_a_child_cannot_wait_for_the_user(make_runner: MakeRunner) -> None:
+    """TOL-21, TRAP-43: it says so instead of waiting for ever."""
+
+    def wait() -> None:
+        """Start something."""
+
+    child = expert(call("wait"), tools=[LongRunningFunctionTool(wait)])
+    with pytest.raises(AgentError, match="sub-agent"):
+        await send(await make_runner(asking(AgentTool(child))))
+
+
+async def test_cancelling_the_caller_cancels_the_child(make_runner: MakeRunner) -> None:
+    """CAN-3: both sessions are sealed."""
+    begun = asyncio.Event()
+
+    async def slow() -> None:
+        loop.call_soon_threadsafe(begun.set)
+        await asyncio.sleep(60)
+
+    loop = asyncio.get_running_loop()
+    runner = await make_runner(asking(AgentTool(expert(call("slow"), tools=[slow]))))
+    name = f"e-{uuid.uuid4()}"  # of one server, which remembers
+    running = asyncio.ensure_future(send(runner, invocation_id=name))
+    await asyncio.wait_for(begun.wait(), 60)
+    assert await runner.cancel(**USER, invocation_id=name)
+    await asyncio.gather(running, return_exceptions=True)
+    found = await runner.session_service.list_invocations(app_name="app")
+    assert [record.status for _, record in found] == [Status.CANCELLED] * 2
+
+
+def test_two_agents_of_a_name_are_refused() -> None:
+    """Steps name agents: one in a tool may not be called like one of the tree."""
+    tree = LlmAgent(name="root", model="x", tools=[AgentTool(expert(name="twin"))])
+    twin = expert(name="twin")
+    with pytest.raises(ValueError, match="twin"):
+        App(name="app", root_agent=SequentialAgent(name="s", sub_agents=[tree, twin]))
