@@ -1,8 +1,8 @@
 """What a custom agent's `_run_async_impl` is given: it runs in the loop and stays deterministic."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from google.genai import types
 
@@ -14,6 +14,15 @@ from durable_adk.sessions.session import SessionKey
 
 if TYPE_CHECKING:
     from durable_adk.agents.base_agent import BaseAgent
+
+
+class FunctionCall(NamedTuple):
+    """What a function is called with."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    timeout: float | None
+    """Seconds; None: as a tool."""
 
 
 class Lane:
@@ -41,6 +50,12 @@ class Lane:
 
 class Loop(Protocol):
     """What an `InvocationContext` needs of the loop."""
+
+    async def run_function(
+        self, ctx: "InvocationContext", function: Callable[..., Any], call: "FunctionCall"
+    ) -> Any:
+        """Run a function as a step of its own."""
+        ...
 
     def run_agent(
         self, agent: "BaseAgent", ctx: "InvocationContext"
@@ -115,6 +130,32 @@ class InvocationContext:
     """Whom its model has handed over to: that agent runs next."""
     lane: Lane = field(repr=False)
     loop: Loop = field(repr=False)
+
+    async def step(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        timeout: float | None = None,  # noqa: ASYNC109 - of the function, wherever it runs
+        **kwargs: Any,
+    ) -> Any:
+        """Run a function with I/O, sync or async, as a durable activity, and give its result.
+
+        It runs at least once: after a crash that hit it in the middle it runs again. Once it has
+        ended, its result is recorded and it is never run again for this place in the body.
+
+        Args:
+            function: A method of the agent, or a function of the module of its class.
+            *args: JSON values.
+            timeout: Seconds it may take; None: as a tool.
+            **kwargs: JSON values.
+
+        Raises:
+            AgentError: What the function raised, named in `error_type`; also an instance of it if
+                that is a plain builtin such as ValueError.
+            StateValueError: An argument is not JSON.
+            AgentDefinitionError: Other workers could not find the function.
+        """
+        return await self.loop.run_function(self, function, FunctionCall(args, kwargs, timeout))
 
     @property
     def app_name(self) -> str:

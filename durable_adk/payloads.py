@@ -210,6 +210,15 @@ class ToolStep(Step):
     """The request to the user whose answer makes this call run again (TOL-52, TOL-63)."""
 
 
+class FunctionStep(Step):
+    """One function of a custom agent."""
+
+    function: str
+    """See `agents.step_function`."""
+    args: list[Any] = Field(default_factory=list[Any])
+    kwargs: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+
 class Hook(StrEnum):
     """The agent callbacks (semantics 10)."""
 
@@ -257,6 +266,8 @@ class StepResult(Wire):
     transfer: AgentNode | None = None
     """The agent that the step's event hands over to, as the code of the step's time has it: agents
     that a deploy added since the opening are in no manifest (design D6)."""
+    value: Any = None
+    """What a custom agent's function returned."""
     child: ChildRun | None = None
     """The agent to ask before the call has its response."""
     pending: bool = False

@@ -26,6 +26,7 @@ from durable_adk.payloads import (
     CloseStep,
     CommitStep,
     Ending,
+    FunctionStep,
     HookStep,
     ModelStep,
     Opened,
@@ -59,6 +60,10 @@ class Effects(Protocol):
 
     async def run_callback(self, step: CallbackStep) -> StepResult:
         """Run an agent's before or after callbacks."""
+        ...
+
+    async def run_function(self, step: FunctionStep) -> StepResult:
+        """Run a function of a custom agent."""
         ...
 
     async def run_hook(self, step: HookStep) -> StepResult:
@@ -217,6 +222,10 @@ class LocalRuntime:
     async def call_tool(self, step: ToolStep) -> StepResult:
         """Run a tool."""
         return await self._until_stored(self._effects.call_tool, step)
+
+    async def run_function(self, step: FunctionStep) -> StepResult:
+        """Run a function."""
+        return await self._until_stored(self._effects.run_function, step)
 
     async def run_callback(self, step: CallbackStep) -> StepResult:
         """Run callbacks."""

@@ -30,6 +30,8 @@ from durable_adk.payloads import (
     CloseStep,
     CommitStep,
     Ending,
+    FunctionStep,
+    HookStep,
     ModelStep,
     Opened,
     OpenStep,
@@ -192,6 +194,8 @@ class InvocationActivities:
             self.call_model,
             self.call_tool,
             self.run_callback,
+            self.run_function,
+            self.run_hook,
             self.commit_event,
             self.pause_invocation,
             self.take_answer,
@@ -229,12 +233,28 @@ class InvocationActivities:
                 return await self._user_loop.run(self._effects.call_tool(step, attempt=attempt))
 
     @activity.defn
+    async def run_function(self, step: FunctionStep) -> StepResult:
+        """Run a custom agent's function; only a lost worker makes it run again."""
+        with translated(retry=transient):
+            check_attempt(f"{step.function} of {step.agent}")
+            async with beating():
+                return await self._user_loop.run(self._effects.run_function(step))
+
+    @activity.defn
     async def run_callback(self, step: CallbackStep) -> StepResult:
         """Run agent callbacks; what they raise is final (TRAP-49)."""
         with translated(retry=transient):
             attempt = check_attempt(f"{step.hook}_callback of {step.agent}")
             async with beating():
                 return await self._user_loop.run(self._effects.run_callback(step, attempt=attempt))
+
+    @activity.defn
+    async def run_hook(self, step: HookStep) -> StepResult:
+        """Run a hook of the plugins; what it raises is final (PLG-4)."""
+        with translated(retry=transient):
+            check_attempt(f"{step.hook} of the plugins")
+            async with beating():
+                return await self._user_loop.run(self._effects.run_hook(step))
 
     @activity.defn
     async def commit_event(self, step: CommitStep) -> int:

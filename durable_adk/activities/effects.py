@@ -1,6 +1,16 @@
 """The effects of one worker: the functions of this package over one `World`."""
 
-from durable_adk.activities import callback, commit, ending, model, opening, pausing, tool
+from durable_adk.activities import (
+    callback,
+    commit,
+    ending,
+    function,
+    hooks,
+    model,
+    opening,
+    pausing,
+    tool,
+)
 from durable_adk.activities.granted import committed
 from durable_adk.activities.world import World
 from durable_adk.payloads import (
@@ -10,6 +20,8 @@ from durable_adk.payloads import (
     CloseStep,
     CommitStep,
     Ending,
+    FunctionStep,
+    HookStep,
     ModelStep,
     Opened,
     OpenStep,
@@ -39,10 +51,18 @@ class WorldEffects:
         work = tool.call_tool(self.world, step)
         return await committed(self.world, step, work, attempt=attempt)
 
+    async def run_function(self, step: FunctionStep) -> StepResult:
+        """See `function.run_function`."""
+        return await function.run_function(self.world, step)
+
     async def run_callback(self, step: CallbackStep, *, attempt: int = 1) -> StepResult:
         """See `callback.run_callback`."""
         work = callback.run_callback(self.world, step)
         return await committed(self.world, step, work, attempt=attempt)
+
+    async def run_hook(self, step: HookStep) -> StepResult:
+        """See `hooks.run_hook`."""
+        return await hooks.run_hook(self.world, step)
 
     async def commit_event(self, step: CommitStep) -> int:
         """See `commit.commit_event`."""

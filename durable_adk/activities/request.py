@@ -5,13 +5,14 @@ from collections.abc import Awaitable, Callable
 
 from durable_adk.activities.toolbox import TRANSFER, tools_of
 from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.agents.instructions import render
 from durable_adk.agents.llm_agent import InstructionProvider, LlmAgent
 from durable_adk.calling import call, contained
-from durable_adk.context import ReadonlyContext, StepScope, ToolContext
+from durable_adk.context import CallbackContext, ReadonlyContext, StepScope, ToolContext
 from durable_adk.errors import CallbackError, DurableAdkError, raised
 from durable_adk.flows.contents import build_contents
-from durable_adk.flows.instructions import render
 from durable_adk.models.llm_request import LlmRequest
+from durable_adk.tools.base_toolset import BaseToolset
 
 
 async def build_request(agent: LlmAgent, scope: StepScope) -> LlmRequest:
@@ -94,6 +95,9 @@ async def _contents(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> N
 
 async def _tools(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
     context = ToolContext(scope, function_call_id="")
+    for item in agent.tools:
+        if isinstance(item, BaseToolset):
+            await item.process_llm_request(tool_context=context, llm_request=request)
     for tool in (await tools_of(agent, context)).values():
         await tool.process_llm_request(tool_context=context, llm_request=request)
 
@@ -111,7 +115,8 @@ _PROCESSORS: list[Callable[[LlmAgent, StepScope, LlmRequest], Awaitable[None]]] 
 
 async def _text(instruction: str | InstructionProvider, scope: StepScope) -> str:
     if isinstance(instruction, str):
-        return await render(instruction, scope.session.state)
+        load = CallbackContext(scope).load_artifact if scope.services.artifacts else None
+        return await render(instruction, scope.session.state, load_artifact=load)
     try:
         return str(await contained(call(instruction, ReadonlyContext(scope))) or "")
     except DurableAdkError:

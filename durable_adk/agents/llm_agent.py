@@ -7,7 +7,6 @@ from google.genai import types
 from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from durable_adk.agents.base_agent import BaseAgent
-from durable_adk.calling import contained
 from durable_adk.closing import closing
 from durable_adk.context import CallbackContext, ReadonlyContext, ToolContext
 from durable_adk.errors import AgentDefinitionError
@@ -20,7 +19,7 @@ from durable_adk.models.llm_response import LlmResponse
 from durable_adk.models.registry import LLMRegistry
 from durable_adk.payloads import AgentNode, ToolSpec
 from durable_adk.tools.base_tool import BaseTool
-from durable_adk.tools.base_toolset import BaseToolset
+from durable_adk.tools.base_toolset import BaseToolset, load_tools
 from durable_adk.tools.function_tool import as_tool
 
 logger = get_logger(__name__)
@@ -197,11 +196,7 @@ class LlmAgent(BaseAgent):
 
 
 async def _unpacked(toolset: BaseToolset, ctx: ReadonlyContext | None) -> list[BaseTool]:
-    try:
-        return await contained(toolset.get_tools(ctx))
-    except Exception as error:  # noqa: BLE001 - a toolset may raise anything
-        logger.warning("toolset.skipped", toolset=type(toolset).__name__, error=str(error))
-        return []
+    return await load_tools(toolset, ctx) or []
 
 
 Agent = LlmAgent

@@ -1,21 +1,23 @@
 """One run of one agent: callbacks, body, callbacks (semantics AGT-5..8)."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from durable_adk.agents import determinism
+from durable_adk.agents.step_function import name_of
 from durable_adk.closing import closing
-from durable_adk.errors import AgentError, DurableAdkError, raised
+from durable_adk.errors import AgentError, DurableAdkError, from_detail, raised
 from durable_adk.events.event import Event
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.llm_flow import run_llm
 from durable_adk.flows.parallel import run_parallel
+from durable_adk.flows.run_hooks import agent_failed
 from durable_adk.flows.workflow_agents import run_loop, run_sequential
-from durable_adk.loop_context import InvocationContext
+from durable_adk.loop_context import FunctionCall, InvocationContext
 from durable_adk.messages import check_size
-from durable_adk.payloads import AgentNode, CallbackStep, Hook, StepResult
-from durable_adk.values import check_json
+from durable_adk.payloads import AgentNode, CallbackStep, FunctionStep, Hook, StepResult
+from durable_adk.values import canonical, check_json
 
 if TYPE_CHECKING:
     from durable_adk.agents.base_agent import BaseAgent
@@ -39,7 +41,8 @@ class AgentLoop:
             session=invocation.session,
             user_content=invocation.user_content,
             run_config=invocation.request.run_config,
-            closes=True,
+            # Else the hook would come after the end.
+            closes=not invocation.hooked("after_run_callback"),
             lane=invocation.lane,
             loop=self,
         )
@@ -50,6 +53,28 @@ class AgentLoop:
         # An agent that the custom body brought along after the opening has no recorded node.
         node = self._invocation.opened.manifest.find(agent.name) or agent.node()
         return self._run_node(node, agent, replace(ctx, direct=False, closes=False))
+
+    async def run_function(
+        self, ctx: InvocationContext, function: Callable[..., Any], call: FunctionCall
+    ) -> Any:
+        """Run a function of a custom agent as a step; see `InvocationContext.step`."""
+        invocation = self._invocation
+        if ctx.agent is None:
+            raise AgentError("ctx.step needs the agent's own code, which this worker lacks.")
+        check_json([list(call.args), call.kwargs], "the arguments of ctx.step")
+        check_size(canonical([list(call.args), call.kwargs]), "The arguments of ctx.step")
+        place = invocation.place(ctx, ctx.lane.next_id()) | {"grant": None}
+        step = FunctionStep(
+            **place,
+            attempt_timeout=call.timeout or invocation.opened.limits.tool_timeout,
+            function=name_of(ctx.agent, function),
+            args=list(call.args),
+            kwargs=call.kwargs,
+        )
+        result = await invocation.runtime.run_function(step)
+        if result.error:
+            raise from_detail(result.error)
+        return result.value
 
     def run_built_in(self, node: AgentNode, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         """Run a built-in body, also for a subclass whose own body calls it."""
@@ -76,19 +101,27 @@ class AgentLoop:
         unfinished: list[InvocationContext] = []
         while True:
             ctx = self._context(node, agent, parent)
-            if node.after_agent:
+            if self._has(Hook.AFTER_AGENT, node):
                 parent = replace(parent, closes=False)
                 unfinished.append(ctx)
-            async with closing(self._run_one(node, ctx)) as events:
-                async for event in events:
-                    event.branch = event.branch or ctx.branch
-                    yield event
+            try:
+                async with closing(self._run_one(node, ctx)) as events:
+                    async for event in events:
+                        event.branch = event.branch or ctx.branch
+                        yield event
+            except DurableAdkError as error:
+                await agent_failed(self._invocation, ctx, error)
+                raise
             if ctx.transfer is None:
                 break
             node, agent = ctx.transfer, None
         for own in reversed(unfinished):
             if not (own.end_invocation or own.answered):
-                result = await self._callback(Hook.AFTER_AGENT, own)
+                try:
+                    result = await self._callback(Hook.AFTER_AGENT, own)
+                except DurableAdkError as error:
+                    await agent_failed(self._invocation, own, error)
+                    raise
                 if result.event:
                     yield result.event
 
@@ -108,14 +141,14 @@ class AgentLoop:
             run_start=self._invocation.revision,
             # A body of its own may change or drop what the agents below it yield.
             direct=parent.direct and node.kind != "custom",
-            closes=parent.closes and node.kind == "llm" and not node.after_agent,
+            closes=parent.closes and node.kind == "llm" and not self._has(Hook.AFTER_AGENT, node),
         )
 
     async def _run_one(
         self, node: AgentNode, ctx: InvocationContext
     ) -> AsyncGenerator[Event, None]:
         """The before callbacks and the body."""
-        if node.before_agent:
+        if self._has(Hook.BEFORE_AGENT, node):
             result = await self._callback(Hook.BEFORE_AGENT, ctx)
             if result.event:
                 yield result.event
@@ -131,6 +164,12 @@ class AgentLoop:
         if node.kind == "custom" and ctx.agent is not None:
             return _own_code(ctx.agent, ctx)
         return self.run_built_in(node, ctx)
+
+    def _has(self, hook: Hook, node: AgentNode) -> bool:
+        """Whether the agent has callbacks of this kind, or the app has plugins with such a hook."""
+        if hook is Hook.BEFORE_AGENT:
+            return node.before_agent or self._invocation.hooked("before_agent_callback")
+        return node.after_agent or self._invocation.hooked("after_agent_callback")
 
     async def _callback(self, hook: Hook, ctx: InvocationContext) -> StepResult:
         invocation = self._invocation

@@ -1,6 +1,35 @@
-"""Tools, and the port to them."""
+"""Tools, and the port to them.
+
+Those of MCP servers are in `durable_adk.tools.mcp_tool` alone: importing the mcp library takes as
+long as importing all of this package.
+"""
 
 from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.enterprise_search_tool import (
+    enterprise_web_search_tool as enterprise_web_search,
+)
+from durable_adk.tools.example_tool import ExampleTool
+from durable_adk.tools.exit_loop_tool import exit_loop
 from durable_adk.tools.function_tool import FunctionTool, as_tool
+from durable_adk.tools.get_user_choice_tool import get_user_choice_tool as get_user_choice
+from durable_adk.tools.google_maps_grounding_tool import google_maps_grounding
+from durable_adk.tools.google_search_tool import google_search
+from durable_adk.tools.tool_context import ToolContext
+from durable_adk.tools.transfer_to_agent_tool import TransferToAgentTool, transfer_to_agent
+from durable_adk.tools.url_context_tool import url_context
 
-__all__ = ["BaseTool", "FunctionTool", "as_tool"]
+__all__ = [
+    "BaseTool",
+    "ExampleTool",
+    "FunctionTool",
+    "ToolContext",
+    "TransferToAgentTool",
+    "as_tool",
+    "enterprise_web_search",
+    "exit_loop",
+    "get_user_choice",
+    "google_maps_grounding",
+    "google_search",
+    "transfer_to_agent",
+    "url_context",
+]

@@ -1,20 +1,115 @@
 """The port to a set of tools that is known only when it is asked for."""
 
+import asyncio
+import copy
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from google.genai import types
+
+from durable_adk.calling import contained
+from durable_adk.log import get_logger
+from durable_adk.models.llm_request import LlmRequest
 from durable_adk.tools.base_tool import BaseTool
 
 if TYPE_CHECKING:
-    from durable_adk.context import ReadonlyContext
+    from durable_adk.context import ReadonlyContext, ToolContext
+
+LOAD_TIMEOUT = 30.0
+"""Seconds a step waits for the tools of a set."""
+
+logger = get_logger(__name__)
+
+
+@runtime_checkable
+class ToolPredicate(Protocol):
+    """Says whether a tool is to be used in a step."""
+
+    def __call__(  # noqa: D102 - the class says it
+        self, tool: BaseTool, readonly_context: "ReadonlyContext | None" = None
+    ) -> bool: ...
 
 
 class BaseToolset(ABC):
     """Tools from one source (semantics TOL-28)."""
 
+    tool_filter: "ToolPredicate | Sequence[str] | None" = None
+    tool_name_prefix: str | None = None
+
+    def __init__(
+        self,
+        *,
+        tool_filter: "ToolPredicate | Sequence[str] | None" = None,
+        tool_name_prefix: str | None = None,
+    ) -> None:
+        """Describe the set.
+
+        Args:
+            tool_filter: Names without prefix, or a predicate; None or no names: all tools.
+            tool_name_prefix: Put before each name, with an underscore, for the model.
+        """
+        self.tool_filter = tool_filter
+        self.tool_name_prefix = tool_name_prefix
+
     @abstractmethod
     async def get_tools(self, readonly_context: "ReadonlyContext | None" = None) -> list[BaseTool]:
         """The tools."""
 
+    async def get_tools_with_prefix(
+        self, readonly_context: "ReadonlyContext | None" = None
+    ) -> list[BaseTool]:
+        """The tools under the names that the model is to call them by."""
+        tools = await self.get_tools(readonly_context)
+        if not self.tool_name_prefix:
+            return tools
+        return [_renamed(tool, f"{self.tool_name_prefix}_{tool.name}") for tool in tools]
+
+    async def process_llm_request(  # noqa: B027 - optional
+        self, *, tool_context: "ToolContext", llm_request: LlmRequest
+    ) -> None:
+        """Change a request before the tools of the set do; by default, not at all."""
+
     async def close(self) -> None:  # noqa: B027 - optional
         """Let go of what is held open."""
+
+    def _is_tool_selected(
+        self, tool: BaseTool, readonly_context: "ReadonlyContext | None" = None
+    ) -> bool:
+        """What the filter says, for `get_tools` to ask."""
+        wanted = self.tool_filter
+        if not wanted:
+            return True
+        return wanted(tool, readonly_context) if callable(wanted) else tool.name in wanted
+
+
+async def load_tools(
+    toolset: BaseToolset,
+    readonly_context: "ReadonlyContext | None" = None,
+    *,
+    timeout: float = LOAD_TIMEOUT,  # noqa: ASYNC109 - ends in a log line, not in an exception
+) -> list[BaseTool] | None:
+    """The tools of a set under the model's names; None if they cannot be had.
+
+    That has then been logged: the agent goes on without (AGT-24).
+    """
+    try:
+        async with asyncio.timeout(timeout):
+            return await contained(toolset.get_tools_with_prefix(readonly_context))
+    except Exception as error:  # noqa: BLE001 - a toolset may raise anything
+        reason = str(error) or type(error).__name__
+        logger.warning("toolset.skipped", toolset=repr(toolset), error=reason)
+        return None
+
+
+def _renamed(tool: BaseTool, name: str) -> BaseTool:
+    """A copy that is declared by another name and does the same."""
+
+    def declaration() -> types.FunctionDeclaration | None:
+        original = tool.get_declaration()
+        return original and original.model_copy(update={"name": name})
+
+    renamed = copy.copy(tool)
+    renamed.name = name
+    renamed.get_declaration = declaration
+    return renamed

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from durable_adk.context import ToolContext
 
 
+def transfer_to_agent(agent_name: str, tool_context: "ToolContext") -> None:
+    """Hand the conversation over to the agent that is best placed to answer."""
+    tool_context.actions.transfer_to_agent = agent_name
+
+
 class TransferToAgentTool(BaseTool):
     """Names the agents a model may hand over to (semantics AGT-50, AGT-53, TOL-23)."""
 

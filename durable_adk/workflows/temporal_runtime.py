@@ -26,6 +26,7 @@ from durable_adk.payloads import (
     CloseStep,
     CommitStep,
     Ending,
+    FunctionStep,
     HookStep,
     ModelStep,
     Opened,
@@ -102,6 +103,11 @@ class TemporalRuntime:
         """One activity."""
         return await self._activity("call_tool", step, StepResult, summary=step.tool)
 
+    async def run_function(self, step: FunctionStep) -> StepResult:
+        """One activity."""
+        summary = f"{step.agent} {step.function}"
+        return await self._activity("run_function", step, StepResult, summary=summary)
+
     async def run_callback(self, step: CallbackStep) -> StepResult:
         """One activity."""
         summary = f"{step.agent} {step.hook}"
@@ -163,7 +169,9 @@ class TemporalRuntime:
 
     def _limit(self, step: Step) -> timedelta:
         """How long an attempt may take before the engine gives it up; it ends itself earlier."""
-        return timedelta(seconds=step.attempt_timeout + self._limits.callback_timeout) + MARGIN
+        hooked = step.grant is not None and step.grant.on_event  # after the work
+        callbacks = self._limits.callback_timeout * (2 if hooked else 1)
+        return timedelta(seconds=step.attempt_timeout + callbacks) + MARGIN
 
     async def _store(self, name: str, step: Any, result: type[T]) -> T:
         """Write to the store without making the workflow deaf for longer than a second (D4).

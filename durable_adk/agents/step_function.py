@@ -1,0 +1,57 @@
+"""The functions that a custom agent runs as steps: how they are named, and found again by name.
+
+A step is run by whichever worker takes it, so what travels is a name. Only what the agent's own
+module holds can be named: nothing is imported by a name that came out of a history (S12).
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from durable_adk.errors import AgentDefinitionError
+
+if TYPE_CHECKING:
+    from durable_adk.agents.base_agent import BaseAgent
+
+_OWN = "self."
+
+
+def name_of(agent: "BaseAgent", function: Callable[..., Any]) -> str:
+    """The name under which `find` has the function.
+
+    Raises:
+        AgentDefinitionError: It is neither a method of the agent nor a global of its module.
+    """
+    name = getattr(function, "__name__", "")
+    if getattr(function, "__self__", None) is agent:
+        return f"{_OWN}{name}"
+    if any(names.get(name) is function for names in _globals(agent)):
+        return name
+    raise AgentDefinitionError(
+        f"ctx.step cannot run {function!r}: any worker must find it by its name. Pass a method of "
+        f"{agent.name!r}, or a function defined or imported by name in the module of its class."
+    )
+
+
+def find(agent: "BaseAgent", name: str) -> Callable[..., Any]:
+    """The function of that name.
+
+    Raises:
+        AgentDefinitionError: The agent's module has it no more.
+    """
+    if name.startswith(_OWN):
+        found = getattr(agent, name.removeprefix(_OWN), None)
+    else:
+        found = next((names[name] for names in _globals(agent) if name in names), None)
+    if not callable(found):
+        raise AgentDefinitionError(
+            f"Agent {agent.name!r} has no step function {name!r} any more; a function that open "
+            "invocations use must keep its name."
+        )
+    return found
+
+
+def _globals(agent: "BaseAgent") -> list[dict[str, Any]]:
+    """The names of the modules that define the agent's class and those it inherits from."""
+    # Read off the functions and not sys.modules, which the workflow sandbox replaces.
+    functions = [vars(kind).get("_run_async_impl") for kind in type(agent).__mro__]
+    return [function.__globals__ for function in functions if hasattr(function, "__globals__")]

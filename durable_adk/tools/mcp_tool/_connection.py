@@ -1,0 +1,138 @@
+"""One session with an MCP server, in a task of its own.
+
+The library's cancel scopes must be left by the task that has entered them. Calls come from many
+tasks, and the first of them may be cancelled while others go on; so none of them owns the session.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from contextvars import Context
+from typing import TypeVar, cast
+
+from durable_adk.tools.mcp_tool import _library
+
+T = TypeVar("T")
+CANCEL_PATIENCE = 1.0
+"""Seconds for a call that is given up to tell the server so."""
+PING_INTERVAL = 5.0
+"""Seconds a call takes before the server is asked whether it is still there."""
+
+
+class McpConnectionError(ConnectionError):
+    """The MCP server cannot be reached, or does not answer."""
+
+
+class McpConnectionLostError(McpConnectionError):
+    """The connection to the MCP server has ended."""
+
+
+class Connection:
+    """Opens at once; `call` waits until it is open."""
+
+    def __init__(
+        self, session: AbstractAsyncContextManager[_library.Session], *, timeout: float
+    ) -> None:
+        """Begin to open the session.
+
+        Args:
+            session: Opened and initialized when it is entered.
+            timeout: Seconds it may take.
+        """
+        loop = asyncio.get_running_loop()
+        self._session: asyncio.Future[_library.Session] = loop.create_future()
+        self._session.add_done_callback(lambda future: future.exception())
+        self._stop = asyncio.Event()
+        self._deadline = loop.call_later(timeout, self._give_up, timeout)
+        # An empty context: it outlives the call, and the trace, that happens to need it first.
+        self._life = loop.create_task(self._live(session), context=Context())
+        self.calls = 0
+        """Under way now."""
+
+    async def call(self, function: Callable[[_library.Session], Awaitable[T]]) -> T:
+        """Use the session.
+
+        Raises:
+            McpConnectionError: It could not be opened.
+            McpConnectionLostError: It has ended, before the call or during it.
+            Exception: What the function raised.
+        """
+        self.calls += 1
+        try:
+            session = await asyncio.shield(self._session)
+            return await self._call(function, session)
+        except McpConnectionError:
+            raise
+        except Exception as error:
+            if _library.is_end(error):
+                raise McpConnectionLostError(_cause(error)) from error
+            raise
+        finally:
+            self.calls -= 1
+
+    async def _call(
+        self, function: Callable[[_library.Session], Awaitable[T]], session: _library.Session
+    ) -> T:
+        """Await the function, but not longer than the session lives: some ends answer nobody."""
+        work = asyncio.ensure_future(function(session))
+        watch = asyncio.create_task(_until_lost(session))
+        try:
+            await asyncio.wait({work, watch, self._life}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise McpConnectionLostError("the connection has ended")
+            return work.result()
+        finally:
+            watch.cancel()
+            if not work.done():
+                work.cancel()
+                await asyncio.wait({work}, timeout=CANCEL_PATIENCE)
+
+    def stop(self) -> "asyncio.Task[None]":
+        """Begin to close; the task ends when everything is closed."""
+        self._stop.set()
+        if not self._session.done():
+            self._fail("it was closed")
+        return self._life
+
+    async def _live(self, session: AbstractAsyncContextManager[_library.Session]) -> None:
+        try:
+            async with session as opened:
+                self._deadline.cancel()
+                if not self._session.done():
+                    self._session.set_result(opened)
+                await self._stop.wait()
+        except (asyncio.CancelledError, Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - transports raise anything, often in groups
+            self._deadline.cancel()
+            if not self._session.done():
+                self._session.set_exception(McpConnectionError(_cause(error)))
+
+    def _give_up(self, timeout: float) -> None:
+        self._fail(f"no answer in {timeout:g} s")
+
+    def _fail(self, reason: str) -> None:
+        self._session.set_exception(McpConnectionError(reason))
+        self._deadline.cancel()
+        self._life.cancel()
+
+
+async def _until_lost(session: _library.Session) -> None:
+    """Return when the server is gone.
+
+    With version 1 of the library, a call over HTTP waits for ever when the server dies during it.
+    A server that takes its time over a ping is busy, not gone.
+    """
+    while True:
+        await asyncio.sleep(PING_INTERVAL)
+        try:
+            async with asyncio.timeout(PING_INTERVAL):
+                await session.send_ping()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is an answer
+            if _library.is_end(error):
+                return
+
+
+def _cause(error: BaseException) -> str:
+    """An error in words; of a group, the first one."""
+    if isinstance(error, BaseExceptionGroup):
+        return _cause(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+    return str(error) or type(error).__name__

@@ -1,0 +1,143 @@
+"""A tool of an MCP server."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from google.genai import types
+from pydantic import ValidationError
+
+from durable_adk.calling import call
+from durable_adk.context import ReadonlyContext
+from durable_adk.errors import CallerError
+from durable_adk.messages import MAX_BYTES, check_size
+from durable_adk.tools._confirmation import CONTEXT, Requirement, is_required
+from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.function_tool import NEEDS_CONFIRMATION, REJECTED
+from durable_adk.tools.mcp_tool import _library
+from durable_adk.tools.mcp_tool._connection import McpConnectionError
+from durable_adk.tools.mcp_tool.mcp_session_manager import MCPSessionManager
+from durable_adk.values import check_json
+
+if TYPE_CHECKING:
+    from durable_adk.context import ToolContext
+
+HeaderProvider: TypeAlias = Callable[[ReadonlyContext], dict[str, str] | Awaitable[dict[str, str]]]
+IDEMPOTENCY_KEY = "durable-adk/idempotencyKey"
+"""Where a call's `_meta` holds `ToolContext.idempotency_key`."""
+MAX_RESULT_BYTES = MAX_BYTES - 10_000
+"""The event round the result needs some room as well."""
+
+
+class McpTool(BaseTool):
+    """Calls a server's tool by the name it has there (semantics TOL-29).
+
+    A call may reach the server twice: after a crash of the worker, and when the connection ends
+    before the answer is there. Both times it carries the same idempotency key in its `_meta`.
+    """
+
+    def __init__(
+        self,
+        *,
+        mcp_tool: "_library.types.Tool",
+        mcp_session_manager: MCPSessionManager,
+        require_confirmation: Requirement = False,
+        header_provider: HeaderProvider | None = None,
+    ) -> None:
+        """Describe the tool as the server does.
+
+        Args:
+            mcp_tool: What the server says of it.
+            mcp_session_manager: The sessions with the server.
+            require_confirmation: Whether a person has to agree to a call (TOL-60): to all, or to
+                those for which a function of the call's arguments says so.
+            header_provider: Makes headers for a call's HTTP requests.
+        """
+        super().__init__(name=mcp_tool.name, description=mcp_tool.description or "")
+        self.require_confirmation = require_confirmation
+        self._mcp_tool = mcp_tool
+        self._sessions = mcp_session_manager
+        self._header_provider = header_provider
+
+    @property
+    def raw_mcp_tool(self) -> "_library.types.Tool":
+        """What the server says of the tool."""
+        return self._mcp_tool
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema=_library.wire(self._mcp_tool)["inputSchema"],
+        )
+
+    async def needs_confirmation(self, args: dict[str, Any], tool_context: "ToolContext") -> bool:
+        """What `require_confirmation` says."""
+        return await is_required(self.require_confirmation, {**args, CONTEXT: tool_context})
+
+    async def run_async(
+        self, *, args: dict[str, Any], tool_context: "ToolContext"
+    ) -> dict[str, Any]:
+        """Call the tool.
+
+        Returns:
+            ``{"content": [...], "structuredContent": {...}, "isError": False}`` as the server sent
+            it, the second only if it did; or ``{"error": text}`` when the tool failed, the server
+            refused the call or cannot be reached, its answer cannot be stored, or the call is not
+            confirmed yet or was rejected.
+        """
+        if refusal := await self._unconfirmed(args, tool_context):
+            return {"error": refusal}
+        headers = await provided_headers(self._header_provider, tool_context)
+        meta: Any = {IDEMPOTENCY_KEY: tool_context.idempotency_key}
+        try:
+            result = await self._sessions.call(
+                lambda session: session.call_tool(self._mcp_tool.name, args, meta=meta),
+                headers=headers,
+            )
+        except (McpConnectionError, ValidationError, _library.protocol_error()) as error:
+            return {"error": f"The MCP tool {self.name} failed: {error}"}
+        return _storable(self.name, _response(_library.wire(result)))
+
+    async def _unconfirmed(self, args: dict[str, Any], tool_context: "ToolContext") -> str | None:
+        """Why the call may not run, after asking whether it may; None: it may."""
+        if self.require_confirmation is False:
+            return None
+        if tool_context.tool_confirmation is not None:
+            return None if tool_context.tool_confirmation.confirmed else REJECTED
+        if not await self.needs_confirmation(args, tool_context):
+            return None
+        hint = f"Approve or reject the call of the tool {self.name}() with these arguments."
+        tool_context.request_confirmation(hint=hint)
+        return NEEDS_CONFIRMATION
+
+
+async def provided_headers(
+    provider: HeaderProvider | None, context: ReadonlyContext | None
+) -> dict[str, str]:
+    """What the provider says; nothing without one, or without a context to give it."""
+    return await call(provider, context) if provider and context else {}
+
+
+def _response(result: dict[str, Any]) -> dict[str, Any]:
+    content = cast("list[dict[str, Any]]", result.get("content", []))
+    if result.get("isError"):
+        texts = [item["text"] for item in content if item.get("type") == "text"]
+        return {"error": "\n".join(texts) or "The tool failed and does not say why."}
+    known = {key: result[key] for key in ("structuredContent", "_meta") if key in result}
+    return {"content": content, **known, "isError": False}
+
+
+def _storable(name: str, response: dict[str, Any]) -> dict[str, Any]:
+    """The response, or why it cannot be stored: a server's oddity must not end the run."""
+    what = f"The result of the MCP tool {name}"
+    try:
+        check_json(response, what)
+        check_size(json.dumps(response, ensure_ascii=False), what, MAX_RESULT_BYTES)
+    except CallerError as error:
+        return {"error": error.message}
+    return response
+
+
+MCPTool = McpTool
+"""ADK's older name."""

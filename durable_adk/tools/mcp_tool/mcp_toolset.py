@@ -1,0 +1,176 @@
+"""The tools of an MCP server."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+from durable_adk.log import get_logger
+from durable_adk.tools._confirmation import Requirement
+from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.base_toolset import BaseToolset, ToolPredicate
+from durable_adk.tools.mcp_tool import _library
+from durable_adk.tools.mcp_tool._connection import McpConnectionError
+from durable_adk.tools.mcp_tool.mcp_session_manager import (
+    MAX_SESSIONS,
+    ConnectionParams,
+    Headers,
+    MCPSessionManager,
+)
+from durable_adk.tools.mcp_tool.mcp_tool import (
+    HeaderProvider,
+    McpTool,
+    provided_headers,
+)
+
+if TYPE_CHECKING:
+    from durable_adk.context import ReadonlyContext
+
+logger = get_logger(__name__)
+
+
+@dataclass
+class _Listing:
+    tools: list[McpTool]
+    listed: float
+    """Of `time.monotonic`."""
+    stale: bool = False
+
+
+class McpToolset(BaseToolset):
+    """Connects when its tools are first asked for, and keeps connection and list (TOL-29).
+
+    The list is asked for once a worker, and again when the server says that it has changed, when
+    its session was lost (it may have been started anew), or after `refresh`. While it cannot be
+    had, the last one known serves.
+    """
+
+    def __init__(
+        self,
+        *,
+        connection_params: "ConnectionParams | _library.StdioServerParameters",
+        tool_filter: ToolPredicate | Sequence[str] | None = None,
+        tool_name_prefix: str | None = None,
+        tool_list_cache_ttl_seconds: float | None = None,
+        errlog: TextIO | None = None,
+        require_confirmation: Requirement = False,
+        header_provider: HeaderProvider | None = None,
+    ) -> None:
+        """Name the server.
+
+        Args:
+            connection_params: How it is reached.
+            tool_filter: Which of its tools to use: names, or a predicate.
+            tool_name_prefix: Put before the names that the model sees.
+            tool_list_cache_ttl_seconds: How long a list serves; None: see the class.
+            errlog: Where the stderr of a stdio server goes; ours by default.
+            require_confirmation: Whether a person has to agree to a call (TOL-60).
+            header_provider: Makes headers from the context of a step, for instance of its user;
+                each set of headers has a session and a list of its own.
+
+        Raises:
+            AgentDefinitionError: The mcp library is not installed.
+        """
+        super().__init__(tool_filter=tool_filter, tool_name_prefix=tool_name_prefix)
+        self.require_confirmation = require_confirmation
+        self.header_provider = header_provider
+        self._ttl = tool_list_cache_ttl_seconds
+        self._sessions = MCPSessionManager(
+            connection_params, errlog, on_tools_changed=self._make_stale
+        )
+        self._listings: dict[Headers, _Listing] = {}
+        self._asking: dict[
+            tuple[asyncio.AbstractEventLoop, Headers], asyncio.Task[list[McpTool]]
+        ] = {}
+
+    def __repr__(self) -> str:
+        return f"McpToolset({self._sessions.connection_params})"
+
+    async def get_tools(self, readonly_context: "ReadonlyContext | None" = None) -> list[BaseTool]:
+        """The server's tools that the filter lets through, with their own names.
+
+        Raises:
+            McpConnectionError: The server cannot be asked, and never could.
+            Exception: What the filter, the header provider or the server's own error is.
+        """
+        headers = await provided_headers(self.header_provider, readonly_context)
+        tools = await self._known_or_asked(headers)
+        return [tool for tool in tools if self._is_tool_selected(tool, readonly_context)]
+
+    def refresh(self) -> None:
+        """Have the server asked again when the tools are next needed."""
+        for listing in list(self._listings.values()):
+            listing.stale = True
+
+    async def close(self) -> None:
+        """Close the connections, within 10 seconds; the toolset can be used again (RUN-11)."""
+        await self._sessions.close()
+
+    async def _known_or_asked(self, headers: dict[str, str]) -> list[McpTool]:
+        key = self._sessions.key(headers)
+        known = self._listings.get(key)
+        if known and self._fresh(known):
+            return known.tools
+        try:
+            return await asyncio.shield(self._ask_once(key, headers))
+        except (McpConnectionError, _library.protocol_error()) as error:
+            if known is None:
+                raise
+            logger.warning("mcp.list_is_old", toolset=repr(self), error=str(error))
+            return known.tools
+
+    def _fresh(self, listing: _Listing) -> bool:
+        old = self._ttl is not None and time.monotonic() - listing.listed >= self._ttl
+        return not (listing.stale or old)
+
+    def _ask_once(self, key: Headers, headers: dict[str, str]) -> "asyncio.Task[list[McpTool]]":
+        """The question that is under way, or a new one: many steps may need the list at once."""
+        here = (asyncio.get_running_loop(), key)
+        task = self._asking.get(here)
+        if task is None:
+            task = self._asking[here] = asyncio.create_task(self._ask(key, headers))
+            task.add_done_callback(lambda _: self._asking.pop(here, None))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
+
+    async def _ask(self, key: Headers, headers: dict[str, str]) -> list[McpTool]:
+        found = await self._sessions.call(
+            _all_tools, headers=headers, timeout=self._sessions.connection_params.timeout
+        )
+        tools = [
+            McpTool(
+                mcp_tool=tool,
+                mcp_session_manager=self._sessions,
+                require_confirmation=self.require_confirmation,
+                header_provider=self.header_provider,
+            )
+            for tool in found
+        ]
+        while len(self._listings) >= MAX_SESSIONS:
+            self._listings.pop(next(iter(self._listings)))
+        self._listings[key] = _Listing(tools, time.monotonic())
+        logger.info("mcp.listed", toolset=repr(self), tools=len(tools))
+        return tools
+
+    def _make_stale(self, headers: Headers) -> None:
+        listing = self._listings.get(headers)
+        if listing:
+            listing.stale = True
+
+
+async def _all_tools(session: _library.Session) -> "list[_library.types.Tool]":
+    """The list, page by page."""
+    tools: list[_library.types.Tool] = []
+    cursor: str | None = None
+    while True:
+        params = _library.types.PaginatedRequestParams(cursor=cursor) if cursor else None
+        page = await session.list_tools(params=params)
+        tools += page.tools
+        cursor = _library.wire(page).get("nextCursor")
+        if not cursor:
+            return tools
+
+
+MCPToolset = McpToolset
+"""ADK's older name."""

@@ -1,0 +1,121 @@
+"""I/O of custom agents: `ctx.step` (semantics DUR-3, AGT-35)."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.genai import types
+
+from durable_adk.agents import BaseAgent, InvocationContext
+from durable_adk.errors import AgentDefinitionError, AgentError, StateValueError
+from durable_adk.events import Event, EventActions
+from tests.conftest import MakeRunner
+from tests.support.scripts import gist, send, state
+
+RUNS: list[str] = []
+
+
+def read(path: str) -> str:
+    """Blocking I/O; its process and its runs can be told."""
+    RUNS.append(path)
+    return Path(path).read_text()
+
+
+async def write(path: str, *, text: str) -> dict[str, int]:
+    """More of it."""
+    await asyncio.sleep(0)
+    RUNS.append(path)
+    Path(path).write_text(text)  # noqa: ASYNC240 - a test's own file
+    return {"written": len(text), "pid": os.getpid()}
+
+
+class Filing(BaseAgent):
+    """Writes a file, yields, and reads it again."""
+
+    path: str
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> Any:
+        done = await ctx.step(write, self.path, text="kept")
+        yield Event(author=self.name, actions=EventActions(state_delta={"n": done["written"]}))
+        text = await ctx.step(read, self.path)
+        text += await ctx.step(self.suffix, ctx.session.state["n"])
+        content = types.Content(role="model", parts=[types.Part(text=text)])
+        yield Event(author=self.name, content=content)
+
+    async def suffix(self, number: int) -> str:
+        """A method is a step too."""
+        return f"/{number}"
+
+
+async def test_a_step_does_io_and_its_result_is_recorded(
+    make_runner: MakeRunner, tmp_path: Path
+) -> None:
+    """AGT-35: each function ran once, however often the body was replayed."""
+    RUNS.clear()
+    path = str(tmp_path / "file")
+    runner = await make_runner(Filing(name="f", path=path))
+    events = await send(runner)
+    assert [gist(event) for event in events] == ["f delta", "f text kept/4"]
+    assert [path, path] == RUNS
+    assert await state(runner) == {"n": 4}
+
+
+class Careful(BaseAgent):
+    """Catches what its step raises."""
+
+    path: str
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> Any:
+        try:
+            await ctx.step(read, self.path)
+        except AgentError as error:
+            text = error.error_type
+            content = types.Content(role="model", parts=[types.Part(text=text)])
+            yield Event(author=self.name, content=content)
+
+
+async def test_what_a_step_raises_can_be_caught_as_what_it_is(
+    make_runner: MakeRunner, tmp_path: Path
+) -> None:
+    """DUR-10: by class, and by the name of what was raised first."""
+    events = await send(await make_runner(Careful(name="c", path=str(tmp_path / "none"))))
+    assert [gist(event) for event in events] == ["c text FileNotFoundError"]
+
+
+class Wrong(BaseAgent):
+    """Asks for what cannot be a step."""
+
+    how: str
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> Any:
+        match self.how:
+            case "lambda":
+                await ctx.step(lambda: 1)
+            case "argument":
+                await ctx.step(read, object())
+            case "slow":
+                await ctx.step(nap, timeout=0.2)
+        yield Event(author=self.name)
+
+
+async def nap() -> None:
+    """Take too long."""
+    await asyncio.sleep(30)
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ("lambda", AgentDefinitionError),
+        ("argument", StateValueError),
+        ("slow", TimeoutError),
+    ],
+)
+async def test_what_cannot_be_a_step_says_so(
+    make_runner: MakeRunner, how: str, error: type[Exception]
+) -> None:
+    """A typed error that names the remedy; nothing hangs."""
+    with pytest.raises(error):
+        await send(await make_runner(Wrong(name="w", how=how)))
