@@ -121,10 +121,7 @@ async def worker(
         InvalidRequestError: Two apps have the same name.
     """
     options = options or WorkerOptions()
-    names = [app.name for app in apps]
-    if len(set(names)) < len(names):
-        raise InvalidRequestError(f"Two of the apps {names} have the same name; rename one.")
-    registry = AppRegistry(apps)
+    registry = _registry(apps)
     world = World(
         registry=registry,
         registry_name=options.task_queue,
@@ -140,14 +137,27 @@ async def worker(
     try:
         activities = InvocationActivities(WorldEffects(world), user_loop)
         async with _temporal_worker(client, activities, options) as running:
-            logger.info("worker.started", task_queue=options.task_queue, apps=names)
+            logger.info(
+                "worker.started", task_queue=options.task_queue, apps=[app.name for app in apps]
+            )
             yield running
     finally:
-        # Bounded: user code that blocks its event loop must not keep the process from ending.
-        closing = [asyncio.ensure_future(user_loop.run(app.close())) for app in apps]
-        await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
-        await user_loop.close()
+        await _closed(apps, user_loop)
         logger.info("worker.stopped", task_queue=options.task_queue)
+
+
+def _registry(apps: Sequence[App]) -> AppRegistry:
+    names = [app.name for app in apps]
+    if len(set(names)) < len(names):
+        raise InvalidRequestError(f"Two of the apps {names} have the same name; rename one.")
+    return AppRegistry(apps)
+
+
+async def _closed(apps: Sequence[App], user_loop: UserLoop) -> None:
+    """Close the apps; bounded, as user code that blocks must not keep the process from ending."""
+    closing = [asyncio.ensure_future(user_loop.run(app.close())) for app in apps]
+    await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
+    await user_loop.close()
 
 
 def _temporal_worker(

@@ -33,14 +33,15 @@ async def run_llm(
                 async with closing(turn.run()) as events:
                     async for event in events:
                         yield event
-                if ctx.transfer is not None:
-                    return
                 unsettled |= turn.interim
                 final = turn.final
-        if final and not unsettled:
-            return
+        if ctx.transfer is not None or (final and not unsettled):
+            break
         if final:
             unsettled.discard(await invocation.pauses.answer_to(sorted(unsettled)))
+    # Who hands over, or is ended, waits no longer; a late answer starts another invocation.
+    for call_id in sorted(unsettled):
+        invocation.pauses.forget(call_id)
 
 
 async def _call_model(invocation: Invocation, ctx: InvocationContext) -> StepResult:

@@ -59,7 +59,7 @@ class ToolTurn:
         for call in calls:
             if call.id in self._waits:
                 # Its answer may be faster than the tool that asks for it.
-                pauses.expect(call, self._waits[call.id], author=ctx.agent_name)
+                pauses.expect(call, self._waits[call.id], ctx)
                 ctx.closes = False
                 invocation_must_wait(self._invocation)
         results = await self._call_all(calls)
@@ -143,7 +143,7 @@ class ToolTurn:
             original = about(call)
             self._requests[call.id or ""] = calls[original]
             wait = waits.get(original, Wait())
-            self._invocation.pauses.expect(call, wait, author=self._ctx.agent_name)
+            self._invocation.pauses.expect(call, wait, self._ctx)
 
     async def _call_all(
         self, calls: Sequence[types.FunctionCall], *, request_id: str | None = None
