@@ -56,6 +56,12 @@ class AgentNode(Wire):
     """Only the tools that differ from the defaults."""
     max_iterations: int | None = None
     """Of a loop."""
+    runs_code: bool = False
+    """Whether code that the model writes is run here, and not by its provider (FLW-90)."""
+    code_timeout: float | None = None
+    """Seconds one execution may take; None: as long as a tool."""
+    output_key: str | None = None
+    """Of an agent whose answer comes through `set_model_response`, so from the loop (AGT-19)."""
     children: list["AgentNode"] = Field(default_factory=list["AgentNode"])
     fingerprint: str = ""
 
@@ -85,6 +91,8 @@ class OpenStep(Wire):
     custom_metadata: dict[str, Any] | None = None
     prepared: bool = False
     """Whether those hooks have seen the message."""
+    run_config: RunConfig | None = None
+    """None: the default one."""
     tool_run: ToolRun | None = None
     create_session: bool = False
     when_busy: WhenBusy = WhenBusy.ENQUEUE
@@ -120,6 +128,8 @@ class Opened(Wire):
     """Name of the registry that has the agents' code; recorded, because a replay has no queue."""
     state: dict[str, Any] | None = None
     """The session's state, only if the tree has custom agents: their code reads it in the loop."""
+    compacts: bool = False
+    """Whether the session's events may have to be summarised after the end (CMP-1)."""
     hooks: list[str] = Field(default_factory=list[str])
     """The hooks that the app's plugins define (PLG-2): what the loop schedules goes by these, so
     that a deploy which adds or removes a plugin disturbs no open invocation (design D6)."""
@@ -208,6 +218,10 @@ class ToolStep(Step):
     """How the agent ended that the call asked."""
     request_id: str | None = None
     """The request to the user whose answer makes this call run again (TOL-52, TOL-63)."""
+
+
+class CodeStep(Step):
+    """One execution of code; the code is in the agent's last committed event."""
 
 
 class FunctionStep(Step):
@@ -305,8 +319,6 @@ class AnswerStep(Wire):
     holder: str
     epoch: int
     start_seq: int
-    paused: bool
-    """Whether the lease has to be taken again for it."""
     event_id: str
     timestamp: float
     answer: InvocationAnswer
@@ -325,6 +337,17 @@ class AnswerTaken(Wire):
     """The calls it answers."""
 
 
+class CompactStep(Wire):
+    """Summarise a session's events, if that is due after an invocation which is closed."""
+
+    key: SessionKey
+    invocation_id: str
+    timestamp: float
+    """Of the summary's event."""
+    attempt_timeout: float
+    """Seconds one attempt may take."""
+
+
 class CloseStep(Wire):
     """End an invocation."""
 
@@ -336,7 +359,7 @@ class CloseStep(Wire):
     """Author of the error event, if there has to be one: the agent the run started with (RUN-8)."""
     timestamp: float
     """Of the events that seal the session."""
-    paused: bool = False
-    """Whether the lease has to be taken again to seal it."""
+    holder: str = ""
+    """Who ran it, if that is who ends it."""
     error: dict[str, Any] | None = None
     """`errors.as_detail` of why it failed or was cancelled."""

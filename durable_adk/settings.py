@@ -44,5 +44,11 @@ class Settings(BaseSettings):
     """Where the embedded server and store keep their files."""
     store: str | None = None
     """Database URL of the session store; None: SQLite in `data_dir`."""
+    artifacts: Path | None = None
+    """Folder of the artifacts; None: ``artifacts`` in `data_dir`."""
+    memory: Path | None = None
+    """SQLite file of the memory service; None: ``memory.db`` in `data_dir`."""
+    credentials: Path | None = None
+    """Folder of users' credentials, for its owner only; None: ``credentials`` in `data_dir`."""
     task_queue: str = DEFAULT_TASK_QUEUE
     limits: Limits = Field(default_factory=Limits)

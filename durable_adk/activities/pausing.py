@@ -11,7 +11,7 @@ from durable_adk.failpoints import failpoint
 from durable_adk.flows.answers import answer_message, check_answers
 from durable_adk.flows.requests import REQUEST_CONFIRMATION, SETTLED, pending_calls
 from durable_adk.payloads import AnswerStep, AnswerTaken, PauseStep
-from durable_adk.sessions.base_session_service import Status, StoredEvent
+from durable_adk.sessions.base_session_service import InvocationRecord, Status, StoredEvent
 
 
 async def pause_invocation(world: World, step: PauseStep) -> None:
@@ -37,7 +37,9 @@ async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
     except InvalidRequestError as error:
         return AnswerTaken(refused=error.message)
     failpoint("answer.before")
-    if step.paused:
+    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    # Told by the store: an attempt whose worker died may have paused it, and nobody was told.
+    if record is not None and record.status is Status.PAUSED:
         await world.sessions.resume_invocation(
             step.key,
             invocation_id=step.invocation_id,
@@ -47,11 +49,16 @@ async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
         )
     else:
         await world.sessions.commit_event(
-            step.key, event, invocation_id=step.invocation_id, epoch=step.epoch
+            step.key, event, invocation_id=step.invocation_id, epoch=_epoch(step, record)
         )
     failpoint("answer.after")
     stored = await world.sessions.read_events(step.key, after=step.start_seq - 1)
     return await _taken(world, step, _find(stored, step.event_id) or stored[-1])
+
+
+def _epoch(step: AnswerStep, record: InvocationRecord | None) -> int:
+    """The holder's present epoch, which it may not know of for the same reason."""
+    return record.epoch if record is not None and record.holder == step.holder else step.epoch
 
 
 def _find(stored: list[StoredEvent], event_id: str) -> StoredEvent | None:

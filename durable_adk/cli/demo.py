@@ -20,8 +20,9 @@ from durable_adk.cli.evidence import Evidence, collect, read_ledger
 from durable_adk.cli.execution import execute
 from durable_adk.cli.options import DataDir, Debug
 from durable_adk.cli.places import Places, load_app
+from durable_adk.cli.reach import await_worker
 from durable_adk.cli.terminal import gist, plain_console, read_line
-from durable_adk.client.invocations import workflow_id
+from durable_adk.client.invocations import Invocations, workflow_id
 from durable_adk.embedded.server import ServerInfo
 from durable_adk.embedded.shared import connect_embedded, prepare_data_dir, shared_server
 from durable_adk.embedded.worker_process import start_worker_process
@@ -34,6 +35,9 @@ from durable_adk.sessions.sql_session_service import SqliteSessionService
 MESSAGE = "Find the capital of France and book a trip to Paris."
 INTO_THE_TOOL = 0.7
 """Seconds after a booking has begun at which its worker is killed; a booking takes 2."""
+
+WORKER_START = 60.0
+"""Seconds the first worker may take to be there; on two idle cores it takes 2."""
 
 _PACKAGE = Path(__file__).parents[1]
 _EXAMPLES = (_PACKAGE / "_examples", _PACKAGE.parent / "examples")
@@ -144,6 +148,9 @@ class Story:
         """Send the message, show the events, and meanwhile kill the worker."""
         async with await self._worker() as first:
             fact("worker", f"process {first.pid}")
+            # A busy machine takes its time to start Python, and the message would be given up.
+            queue = Invocations(self.client, self.queue)
+            await await_worker(queue, self.invocation, patience=WORKER_START)
             tell("")
             self._began = time.monotonic()
             killing = asyncio.create_task(self._kill(first))
@@ -173,6 +180,7 @@ class Story:
             address=self.server.address,
             store=str(self.folder / "sessions.db"),
             task_queue=self.queue,
+            data_dir=self.folder,
             log=self.folder / "worker.log",
             env={"DURABLE_ADK_LEDGER": str(self.ledger)},
         )

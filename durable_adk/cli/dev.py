@@ -48,11 +48,8 @@ def dev_command(
 
 async def _develop(target: str, places: Places) -> None:
     app = load_app(target)
-    sessions = places.open_store()
-    try:
-        await sessions.prepare()
-    finally:
-        await sessions.close()
+    async with places.stores():
+        pass  # what cannot be used is better told now than by a worker's log
     server: asyncio.Future[ServerInfo] = asyncio.get_running_loop().create_future()
     async with asyncio.TaskGroup() as group:
         group.create_task(_keep_server(places.folder, server))
@@ -88,6 +85,7 @@ async def _keep_worker(target: str, app: App, server: ServerInfo, places: Places
             address=server.address,
             store=places.store_url,
             task_queue=places.queue(app),
+            data_dir=places.folder,
             log=log,
         )
         async with process:

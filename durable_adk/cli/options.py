@@ -17,6 +17,21 @@ Targets = Annotated[
         help="Folders, files or modules that define `root_agent` or `app`.", show_default=False
     ),
 ]
+AnyTarget = Annotated[
+    str | None,
+    typer.Argument(
+        help="The app: its name, or what defines it. Default: all apps.", show_default=False
+    ),
+]
+Serve = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        help="The app: its name, or what defines it, which then runs here unless --address is "
+        "given. Needed if nothing else runs it.",
+        show_default=False,
+    ),
+]
 Address = Annotated[
     str | None,
     typer.Option(
@@ -37,13 +52,18 @@ TaskQueue = Annotated[
 DataDir = Annotated[
     Path | None,
     typer.Option(
-        help="Where the embedded server and store keep their files. Default: .durable-adk",
+        help="Where the embedded server and all stores keep their files. Default: .durable-adk",
         show_default=False,
     ),
 ]
 User = Annotated[str, typer.Option(help="The user's id.")]
 Session = Annotated[
     str | None, typer.Option(help="The session's id; made if missing. Default: a new one.")
+]
+AnyUser = Annotated[str | None, typer.Option("--user", help="Only of this user.")]
+AnySession = Annotated[str | None, typer.Option("--session", help="Only of this session.")]
+Detach = Annotated[
+    bool, typer.Option("--detach", help="Do not follow what comes of it, leave when it is taken.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One event a line, as ADK's JSON.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]

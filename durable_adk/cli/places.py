@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from temporalio.client import Client
+
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
 from durable_adk.client.connect import connect
 from durable_adk.embedded.runner import embedded_runner, embedded_task_queue
-from durable_adk.embedded.shared import prepare_data_dir
-from durable_adk.errors import AgentDefinitionError
+from durable_adk.embedded.shared import embedded_client, prepare_data_dir
+from durable_adk.embedded.stores import Stores, folder_stores
+from durable_adk.errors import AgentDefinitionError, InvalidRequestError
 from durable_adk.runners import Runner
 from durable_adk.sessions.sql_session_service import DatabaseSessionService, SqliteSessionService
 from durable_adk.settings import Settings
@@ -36,12 +39,16 @@ class Places:
     @property
     def folder(self) -> Path:
         """The data folder, made if missing."""
-        return prepare_data_dir(self.data_dir or self.settings.data_dir)
+        return prepare_data_dir(self._folder)
+
+    @property
+    def _folder(self) -> Path:
+        return (self.data_dir or self.settings.data_dir).expanduser().absolute()
 
     @property
     def store_url(self) -> str:
         """A database URL, or the path of a SQLite file."""
-        return self.store or self.settings.store or str(self.folder / "sessions.db")
+        return self.store or self.settings.store or str(self._folder / "sessions.db")
 
     def open_store(self) -> DatabaseSessionService:
         """The session store.
@@ -61,6 +68,56 @@ class Places:
         own = self.address is None and chosen == default
         return embedded_task_queue(app) if own else chosen
 
+    @property
+    def options(self) -> list[str]:
+        """The options that lead another command to the same places."""
+        named = {"--address": self.address, "--store": self.store, "--data-dir": self.data_dir}
+        return [text for name, value in named.items() if value for text in (name, str(value))]
+
+    @asynccontextmanager
+    async def sessions(self, *, existing: bool = False) -> AsyncGenerator[DatabaseSessionService]:
+        """The session store, ready to be used.
+
+        Args:
+            existing: Refuse to make one where there is none.
+
+        Raises:
+            InvalidRequestError: There is none, or it cannot be used.
+        """
+        if existing:
+            self._check_store()
+        sessions = self.open_store()
+        try:
+            await sessions.prepare()
+            yield sessions
+        finally:
+            await sessions.close()
+
+    @asynccontextmanager
+    async def stores(self) -> AsyncGenerator[Stores]:
+        """All stores, ready to be used.
+
+        Raises:
+            InvalidRequestError: One of them cannot be used.
+        """
+        async with self.sessions() as sessions:
+            kept = folder_stores(self.folder, settings=self.settings, session_service=sessions)
+            async with kept as stores:
+                yield stores
+
+    @asynccontextmanager
+    async def temporal(self) -> AsyncGenerator[Client]:
+        """A client of the Temporal at `address`, or of the data folder's, which runs meanwhile.
+
+        Raises:
+            TemporalUnavailableError: It does not answer.
+        """
+        if self.address is not None:
+            yield await connect(self.address)
+            return
+        async with embedded_client(self.folder) as client:
+            yield client
+
     @asynccontextmanager
     async def runner(self, app: App) -> AsyncGenerator[Runner]:
         """A runner on the Temporal at `address`, or on the embedded one, with a worker then.
@@ -68,30 +125,40 @@ class Places:
         Raises:
             DurableAdkError: Something it needs is not there.
         """
-        sessions = self.open_store()
-        try:
-            await sessions.prepare()
+        async with self.stores() as stores:
             if self.address is None:
-                options = WorkerOptions(
-                    task_queue=self.queue(app),
-                    limits=self.settings.limits,
-                    graceful_shutdown=INTERRUPTED_AFTER,
-                )
+                kept = stores.arguments()
+                options = self.worker_options(self.queue(app))
                 async with embedded_runner(
-                    app, data_dir=self.folder, session_service=sessions, options=options
+                    app, data_dir=self.folder, options=options, **kept
                 ) as runner:
                     yield runner
-            else:
-                async with Runner(
-                    app=app,
-                    session_service=sessions,
-                    client=await connect(self.address),
-                    task_queue=self.queue(app),
-                    auto_create_session=True,
-                ) as runner:
-                    yield runner
-        finally:
-            await sessions.close()
+                return
+            async with Runner(
+                app=app,
+                client=await connect(self.address),
+                task_queue=self.queue(app),
+                auto_create_session=True,
+                **stores.arguments(),
+            ) as runner:
+                yield runner
+
+    def worker_options(self, task_queue: str) -> WorkerOptions:
+        """How a worker runs that serves only while a command does."""
+        return WorkerOptions(
+            task_queue=task_queue,
+            limits=self.settings.limits,
+            graceful_shutdown=INTERRUPTED_AFTER,
+        )
+
+    def _check_store(self) -> None:
+        url = self.store_url
+        path = Path(url).expanduser().absolute()
+        if "://" not in url and not path.is_file():
+            raise InvalidRequestError(
+                f"There is no session store at {path}; go to the folder that the "
+                "agent was run in, or name its store with --store, or --data-dir."
+            )
 
 
 def load_app(target: str) -> App:

@@ -7,9 +7,17 @@ from typing import Annotated
 
 import typer
 
+from durable_adk.cli.answer import (
+    approve_command,
+    credential_command,
+    reject_command,
+    respond_command,
+)
+from durable_adk.cli.cancel import cancel_command
 from durable_adk.cli.demo import demo_command
 from durable_adk.cli.dev import dev_command
 from durable_adk.cli.execution import leave
+from durable_adk.cli.pending import pending_command
 from durable_adk.cli.run import attach_command, run_command
 from durable_adk.cli.worker import worker_command
 
@@ -24,6 +32,12 @@ app = typer.Typer(
 app.command("demo")(demo_command)
 app.command("run")(run_command)
 app.command("attach")(attach_command)
+app.command("pending")(pending_command)
+app.command("approve")(approve_command)
+app.command("reject")(reject_command)
+app.command("respond")(respond_command)
+app.command("credential")(credential_command)
+app.command("cancel")(cancel_command)
 app.command("dev")(dev_command)
 app.command("worker")(worker_command)
 

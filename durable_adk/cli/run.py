@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from durable_adk.cli.execution import execute, report
+from durable_adk.cli.live import LivePrinter
 from durable_adk.cli.options import (
     Address,
     DataDir,
@@ -23,10 +24,14 @@ from durable_adk.cli.options import (
     User,
 )
 from durable_adk.cli.places import Places, load_app
+from durable_adk.cli.questions import show_questions
 from durable_adk.cli.terminal import EventPrinter, read_line
+from durable_adk.cli.waiting import waiting_of
 from durable_adk.errors import DurableAdkError
 from durable_adk.log import configure
+from durable_adk.run_config import RunConfig, StreamingMode
 from durable_adk.runners import Runner
+from durable_adk.sessions.session import SessionKey
 from durable_adk.values import check_id
 
 Message = Annotated[
@@ -35,6 +40,9 @@ Message = Annotated[
 ]
 Invocation = Annotated[str, typer.Argument(help="The invocation's id.", show_default=False)]
 InSession = Annotated[str, typer.Option(help="The session's id.", show_default=False)]
+Stream = Annotated[
+    bool, typer.Option("--stream", help="Show each answer's text while the model writes it.")
+]
 
 
 def run_command(
@@ -44,6 +52,7 @@ def run_command(
     user: User = "user",
     session: Session = None,
     as_json: Json = False,
+    stream: Stream = False,
     address: Address = None,
     store: Store = None,
     task_queue: TaskQueue = None,
@@ -65,9 +74,14 @@ def run_command(
     configure("warning")
     places = Places(address=address, store=store, task_queue=task_queue, data_dir=data_dir)
     conversation = Conversation(
-        target=target, user=user, session=session or uuid.uuid4().hex[:12], as_json=as_json
+        places=places,
+        target=target,
+        user=user,
+        session=session or uuid.uuid4().hex[:12],
+        as_json=as_json,
+        stream=stream,
     )
-    execute(conversation.hold(places, message), debug=debug)
+    execute(conversation.hold(message), debug=debug)
 
 
 def attach_command(
@@ -77,6 +91,7 @@ def attach_command(
     session: InSession,
     user: User = "user",
     as_json: Json = False,
+    stream: Stream = False,
     address: Address = None,
     store: Store = None,
     task_queue: TaskQueue = None,
@@ -91,45 +106,54 @@ def attach_command(
     """
     configure("warning")
     places = Places(address=address, store=store, task_queue=task_queue, data_dir=data_dir)
-    conversation = Conversation(target=target, user=user, session=session, as_json=as_json)
-    execute(conversation.attach(places, invocation), debug=debug)
+    conversation = Conversation(
+        places=places, target=target, user=user, session=session, as_json=as_json, stream=stream
+    )
+    execute(conversation.attach(invocation), debug=debug)
 
 
 @dataclass(kw_only=True)
 class Conversation:
     """A user's session with an app."""
 
+    places: Places
     target: str
     user: str
     session: str
     as_json: bool
+    stream: bool
 
-    async def hold(self, places: Places, message: str | None) -> None:
+    async def hold(self, message: str | None) -> None:
         """Send the message; without one, ask for them until the user has no more."""
         printer = self._start()
         app = load_app(self.target)
         # Agents may print; that must not get between our lines of JSON.
         with redirect_stdout(sys.stderr if self.as_json else sys.stdout):
-            async with places.runner(app) as runner:
+            async with self.places.runner(app) as runner:
                 if message is not None:
                     await self._turn(runner, message, printer)
                 else:
                     await self._chat(runner, printer)
 
-    async def attach(self, places: Places, invocation: str) -> None:
+    async def attach(self, invocation: str) -> None:
         """Show an invocation's events, the user's first."""
         printer = self._start()
         invocation = check_id(invocation, "invocation")
         app = load_app(self.target)
         with redirect_stdout(sys.stderr if self.as_json else sys.stdout):
-            async with places.runner(app) as runner:
+            async with self.places.runner(app) as runner:
                 await self._follow(runner, None, invocation, printer)
 
     def _start(self) -> EventPrinter:
         self.user = check_id(self.user, "user")
         self.session = check_id(self.session, "session")
         _note(f"session {self.session} of user {self.user}")
-        return EventPrinter(as_json=self.as_json)
+        kind = LivePrinter if self.stream else EventPrinter
+        return kind(as_json=self.as_json)
+
+    def _run_config(self) -> RunConfig:
+        mode = StreamingMode.SSE if self.stream else StreamingMode.NONE
+        return RunConfig(streaming_mode=mode)
 
     async def _chat(self, runner: Runner, printer: EventPrinter) -> None:
         while True:
@@ -154,16 +178,26 @@ class Conversation:
             session_id=self.session,
             new_message=message,
             invocation_id=invocation,
+            run_config=self._run_config(),
             yield_user_message=message is None,
         )
         try:
             async for event in events:
-                printer.show(event)
+                if self.stream or not event.partial:
+                    printer.show(event)
         except asyncio.CancelledError:
             command = ["durable-adk", "attach", self.target, invocation, "--session", self.session]
-            command += ["--user", self.user]
+            command += ["--user", self.user, *self.places.options]
             _note(f"Interrupted; the invocation is kept. Go on with: {shlex.join(command)}")
             raise
+        await self._tell_what_waits(runner, invocation)
+
+    async def _tell_what_waits(self, runner: Runner, invocation: str) -> None:
+        key = SessionKey(runner.app_name, self.user, self.session)
+        waiting = await waiting_of(runner.session_service, key, invocation)
+        # When this command has ended, nothing runs the agent on an embedded server.
+        serve = [] if self.places.address else ["--target", self.target]
+        show_questions(waiting, options=[*serve, *self.places.options], file=sys.stderr)
 
 
 def _note(text: str) -> None:

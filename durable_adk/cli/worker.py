@@ -8,7 +8,7 @@ from temporalio.api.workflowservice.v1 import GetClusterInfoRequest
 from temporalio.client import Client
 
 from durable_adk.cli.execution import execute
-from durable_adk.cli.options import Address, Debug, Store, Targets, TaskQueue
+from durable_adk.cli.options import Address, DataDir, Debug, Store, Targets, TaskQueue
 from durable_adk.cli.places import Places, load_app
 from durable_adk.client.connect import connect
 from durable_adk.errors import InvalidRequestError
@@ -26,6 +26,7 @@ def worker_command(
     address: Address = None,
     store: Store = None,
     task_queue: TaskQueue = None,
+    data_dir: DataDir = None,
     dev: Dev = False,
     debug: Debug = False,
 ) -> None:
@@ -39,7 +40,7 @@ def worker_command(
       durable-adk worker my_agent other_agent --store shared/sessions.db
     """
     configure("info")
-    places = Places(address=address, store=store, task_queue=task_queue)
+    places = Places(address=address, store=store, task_queue=task_queue, data_dir=data_dir)
     execute(_serve(targets, places, dev=dev), debug=debug, stopped=0)
 
 
@@ -48,16 +49,12 @@ async def _serve(targets: list[str], places: Places, *, dev: bool) -> None:
     options = WorkerOptions(
         task_queue=places.task_queue or places.settings.task_queue, limits=places.settings.limits
     )
-    sessions = places.open_store()
-    try:
+    async with places.stores() as stores:
         client = await connect(places.address)
         if not dev:
             await _refuse_development(client)
-        await sessions.prepare()
-        async with worker(client, apps=apps, session_service=sessions, options=options):
+        async with worker(client, apps=apps, options=options, **stores.arguments()):
             await asyncio.Event().wait()
-    finally:
-        await sessions.close()
 
 
 async def _refuse_development(client: Client) -> None:

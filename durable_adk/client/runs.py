@@ -18,6 +18,7 @@ from durable_adk.errors import InvalidRequestError, StoreUnavailableError, Tempo
 from durable_adk.flows.event_loop import run_invocation
 from durable_adk.holders import LOCAL_PREFIX, TemporalHolder
 from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult
+from durable_adk.partials import PartialChannel
 from durable_adk.runtime import Inbox, LocalRuntime
 from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
 from durable_adk.sessions.session import SessionKey
@@ -27,6 +28,8 @@ WORKER_CHECK = 5.0
 """Seconds an invocation may wait to be opened before the client asks whether a worker is there."""
 ANSWER_POLL = 0.02
 """Seconds between two looks at what became of an answer."""
+CLOSE_PATIENCE = 30.0
+"""Seconds a summary may take after the runner was closed."""
 PATIENCE = 120.0
 """Seconds the server may be away before a client that waits for a result gives up."""
 
@@ -35,13 +38,25 @@ class LocalRuns:
     """Runs invocations as tasks of the current event loop."""
 
     def __init__(
-        self, app: App, sessions: BaseSessionService, limits: Limits, services: Services
+        self,
+        app: App,
+        sessions: BaseSessionService,
+        limits: Limits,
+        services: Services,
+        *,
+        partials: PartialChannel | None = None,
     ) -> None:
         registry = AppRegistry([app])
         self._app = app
         self._sessions = sessions
         self._effects = WorldEffects(
-            World(registry=registry, sessions=sessions, limits=limits, services=services)
+            World(
+                registry=registry,
+                sessions=sessions,
+                limits=limits,
+                services=services,
+                partials=partials,
+            )
         )
         self._registry = registry
         self._limits = limits
@@ -98,12 +113,27 @@ class LocalRuns:
         """A client that leaves cancels nothing: the task goes on."""
 
     async def close(self) -> None:
-        """Cancel what runs; each seals its session before it ends."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
+        """Cancel what runs; each seals its session before it ends.
+
+        What only summarises its session still may finish that for a while: a process that sends one
+        message and ends would never come to it.
+        """
+        tasks = dict(self._tasks)
+        summing = {task for name, task in tasks.items() if await self._is_closed(*name)}
+        for task in {*tasks.values()} - summing:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if summing:
+            _, late = await asyncio.wait(summing, timeout=CLOSE_PATIENCE)
+            for task in late:
+                task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
         await self._app.close()
+
+    async def _is_closed(self, key: SessionKey, invocation_id: str) -> bool:
+        with suppress(StoreUnavailableError):
+            record = await self._sessions.get_invocation(key, invocation_id)
+            return record is not None and record.status.closed
+        return False
 
     def _runtime(self) -> LocalRuntime:
         return LocalRuntime(

@@ -1,15 +1,18 @@
 """A runner with all it needs, on this machine."""
 
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
-from durable_adk.embedded.shared import connect_embedded, prepare_data_dir, shared_server
+from durable_adk.artifacts import BaseArtifactService
+from durable_adk.auth.credential_service import BaseCredentialService
+from durable_adk.embedded.shared import embedded_client, prepare_data_dir
+from durable_adk.embedded.stores import Stores, folder_stores
+from durable_adk.memory import BaseMemoryService
 from durable_adk.runners import Runner
 from durable_adk.sessions.base_session_service import BaseSessionService
-from durable_adk.sessions.sql_session_service import SqliteSessionService
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Settings
 from durable_adk.worker import WorkerOptions, worker
 
@@ -25,6 +28,9 @@ async def embedded_runner(
     *,
     data_dir: Path | None = None,
     session_service: BaseSessionService | None = None,
+    artifact_service: BaseArtifactService | None = None,
+    memory_service: BaseMemoryService | None = None,
+    credential_service: BaseCredentialService | None = None,
     options: WorkerOptions | None = None,
 ) -> AsyncGenerator[Runner]:
     """Durable execution in one line: server, store and worker, and a runner that uses them.
@@ -44,6 +50,9 @@ async def embedded_runner(
         data_dir: Folder of the server's and the store's files; processes that use the same one
             share a server. None: ``DURABLE_ADK_DATA_DIR``, else ``.durable-adk`` here.
         session_service: The store, which stays open; None: SQLite in `data_dir`.
+        artifact_service: The same; None: files.
+        memory_service: The same; None: SQLite.
+        credential_service: The same; None: files that only their owner may read.
         options: How the worker runs; None: the defaults, on a task queue of the app's own.
 
     Raises:
@@ -52,20 +61,30 @@ async def embedded_runner(
     app = app if isinstance(app, App) else App(name=app.name, root_agent=app)
     folder = prepare_data_dir(data_dir or Settings().data_dir)
     options = options or WorkerOptions(task_queue=embedded_task_queue(app))
-    async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(shared_server(folder))
-        client = await connect_embedded(server.address)
-        if session_service is None:
-            session_service = SqliteSessionService(folder / "sessions.db")
-            stack.push_async_callback(session_service.close)
-        await stack.enter_async_context(
-            worker(client, apps=[app], session_service=session_service, options=options)
-        )
+    kept = folder_stores(
+        folder,
+        session_service=session_service,
+        artifact_service=artifact_service,
+        memory_service=memory_service,
+        credential_service=credential_service,
+    )
+    async with kept as stores, _served(app, folder, stores, options) as runner:
+        yield runner
+
+
+@asynccontextmanager
+async def _served(
+    app: App, folder: Path, stores: Stores, options: WorkerOptions
+) -> AsyncGenerator[Runner]:
+    """A runner, and the server and worker that run what it starts."""
+    async with embedded_client(folder) as client:
+        serving = worker(client, apps=[app], options=options, **stores.arguments())
         runner = Runner(
             app=app,
-            session_service=session_service,
             client=client,
             task_queue=options.task_queue,
             auto_create_session=True,
+            **stores.arguments(),
         )
-        yield await stack.enter_async_context(runner)
+        async with serving, runner:
+            yield runner

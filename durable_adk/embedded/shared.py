@@ -64,6 +64,17 @@ async def connect_embedded(address: str) -> Client:
 
 
 @asynccontextmanager
+async def embedded_client(data_dir: Path) -> AsyncGenerator[Client]:
+    """A client of a data folder's server, which runs meanwhile; see `shared_server`.
+
+    Raises:
+        TemporalUnavailableError: The server cannot be started, or does not answer.
+    """
+    async with shared_server(data_dir) as server:
+        yield await connect_embedded(server.address)
+
+
+@asynccontextmanager
 async def shared_server(data_dir: Path) -> AsyncGenerator[ServerInfo]:
     """The server of a data folder: the one that runs there, or one that we start.
 

@@ -17,6 +17,7 @@ async def start_worker_process(
     address: str,
     store: str,
     task_queue: str,
+    data_dir: Path,
     log: Path,
     env: Mapping[str, str] | None = None,
 ) -> Process:
@@ -27,10 +28,12 @@ async def start_worker_process(
         address: The embedded server.
         store: The session store, an URL or an absolute path.
         task_queue: Where it listens.
+        data_dir: Where it keeps artifacts, memory and credentials.
         log: File for its output.
         env: Variables on top of ours.
     """
     # -P: a module of the folder we are in must not stand in for one of Python's.
     command = [sys.executable, "-P", "-m", "durable_adk.cli", "worker", target]
     command += ["--address", address, "--store", store, "--task-queue", task_queue]
+    command += ["--data-dir", str(data_dir)]
     return await Process.start(command, log=log, env={**ENVIRONMENT, **(env or {})}, grace=GRACE)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from google.genai import types
 
-from durable_adk.errors import DurableAdkError, ToolTimeoutError
+from durable_adk.errors import AgentError, DurableAdkError, ToolTimeoutError, raised
 from durable_adk.flows.requests import REQUEST_CONFIRMATION
+from durable_adk.loop_context import InvocationContext, Lane
 from durable_adk.messages import InvocationAnswer
 from durable_adk.payloads import AnswerStep, PauseStep, Wait
 
@@ -34,6 +35,8 @@ class WaitingCall:
     on_deadline: str
     due: float | None
     """Seconds since the epoch."""
+    lane: Lane
+    """Whose agent asked."""
 
 
 @dataclass(eq=False)
@@ -58,14 +61,15 @@ class Pauses:
         self._busy = 1
         self._answers = 0
         self._closed = False
+        self._unread: list[InvocationAnswer] = []
         self._failure: DurableAdkError | None = None
         self.paused = False
         """Whether the lease is given back."""
 
     @property
     def waiting(self) -> list[WaitingCall]:
-        """The calls that wait, oldest first."""
-        return list(self._waiting.values())
+        """The calls that wait, oldest first; none of agents that were cancelled."""
+        return [call for call in self._waiting.values() if not call.lane.stopped]
 
     def fork(self, lanes: int) -> None:
         """A lane has become several; it goes on when the last of them has ended."""
@@ -80,14 +84,13 @@ class Pauses:
         """Those of several lanes that are left have ended, and who forked them goes on."""
         self._busy -= max(lanes - 1, 0)
 
-    def expect(self, call: types.FunctionCall, wait: Wait, *, author: str) -> None:
-        """Accept answers to a call from now on, which is committed."""
+    def expect(self, call: types.FunctionCall, wait: Wait, ctx: InvocationContext) -> None:
+        """Accept answers to a call of the agent run `ctx` from now on; the call is committed."""
         due = None if wait.deadline is None else self._invocation.runtime.now() + wait.deadline
         self._waiting[call.id or ""] = WaitingCall(
-            call.id or "", call.name or "", author, wait.on_deadline, due
+            call.id or "", call.name or "", ctx.agent_name, wait.on_deadline, due, ctx.lane
         )
-        if due is not None:
-            self._inbox.wake()  # the deadline may be the next
+        self._inbox.wake()  # its answer may be here already, its deadline be the next
 
     def forget(self, call_id: str) -> None:
         """Accept no answer to a call any more: it has its response."""
@@ -123,18 +126,36 @@ class Pauses:
     def close(self) -> None:
         """Take no further answers: a step that finishes all the same swallows a cancellation."""
         self._closed = True
+        for answer in self._unread:
+            if answer.answer_id is not None:
+                self._inbox.outcomes[answer.answer_id] = "The invocation has ended without it."
 
     async def serve(self) -> None:
         """Pause and go on, until the task is cancelled."""
         try:
             while not self._closed:
+                await self._take_what_can_be_taken()
                 if self._busy == 0 and not self.paused:
                     await self._pause()
                 answer = await self._next()
                 if answer is not None:
-                    await self._take(answer, author="user")
+                    self._unread.append(answer)
         except DurableAdkError as error:
             self._fail(error)
+        except Exception as error:  # noqa: BLE001 - whoever waits must not wait for ever
+            self._fail(raised(AgentError, type(error).__name__, str(error)))
+
+    async def _take_what_can_be_taken(self) -> None:
+        """Take the answers to calls that wait; of the others wait until no lane can ask any more.
+
+        After a crash an answer may be here before the loop has come to its question again.
+        """
+        unread, self._unread = self._unread, []
+        for answer in unread:
+            if self._busy > 0 and self._not_waited_for(answer) is not None:
+                self._unread.append(answer)
+            else:
+                await self._take(answer, author="user")
 
     async def _pause(self) -> None:
         invocation = self._invocation
@@ -147,7 +168,7 @@ class Pauses:
     async def _next(self) -> InvocationAnswer | None:
         """The next answer; None if something else has changed. Expired calls are seen to."""
         now = self._invocation.runtime.now()
-        dues = [call.due for call in self._waiting.values() if call.due is not None]
+        dues = [call.due for call in self.waiting if call.due is not None]
         limit = max(min(dues) - now, 0) if dues else None
         try:
             return await asyncio.wait_for(self._inbox.get(), limit)
@@ -177,13 +198,15 @@ class Pauses:
         answer_id = answer.answer_id or f"unnamed-{self._answers}"
         if answer_id in self._inbox.outcomes:
             return  # the same answer again
+        if (reason := self._not_waited_for(answer)) is not None:
+            self._inbox.outcomes[answer_id] = reason
+            return
         step = AnswerStep(
             key=invocation.key,
             invocation_id=invocation.invocation_id,
             holder=invocation.holder,
             epoch=invocation.epoch,
-            start_seq=invocation.opened.record.start_seq,
-            paused=self.paused,
+            start_seq=invocation.record.start_seq,
             event_id=f"{invocation.invocation_id}.answer.{answer_id}",
             timestamp=invocation.runtime.now(),
             answer=answer,
@@ -196,6 +219,19 @@ class Pauses:
             invocation.answered(step.event_id, taken)
             for call_id in taken.call_ids:
                 self._deliver(call_id)
+
+    def _not_waited_for(self, answer: InvocationAnswer) -> str | None:
+        """Why an answer is refused without looking into the history."""
+        parts = (answer.message.parts or []) if answer.message else []
+        ids = [r.id for part in parts if (r := part.function_response)] or [answer.call_id]
+        waiting = {call.call_id for call in self.waiting}
+        unknown = [str(name) for name in ids if name not in waiting]
+        if not unknown:
+            return None
+        return (
+            f"Invocation {self._invocation.invocation_id!r} waits for no answer to call "
+            f"{', '.join(unknown)}; it waits for: {', '.join(sorted(waiting)) or 'nothing'}."
+        )
 
     def _deliver(self, call_id: str) -> None:
         self._waiting.pop(call_id, None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import uuid
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -21,13 +22,16 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.embedded import TemporalServer
-from durable_adk.models import ScriptedModel
+from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService, Status
+from durable_adk.tools import FunctionTool
+from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.scripts import call, gist
 
 TEMPORAL = Path(sys.executable).parent / "temporal"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "temporal-clients.md"
 
 
 def get_capital(country: str) -> str:
@@ -41,12 +45,37 @@ def geographer() -> App:
     return App(name="geo", root_agent=LlmAgent(name="g", model=model, tools=[get_capital]))
 
 
+def refund(amount: int) -> dict[str, int]:
+    """Give money back."""
+    return {"refunded": amount}
+
+
+def order(item: str) -> None:
+    """Order something; the shop answers later."""
+
+
+def desk() -> App:
+    """An app whose tools wait for people: a refund for approval, an order for its result."""
+
+    def reply(request: LlmRequest) -> Any:
+        last = (request.contents[-1].parts or [])[0]
+        if last.function_response:
+            return f"That was it: {last.function_response.response}"
+        return call("order", item="tea") if last.text == "order" else call("refund", amount=5)
+
+    tools = [FunctionTool(refund, require_confirmation=True), LongRunningFunctionTool(order)]
+    return App(
+        name="desk",
+        root_agent=LlmAgent(name="clerk", model=ScriptedModel(replies=reply), tools=tools),
+    )
+
+
 @pytest.fixture
 async def task_queue(client: Client, sessions: SqliteSessionService) -> AsyncIterator[str]:
     """The task queue of a worker that serves the geographer."""
     options = WorkerOptions(task_queue=f"test-{uuid.uuid4().hex}")
     sleepy = LlmAgent(name="sleepy", model=ScriptedModel(replies=["late"], delay=5))
-    apps = [geographer(), App(name="slow", root_agent=sleepy)]
+    apps = [geographer(), desk(), App(name="slow", root_agent=sleepy)]
     async with worker(client, apps=apps, session_service=sessions, options=options):
         yield options.task_queue
 
@@ -278,3 +307,111 @@ async def test_an_invocation_whose_workflow_is_gone_is_ended_by_its_next_start(
     assert record is not None
     assert record.status is Status.ABANDONED
     assert await sessions.active_invocation(key) is None
+
+
+def documented_program(words: str) -> str:
+    """The program of the document that holds some words."""
+    programs = re.findall(r"^```py\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+    (found,) = [program for program in programs if words in program]
+    return found
+
+
+async def test_the_documented_program_approves_a_call(
+    server: TemporalServer, task_queue: str
+) -> None:
+    """D9: a plain client sees what waits, answers it, and gets the result."""
+    program = documented_program('"pending"')
+    for shown, real in (
+        ("127.0.0.1:7233", server.address),
+        ("durable-adk-desk", task_queue),
+        ("refund-1", uuid.uuid4().hex),
+        ("asyncio.run(main())", "asyncio.run(main()); sys.stdout.flush(); os._exit(0)"),
+    ):
+        assert program.count(shown) == 1
+        program = program.replace(shown, real)
+    start = "import os, sys\nsys.modules['durable_adk'] = None\n"  # importing it is an error
+    out = await run_command(sys.executable, "-c", start + program)
+    assert out.splitlines() == [
+        "clerk asks: adk_request_confirmation",
+        "That was it: {'refunded': 5}",
+    ]
+
+
+async def waiting_invocation(
+    client: Client, task_queue: str, message: str
+) -> tuple[WorkflowHandle[Any, Any], dict[str, Any]]:
+    """An invocation of the desk, and the call that it waits for."""
+    handle = await client.start_workflow(
+        "Invocation",
+        {"app": "desk", "user": "u", "message": message},
+        id=uuid.uuid4().hex,
+        task_queue=task_queue,
+    )
+    while not (waiting := await handle.query("pending")):
+        await asyncio.sleep(0.02)
+    return handle, waiting[0]
+
+
+async def outcomes(handle: WorkflowHandle[Any, Any], count: int) -> dict[str, str | None]:
+    """What became of so many answers."""
+    while len(known := await handle.query("answers")) < count:
+        await asyncio.sleep(0.02)
+    return known
+
+
+async def test_refused_answers_are_seen_and_change_nothing(client: Client, task_queue: str) -> None:
+    """D9, TRAP-28: each with its reason; the call goes on waiting, and takes the right answer."""
+    handle, waiting = await waiting_invocation(client, task_queue, "refund")
+    assert waiting == {
+        "callId": waiting["callId"],
+        "name": "adk_request_confirmation",
+        "agent": "clerk",
+        "due": None,
+    }
+    asked = waiting["callId"]
+    for answer in (
+        {"callId": "forged", "confirmed": True, "answerId": "unknown"},
+        {"callId": asked, "response": {"result": "yes"}, "answerId": "shapeless"},
+        {"callId": asked, "answerId": "empty"},
+        {"callId": asked, "confirmed": True, "answer_id": "typo", "answer": 1},
+        "yes",
+    ):
+        await handle.signal("answer", answer)
+    refused = await outcomes(handle, 5)
+    assert {"unknown", "shapeless"} < set(refused)
+    assert sorted(name.partition("-")[0] for name in refused) == [
+        "malformed",
+        "malformed",
+        "malformed",
+        "shapeless",
+        "unknown",
+    ]
+    assert all(refused.values())
+    assert await handle.query("pending") == [waiting]
+    for confirmed in (True, False):  # the second is the same answer again, whatever it says
+        await handle.signal(
+            "answer", {"call_id": asked, "confirmed": confirmed, "answer_id": "right"}
+        )
+    result = await handle.result()
+    assert result["text"] == "That was it: {'refunded': 5}"
+    assert (await handle.query("answers"))["right"] is None
+    assert await handle.query("pending") == []
+
+
+@pytest.mark.parametrize("form", ["call", "message"])
+async def test_a_result_comes_by_call_or_as_a_message(
+    client: Client, task_queue: str, form: str
+) -> None:
+    """TOL-41, D9: both forms of the signal give a long-running tool its result."""
+    handle, waiting = await waiting_invocation(client, task_queue, "order")
+    assert waiting["name"] == "order"
+    response = {"delivered": True}
+    part = {"id": waiting["callId"], "name": "order", "response": response}
+    answer = {
+        "call": {"callId": waiting["callId"], "response": response},
+        "message": {"message": {"parts": [{"functionResponse": part}]}},
+    }[form]
+    await handle.signal("answer", answer)
+    result = await handle.result()
+    assert result["text"] == "That was it: {'delivered': True}"
+    assert await handle.query("answers") == {"unnamed-1": None}

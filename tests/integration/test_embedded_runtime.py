@@ -4,12 +4,15 @@ import inspect
 import textwrap
 
 import pytest
+from google.genai import types
 
 from durable_adk.agents import LlmAgent
 from durable_adk.embedded import TemporalServer, embedded_runner
+from durable_adk.memory import InMemoryMemoryService, MemoryEntry
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import InMemorySessionService
-from tests.support.scripts import USER, send
+from durable_adk.tools.tool_context import ToolContext
+from tests.support.scripts import USER, call, send
 
 
 def agent(*replies: str) -> LlmAgent:
@@ -40,6 +43,47 @@ async def test_what_was_said_is_there_the_next_time(tmp_path):
         session = await runner.session_service.get_session(app_name="greeter", **USER)
     assert session
     assert [event.text for event in session.events] == ["hello", "one", "hello", "two"]
+
+
+async def keep(tool_context: ToolContext) -> dict[str, object]:
+    """Save an artifact and a memory; say what was there before."""
+    found = await tool_context.search_memory("tea")
+    before = {"files": await tool_context.list_artifacts(), "memories": len(found.memories)}
+    await tool_context.save_artifact("note.txt", types.Part(text="tea"))
+    likes = types.Content(role="user", parts=[types.Part(text="I like tea")])
+    await tool_context.add_memory(memories=[MemoryEntry(content=likes)])
+    return before
+
+
+def keeper() -> LlmAgent:
+    replies = [call("keep"), "kept"] * 2
+    return LlmAgent(name="keeper", model=ScriptedModel(replies=replies), tools=[keep])
+
+
+async def kept(runner) -> dict[str, object]:
+    """What the tool found."""
+    events = await send(runner)
+    return events[1].get_function_responses()[0].response
+
+
+async def test_artifacts_and_memories_are_in_the_folder(tmp_path):
+    """Tools of the next runtime on the folder find what those of this one have saved."""
+    async with embedded_runner(keeper(), data_dir=tmp_path) as runner:
+        assert await kept(runner) == {"files": [], "memories": 0}
+    async with embedded_runner(keeper(), data_dir=tmp_path) as runner:
+        assert await kept(runner) == {"files": ["note.txt"], "memories": 1}
+    assert {"artifacts", "credentials", "memory.db"} <= {path.name for path in tmp_path.iterdir()}
+
+
+async def test_a_service_of_ones_own_takes_the_folders_place(tmp_path):
+    """What is passed is used by tools and runner, and nothing is made in the folder for it."""
+    memory = InMemoryMemoryService()
+    async with embedded_runner(keeper(), data_dir=tmp_path, memory_service=memory) as runner:
+        await kept(runner)
+        assert runner.memory_service is memory
+    found = await memory.search_memory(app_name="keeper", user_id=USER["user_id"], query="tea")
+    assert len(found.memories) == 1
+    assert not (tmp_path / "memory.db").exists()
 
 
 async def test_a_folder_has_one_server(tmp_path):

@@ -1,0 +1,142 @@
+"""The calls that wait for an answer, as the session store knows them.
+
+Nobody's code is imported for it and no Temporal is asked: the history says what waits.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sqlalchemy import select
+
+from durable_adk.errors import InvalidRequestError
+from durable_adk.flows.requests import PendingCall, pending_calls
+from durable_adk.sessions._schema import INVOCATIONS
+from durable_adk.sessions._sql_tables import SqlTables
+from durable_adk.sessions.base_session_service import (
+    BaseSessionService,
+    InvocationRecord,
+    Status,
+)
+from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.sql_session_service import DatabaseSessionService
+
+MANY = 1000
+"""Invocations of an app that are looked at, the newest first."""
+SHORTEST = 12
+"""Characters of an id that are shown at least, to be typed in its place."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """Which sessions are looked through; None: all."""
+
+    app: str | None = None
+    user: str | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """A call that waits, and whose session it is in."""
+
+    key: SessionKey
+    record: InvocationRecord
+    call: PendingCall
+
+
+async def app_names(sessions: DatabaseSessionService) -> list[str]:
+    """The apps that ever ran an invocation."""
+    query = select(INVOCATIONS.c.app_name).distinct().order_by(INVOCATIONS.c.app_name)
+
+    def work(tables: SqlTables) -> list[str]:
+        # The port lists the invocations of one app; which apps there are only the tables tell.
+        return list(tables._connection.scalars(query))  # noqa: SLF001  # see above  # pyright: ignore[reportPrivateUsage]: see above
+
+    return await sessions._sql.read(work)  # noqa: SLF001  # see above  # pyright: ignore[reportPrivateUsage]: see above
+
+
+async def invocations(
+    sessions: DatabaseSessionService, where: Where, *, status: Status | None = None
+) -> list[tuple[SessionKey, InvocationRecord]]:
+    """The invocations of some sessions, those of each app newest first."""
+    names = [where.app] if where.app else await app_names(sessions)
+    return [
+        (key, record)
+        for name in names
+        for key, record in await sessions.list_invocations(
+            app_name=name, user_id=where.user, status=status, limit=MANY
+        )
+        if where.session in (None, key.session_id)
+    ]
+
+
+async def find_waiting(sessions: DatabaseSessionService, where: Where) -> list[Waiting]:
+    """All calls that wait, oldest first: of paused invocations, and of those with busy branches."""
+    found: dict[SessionKey, dict[str, InvocationRecord]] = {}
+    for status in (Status.PAUSED, Status.RUNNING):
+        for key, record in await invocations(sessions, where, status=status):
+            found.setdefault(key, {})[record.invocation_id] = record
+    waiting = [item for key, records in found.items() for item in await _of(sessions, key, records)]
+    return sorted(waiting, key=lambda item: item.call.asked_at)
+
+
+async def waiting_of(
+    sessions: BaseSessionService, key: SessionKey, invocation_id: str
+) -> list[Waiting]:
+    """The calls that an invocation has paused for; [] if it has not paused."""
+    record = await sessions.get_invocation(key, invocation_id)
+    if record is None or record.status is not Status.PAUSED:
+        return []
+    return await _of(sessions, key, {invocation_id: record})
+
+
+async def _of(
+    sessions: BaseSessionService, key: SessionKey, records: dict[str, InvocationRecord]
+) -> list[Waiting]:
+    first = min(record.start_seq for record in records.values())
+    stored = await sessions.read_events(key, after=first - 1)
+    return [
+        Waiting(key=key, record=records[call.invocation_id], call=call)
+        for call in pending_calls(item.event for item in stored)
+        if call.invocation_id in records
+    ]
+
+
+def pick(items: Iterable[tuple[str, SessionKey, T]], start: str, what: str) -> T:
+    """The one item whose id is `start`, or else begins with it.
+
+    Args:
+        items: Each with its id and session.
+        start: What the user typed.
+        what: What an item is, for messages.
+
+    Raises:
+        InvalidRequestError: There is none, or several.
+    """
+    known = list(items)
+    exact = [item for item in known if item[0] == start]
+    hits = exact or [item for item in known if start and item[0].startswith(start)]
+    if len(hits) == 1:
+        return hits[0][2]
+    if not hits:
+        raise InvalidRequestError(f"No {what} has an id that begins with {start!r}.")
+    if len({name for name, _, _ in hits}) == 1:
+        places = ", ".join(f"{key.session_id!r} of user {key.user_id!r}" for _, key, _ in hits)
+        raise InvalidRequestError(
+            f"{hits[0][0]!r} is the id of a {what} in the sessions {places}; say which one with "
+            "--session, --user or --target."
+        )
+    names = ", ".join(name for name, _, _ in hits)
+    raise InvalidRequestError(f"{start!r} begins several ids ({names}); give more of it.")
+
+
+def short(name: str, names: Sequence[str]) -> str:
+    """The beginning of an id that tells it from all others."""
+    others = set(names) - {name}
+    for length in range(min(SHORTEST, len(name)), len(name)):
+        if not any(other.startswith(name[:length]) for other in others):
+            return name[:length]
+    return name

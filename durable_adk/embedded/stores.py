@@ -1,0 +1,69 @@
+"""All that an app keeps, in a data folder."""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from durable_adk.artifacts import BaseArtifactService, FileArtifactService
+from durable_adk.auth.credential_service import BaseCredentialService, FileCredentialService
+from durable_adk.memory import BaseMemoryService, SqliteMemoryService
+from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.sessions.sql_session_service import SqliteSessionService
+from durable_adk.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stores:
+    """The services of an app's workers, and of the clients that share them."""
+
+    session_service: BaseSessionService
+    artifact_service: BaseArtifactService
+    memory_service: BaseMemoryService
+    credential_service: BaseCredentialService
+
+    def arguments(self) -> dict[str, Any]:
+        """They as `worker` and `Runner` take them: the same for both."""
+        return dict(vars(self))
+
+
+@asynccontextmanager
+async def folder_stores(
+    data_dir: Path,
+    *,
+    settings: Settings | None = None,
+    session_service: BaseSessionService | None = None,
+    artifact_service: BaseArtifactService | None = None,
+    memory_service: BaseMemoryService | None = None,
+    credential_service: BaseCredentialService | None = None,
+) -> AsyncGenerator[Stores]:
+    """The stores of a data folder, which any number of processes may share.
+
+    Args:
+        data_dir: As `prepare_data_dir` returns it.
+        settings: May name other places; None: what the environment says.
+        session_service: Used in place of the folder's, and not closed; so are the others.
+        artifact_service: The same.
+        memory_service: The same.
+        credential_service: The same.
+
+    Raises:
+        InvalidRequestError: Others than its owner may enter the folder of the credentials.
+    """
+    settings = settings or Settings()
+    async with AsyncExitStack() as stack:
+        if session_service is None:
+            session_service = SqliteSessionService(data_dir / "sessions.db")
+            stack.push_async_callback(session_service.close)
+        if memory_service is None:
+            memory_service = SqliteMemoryService(settings.memory or data_dir / "memory.db")
+            stack.push_async_callback(memory_service.close)
+        yield Stores(
+            session_service=session_service,
+            artifact_service=artifact_service
+            or FileArtifactService(settings.artifacts or data_dir / "artifacts"),
+            memory_service=memory_service,
+            credential_service=credential_service
+            or FileCredentialService(settings.credentials or data_dir / "credentials"),
+        )

@@ -1,0 +1,1 @@
+"""Code that is written, reviewed and refactored, one agent after the other."""

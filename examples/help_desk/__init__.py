@@ -1,0 +1,1 @@
+"""A help desk whose agents hand a conversation over to each other."""

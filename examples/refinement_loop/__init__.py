@@ -1,0 +1,1 @@
+"""A headline that is cut until the critic has nothing left to say."""

@@ -1,0 +1,1 @@
+"""Refunds that wait: for the warehouse, and for somebody's approval."""

@@ -1,0 +1,1 @@
+"""Reports that are kept as artifacts, version by version."""

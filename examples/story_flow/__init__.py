@@ -1,0 +1,1 @@
+"""A story, written by a flow of agents that is plain Python."""

@@ -1,0 +1,78 @@
+"""Text on a terminal as it grows."""
+
+import io
+
+import pytest
+from google.genai import types
+
+from durable_adk.cli.live import LivePrinter
+from durable_adk.events import Event
+from tests.support.chunks import chunk, event
+
+
+def shown(*events, **options):
+    """What stands on the terminal after each event."""
+    file = io.StringIO()
+    printer = LivePrinter(file=file, **options)
+    screens = []
+    for one in events:
+        printer.show(one if isinstance(one, Event) else one.as_event())
+        screens.append(file.getvalue())
+    return screens
+
+
+def test_text_grows_on_one_line():
+    """Each chunk adds its words, and the whole, which repeats them, only ends the line (EVT-15)."""
+    screens = shown(chunk("Good ", 0), chunk("day", 1), event("Good day"))
+    assert screens == ["[agent]: Good ", "[agent]: Good day", "[agent]: Good day\n"]
+
+
+@pytest.mark.parametrize("whole", ["Good day, sir", "Bad day"])
+def test_the_whole_counts(whole):
+    """What was lost is added, and what has changed since is written anew."""
+    last = shown(chunk("Good ", 0), event(whole))[-1]
+    assert last.splitlines()[-1] == f"[agent]: {whole}"
+    assert last.count("Good") == 1
+
+
+def test_a_retried_text_begins_on_a_new_line():
+    """TRAP-6: the abandoned text stays above, cut off."""
+    last = shown(chunk("Hello wor"), chunk("Good ", attempt=2), event("Good day"))[-1]
+    assert last == "[agent]: Hello wor\n[agent]: Good day\n"
+
+
+def test_calls_follow_their_text():
+    """What else the event holds comes below its text, which is not repeated."""
+    whole = event("Let me see")
+    whole.content.parts.append(types.Part(function_call=types.FunctionCall(name="look", args={})))
+    last = shown(chunk("Let me "), whole)[-1]
+    assert last == "[agent]: Let me see\n[agent]: calls look()\n"
+
+
+def test_agents_that_speak_at_once_do_not_mix():
+    """One text grows; the other is there when it has ended, never without its beginning."""
+    left = [chunk("l1 ", 0, event_id="e-1.1"), chunk("l2", 1, event_id="e-1.1")]
+    right = [chunk("r1 ", 0, event_id="e-1.2"), chunk("r2", 1, event_id="e-1.2")]
+    wholes = [event("l1 l2", event_id="e-1.1"), event("r1 r2", event_id="e-1.2")]
+    last = shown(left[0], right[0], left[1], wholes[0], right[1], wholes[1])[-1]
+    assert last == "[agent]: l1 l2\n[agent]: r1 r2\n"
+
+
+def test_an_error_leaves_the_line():
+    """The text that broke off stays, and the error has a line of its own."""
+    failed = Event(id="e-1.end", author="agent", error_code="ModelError", error_message="no")
+    last = shown(chunk("It is "), failed)[-1]
+    assert last == "[agent]: It is \n[agent]: ModelError: no\n"
+
+
+def test_control_characters_are_written_out():
+    """S24: a model cannot move the cursor, with chunks as little as with whole texts."""
+    assert "\x1b" not in shown(chunk("a\x1b[2J"), event("a\x1b[2J"))[-1]
+
+
+def test_as_json_every_chunk_is_a_line():
+    """With its attempt and index, for programs that put the text together themselves."""
+    lines = shown(chunk("a"), event("a"), as_json=True)[-1].splitlines()
+    first, last = map(Event.model_validate_json, lines)
+    assert (first.partial, first.custom_metadata) == (True, {"partial": {"attempt": 1, "index": 0}})
+    assert last.partial is None

@@ -1,0 +1,89 @@
+"""Finding what waits, and naming it shortly."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from durable_adk.cli.waiting import Where, app_names, find_waiting, pick, short, waiting_of
+from durable_adk.errors import InvalidRequestError
+from durable_adk.events import Event
+from durable_adk.sessions import SessionKey, SqliteSessionService
+from durable_adk.sessions.base_session_service import Status
+from tests.support.pausing import confirming, working
+
+ONE, TWO = SessionKey("app", "u", "one"), SessionKey("other", "v", "two")
+
+
+@pytest.fixture
+async def sessions(tmp_path: Path) -> AsyncIterator[SqliteSessionService]:
+    """A store with an invocation that waits in each of two apps."""
+    service = SqliteSessionService(tmp_path / "sessions.db")
+    await pause(service, ONE, "i", confirming("i"))
+    await pause(service, TWO, "k", working("k"))
+    yield service
+    await service.close()
+
+
+async def pause(
+    service: SqliteSessionService, key: SessionKey, invocation: str, events: list[Event]
+) -> None:
+    """Store an invocation that has said these events, and pause it."""
+    first = Event(id=f"{invocation}.0", invocation_id=invocation, author="user", timestamp=1.0)
+    record = await service.open_invocation(
+        key,
+        invocation_id=invocation,
+        holder="temporal:d:r:w",
+        user_event=first,
+        create_session=True,
+    )
+    for event in events:
+        event.timestamp = event.timestamp or 1.0
+        await service.commit_event(key, event, invocation_id=invocation, epoch=record.epoch)
+    await service.pause_invocation(key, invocation_id=invocation, epoch=record.epoch)
+
+
+async def found(service: SqliteSessionService, **where: str) -> list[str]:
+    """Tools that are waited for."""
+    return sorted(item.call.original_name for item in await find_waiting(service, Where(**where)))
+
+
+async def test_what_waits_is_found_in_every_app_and_session(sessions):
+    """D9: the store is enough to know; each part of the place narrows the search."""
+    assert await app_names(sessions) == ["app", "other"]
+    assert await found(sessions) == ["order", "pay"]
+    assert await found(sessions, app="app") == ["pay"]
+    assert await found(sessions, user="v") == ["order"]
+    assert await found(sessions, session="two", user="u") == []
+
+
+async def test_an_invocation_waits_only_while_it_is_paused(sessions):
+    """What has ended waits for nobody."""
+    (item,) = await waiting_of(sessions, ONE, "i")
+    await sessions.close_invocation(
+        ONE, invocation_id="i", epoch=item.record.epoch, status=Status.ABANDONED
+    )
+    assert await waiting_of(sessions, ONE, "i") == []
+    assert await found(sessions) == ["order"]
+
+
+def test_a_beginning_is_enough_if_it_is_one_items():
+    """The id itself wins over what it begins; what fits none or several is refused."""
+    items = [("adk-1", ONE, "a"), ("adk-12", ONE, "b"), ("adk-3", TWO, "c")]
+    assert pick(items, "adk-1", "call") == "a"
+    assert pick(items, "adk-3", "call") == "c"
+    for start, words in (("adk-", "several ids"), ("", "No call"), ("x", "No call")):
+        with pytest.raises(InvalidRequestError, match=words):
+            pick(items, start, "call")
+    with pytest.raises(InvalidRequestError, match="'one' of user 'u', 'two' of user 'v'"):
+        pick([("same", ONE, "a"), ("same", TWO, "b")], "same", "call")
+
+
+def test_a_short_id_picks_what_it_was_made_of():
+    """Whatever the ids are, what is shown finds them again."""
+    names = ["adk-00000000-1", "adk-00000000-2", "call", "call-1", "adk-00000001"]
+    for name in names:
+        shown = short(name, names)
+        assert pick([(other, ONE, other) for other in names], shown, "call") == name
+    assert short("adk-00000001", names) == "adk-00000001"
+    assert short("adk-12345678-9", ["adk-12345678-9"]) == "adk-12345678"
