@@ -1,9 +1,11 @@
 """The summary in an event."""
 
+import json
+
 from google.genai import types
 
 from durable_adk.events import Event
-from durable_adk.events.event_compaction import compaction_event, compaction_of
+from durable_adk.events.event_compaction import compaction_event
 from tests.support.histories import event, session, summary
 
 SUMMARY = types.Content(parts=[types.Part(text="sum")])
@@ -12,7 +14,7 @@ SUMMARY = types.Content(parts=[types.Part(text="sum")])
 def test_it_is_written_as_adk_writes_it():
     """Plain JSON with camelCase keys, ours beside ADK's; the role is `model` unless it has one."""
     made = compaction_event(session([event("user", "a"), event("me", "b")]), SUMMARY)
-    assert made.actions.compaction == {
+    assert json.loads(made.to_json())["actions"]["compaction"] == {
         "startTimestamp": 0.0,
         "endTimestamp": 0.0,
         "compactedContent": {"parts": [{"text": "sum"}], "role": "model"},
@@ -26,7 +28,8 @@ def test_it_is_written_as_adk_writes_it():
 def test_it_begins_where_the_summary_it_replaces_began():
     """So the new one covers the old one's events, and takes its place (CMP-1)."""
     old = summary("old", ids=("e0", "e3"), times=(1.0, 2.0))
-    made = compaction_of(compaction_event([old, event("me", "x", id="e5", timestamp=3)], SUMMARY))
+    later = event("me", "x", id="e5", timestamp=3)
+    made = compaction_event([old, later], SUMMARY).actions.compaction
     assert made
     assert (made.first_event_id, made.last_event_id) == ("e0", "e5")
     assert (made.start_timestamp, made.end_timestamp) == (1.0, 3.0)
@@ -34,9 +37,6 @@ def test_it_begins_where_the_summary_it_replaces_began():
 
 def test_events_without_ids_are_named_by_time():
     """An id that is not there is left out rather than matched with other missing ones."""
-    made = compaction_event([event("user", "a", timestamp=1)], SUMMARY)
-    assert set(made.actions.compaction or {}) == {
-        "startTimestamp",
-        "endTimestamp",
-        "compactedContent",
-    }
+    made = compaction_event([event("user", "a", timestamp=1)], SUMMARY).actions.compaction
+    assert made
+    assert (made.first_event_id, made.last_event_id) == (None, None)

@@ -1,0 +1,198 @@
+"""docs/adk-compatibility.md: every row and every public name, with its test or its difference."""
+
+import ast
+import importlib
+import inspect
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "adk-compatibility.md"
+ROWS = range(1, 197)
+"""Of section 19 of the semantics: what the seeds promise."""
+NAMES = 269
+"""Public names of google-adk 2.13.0 in the modules that are here too, as it lists them itself."""
+ROW = re.compile(r"^\| (\d+) \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+NODE = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+ABSENT = object()
+
+
+class Row(NamedTuple):
+    """A row of the table of promises."""
+
+    number: int
+    promise: str
+    where: str
+    status: str
+
+
+def section(title: str) -> str:
+    """The text under a heading of any level, up to the next heading of the same."""
+    level, _, text = re.split(rf"^(#+) ({re.escape(title)})$", document(), flags=re.MULTILINE)[1:]
+    return re.split(rf"^{level} ", text, flags=re.MULTILINE)[0]
+
+
+@cache
+def document() -> str:
+    """The document."""
+    return DOCUMENT.read_text()
+
+
+def rows() -> list[Row]:
+    """The table of promises, all its parts."""
+    found = ROW.findall(section("The 196 rows"))
+    return [Row(int(number), *cells) for number, *cells in found]
+
+
+def cells(title: str) -> list[list[str]]:
+    """The cells of the table under a heading, without its head."""
+    lines = [line for line in section(title).splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[1:]]
+
+
+def quoted(cell: str) -> list[str]:
+    """What stands in backticks."""
+    return re.findall(r"`([^`]+)`", cell)
+
+
+@cache
+def functions_in(path: str) -> frozenset[str]:
+    """Names of the test functions of a file below tests/, whatever their parameters."""
+    tree = ast.parse((ROOT / path).read_text())
+    functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    return frozenset(node.name for node in functions if node.name.startswith("test_"))
+
+
+def anchors() -> set[str]:
+    """The document's headings, as links name them."""
+    headings = re.findall(r"^#+ (.+)$", document(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in headings}
+
+
+def test_every_row_is_there_once() -> None:
+    """Rows 1 to 196, in their order."""
+    assert [row.number for row in rows()] == list(ROWS)
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: str(row.number))
+def test_a_row_names_its_test_and_its_status(row: Row) -> None:
+    """Kept and differing rows name tests that exist, guidance leads to a section that gives it."""
+    kind, _, difference = row.status.partition(": ")
+    assert kind in {"kept", "differs", "guidance"}
+    assert bool(difference.strip()) is (kind == "differs"), "a difference has to be stated"
+    if kind == "guidance":
+        assert set(re.findall(r"\]\(#([\w-]+)\)", row.where)) & anchors()
+        return
+    nodes = NODE.findall(row.where)
+    assert nodes, "no test is named"
+    for path, test in nodes:
+        assert (ROOT / path).is_file(), path
+        assert test in functions_in(path), f"{path}::{test}"
+
+
+@pytest.mark.parametrize("row", cells("The differences in one list"), ids=lambda row: row[0][:40])
+def test_a_difference_names_what_shows_it(row: list[str]) -> None:
+    """Every test in the list of differences exists; what has none says how it was found."""
+    difference, ours, shown = row
+    assert difference
+    assert ours
+    nodes = NODE.findall(shown)
+    assert nodes or "by inspection" in shown
+    assert all(test in functions_in(path) for path, test in nodes)
+
+
+def look_up(path: str) -> Any:
+    """What a dotted path below the package leads to: a module, or something in one; or ABSENT."""
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError:
+        module, _, name = path.rpartition(".")
+        owner = look_up(module) if module else ABSENT
+        return ABSENT if owner is ABSENT else getattr(owner, name, ABSENT)
+
+
+def has(owner: Any, name: str) -> bool:
+    """Whether a module, class or function has the attribute, field or parameter."""
+    if inspect.isfunction(owner):
+        return name in inspect.signature(owner).parameters
+    if hasattr(owner, name) or name in getattr(owner, "model_fields", {}):
+        return True
+    if not inspect.isclass(owner):
+        return False
+    annotated = {key for base in owner.__mro__ for key in inspect.get_annotations(base)}
+    return name in annotated | set(inspect.signature(owner).parameters)
+
+
+@pytest.mark.parametrize(
+    ("module", "names"), cells("Same name, same place"), ids=lambda cell: cell.strip("`")[:40]
+)
+def test_a_name_is_where_adk_has_it(module: str, names: str) -> None:
+    """Moving over is a change of the import's root."""
+    owner = look_up(f"durable_adk.{quoted(module)[0]}")
+    assert owner is not ABSENT
+    assert quoted(names)
+    assert [name for name in quoted(names) if not has(owner, name)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "here"), cells("Another place"), ids=lambda cell: cell.strip("`")[:40]
+)
+def test_a_name_is_where_the_document_says(name: str, here: str) -> None:
+    """It is at the place named, and not at ADK's: then it would be the same."""
+    assert look_up(f"durable_adk.{quoted(name)[0]}") is ABSENT, "it is at ADK's place now"
+    assert look_up(quoted(here)[0]) is not ABSENT
+
+
+@pytest.mark.parametrize(
+    ("owner", "names", "why"),
+    cells("Missing names") + cells("Missing fields, methods and parameters"),
+    ids=lambda cell: cell.strip("`")[:40],
+)
+def test_what_is_called_missing_is_missing(owner: str, names: str, why: str) -> None:
+    """The document does not lag behind the package."""
+    found = look_up(f"durable_adk.{quoted(owner)[0]}")
+    assert found is not ABSENT
+    assert why
+    assert quoted(names)
+    assert [name for name in quoted(names) if has(found, name)] == []
+
+
+@pytest.mark.parametrize(
+    ("modules", "why"), cells("Missing modules"), ids=lambda cell: cell.strip("`")[:40]
+)
+def test_a_module_called_missing_is_missing(modules: str, why: str) -> None:
+    """The same for whole modules."""
+    assert why
+    assert quoted(modules)
+    paths = [f"durable_adk.{path}" for path in quoted(modules)]
+    assert [path for path in paths if look_up(path) is not ABSENT] == []
+
+
+def test_the_numbers_are_those_of_the_tables() -> None:
+    """What the document says it holds, it holds; no name of ADK is in two tables."""
+    kinds = Counter(row.status.partition(":")[0] for row in rows())
+    same = [(row[0], name) for row in cells("Same name, same place") for name in quoted(row[1])]
+    moved = [quoted(row[0])[0] for row in cells("Another place")]
+    missing = [(row[0], name) for row in cells("Missing names") for name in quoted(row[1])]
+    modules = [name for row in cells("Missing modules") for name in quoted(row[0])]
+    split = [path.rpartition(".") for path in moved]
+    names = same + missing + [(f"`{module}`", name) for module, _, name in split]
+    assert [name for name, times in Counter(names).items() if times > 1] == []
+    expected = {
+        "kept": kinds["kept"],
+        "differ": kinds["differs"],
+        "guidance": kinds["guidance"],
+        "names": len(names),
+        "same": len(same),
+        "elsewhere": len(moved),
+        "missing": len(missing),
+        "modules": len(modules),
+    }
+    assert len(names) == NAMES
+    told = re.findall(r"^\| (\w+) \| (\d+) \|", section("In numbers"), re.MULTILINE)
+    assert {key: int(number) for key, number in told} == expected
