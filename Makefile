@@ -38,6 +38,7 @@ fmt: $(STAMP) ## Format the code and fix what can be fixed
 
 bench: $(STAMP) ## Measure
 	$(BIN)/python -m benchmarks.turn
+	$(BIN)/python -m benchmarks.streaming
 
 clean: ## Remove .venv and what the demo left
 	rm -rf $(VENV) .durable-adk

@@ -24,6 +24,7 @@
     |   +-- ToolTimeoutError           (TimeoutError)
     |   +-- ToolResultError            (ValueError)
     |   +-- CallbackError
+    |   +-- CodeExecutorError
     |   +-- AgentError
     |   +-- DeterminismError
     |   +-- EventConflictError
@@ -155,6 +156,10 @@ class ToolResultError(RunError, ValueError):
 
 class CallbackError(RunError):
     """A callback raised an exception."""
+
+
+class CodeExecutorError(RunError):
+    """The code that a model wrote could not be run at all; code that runs and fails is a result."""
 
 
 class AgentError(RunError):

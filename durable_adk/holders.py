@@ -5,6 +5,13 @@ from typing import Self
 
 LOCAL_PREFIX = "local:"
 """A run inside a process; its lease expires when the process stops renewing it."""
+LOCAL_TTL = 30.0
+"""Seconds after which an in-process run that stopped renewing is taken for dead."""
+
+
+def ttl_of(holder: str) -> float | None:
+    """Seconds a holder's lease lives without a sign of life; None: its end can be looked up."""
+    return LOCAL_TTL if holder.startswith(LOCAL_PREFIX) else None
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,50 @@ class FunctionCall(NamedTuple):
     """Seconds; None: as a tool."""
 
 
+class SubRun(AsyncGenerator[Event, None]):
+    """A run of a sub-agent, in the hands of a custom agent's body.
+
+    A body may leave it before its end, with ``break``. Python then closes a generator as soon as
+    nobody has it any more, at once and without waiting, but what runs there has to be waited for.
+    So the body has this handle only; the loop closes what was let go of when it comes by.
+    """
+
+    def __init__(
+        self, events: AsyncGenerator[Event, None], left: list[AsyncGenerator[Event, None]]
+    ) -> None:
+        self._events = events
+        self._left = left
+        self._over = False
+
+    def __aiter__(self) -> "SubRun":
+        return self
+
+    async def __anext__(self) -> Event:
+        return await self.asend(None)
+
+    async def asend(self, value: None) -> Event:
+        """The next event."""
+        try:
+            return await self._events.asend(value)
+        except BaseException:
+            self._over = True
+            raise
+
+    async def athrow(self, *error: Any) -> Event:
+        """Raise an error where the run is."""
+        self._over = True
+        return await self._events.athrow(*error)
+
+    async def aclose(self) -> None:
+        """End the run now."""
+        self._over = True
+        await self._events.aclose()
+
+    def __del__(self) -> None:
+        if not self._over:
+            self._left.append(self._events)
+
+
 class Lane:
     """One line of execution within an invocation: the main one, or a child of a ParallelAgent.
 
@@ -128,6 +172,10 @@ class InvocationContext:
     """Whether its final text ends the invocation."""
     transfer: AgentNode | None = None
     """Whom its model has handed over to: that agent runs next."""
+    left: list[AsyncGenerator[Event, None]] = field(
+        default_factory=list[AsyncGenerator[Event, None]], repr=False
+    )
+    """Runs of sub-agents that the body has begun and let go of before their end."""
     lane: Lane = field(repr=False)
     loop: Loop = field(repr=False)
 

@@ -103,6 +103,8 @@ class InvocationAnswer(Wire):
     call_id: str | None = None
     response: dict[str, Any] | None = None
     confirmed: bool | None = None
+    state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """State changes that ride on the answer's event (TRAP-17)."""
     answer_id: str | None = None
     """A second answer with the same id is the first one; None: it is named by its place."""
 
@@ -118,6 +120,7 @@ class InvocationAnswer(Wire):
         if answer.call_id is not None and sum(given) != 1:
             raise InvalidRequestError("Give call_id with either response or confirmed.")
         check_json(answer.response, "response")
+        check_json(answer.state_delta, "state_delta")
         check_size(answer.to_json(), "The answer")
         return answer
 

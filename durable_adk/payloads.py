@@ -320,8 +320,11 @@ class AnswerStep(Wire):
     epoch: int
     start_seq: int
     event_id: str
+    """Empty: there is no answer, only the lease is to be taken again."""
     timestamp: float
     answer: InvocationAnswer
+    call_name: str = ""
+    """Name of the call that `InvocationAnswer.call_id` means."""
     author: str = "user"
     """Or the agent, when the deadline has decided."""
 
@@ -361,5 +364,7 @@ class CloseStep(Wire):
     """Of the events that seal the session."""
     holder: str = ""
     """Who ran it, if that is who ends it."""
+    seals: bool = False
+    """Whether calls may be open although it completed: an agent's run was left before its end."""
     error: dict[str, Any] | None = None
     """`errors.as_detail` of why it failed or was cancelled."""

@@ -10,6 +10,8 @@ from pydantic import Field, field_validator
 from durable_adk.models.llm_response import Wire
 from durable_adk.values import check_json
 
+_PER_CALL = {"headers", "extra_body", "timeout", "retry_options"}
+
 
 class StreamingMode(Enum):
     """Whether a model's answer is shown while it is written (semantics RCF-1)."""
@@ -53,9 +55,9 @@ class RunConfig(Wire):
     tool_thread_pool_config: ToolThreadPoolConfig | None = None
     """Accepted for ADK's sake: sync tools always run in threads."""
     http_options: types.HttpOptions | None = None
-    """Of the model's client, for this invocation's calls."""
+    """Headers, body and timeout of this invocation's model calls, before those of the agent."""
     labels: dict[str, str] | None = None
-    """Sent with every model call, for the provider's billing."""
+    """Sent with every model call, for the provider's billing, before those of the agent."""
 
     @field_validator("max_llm_calls")
     @classmethod
@@ -69,6 +71,18 @@ class RunConfig(Wire):
     def _one_way(cls, value: StreamingMode) -> StreamingMode:
         if value is StreamingMode.BIDI:
             raise ValueError("BIDI is for run_live, which durable_adk does not support; use SSE")
+        return value
+
+    @field_validator("http_options")
+    @classmethod
+    def _per_call(cls, value: types.HttpOptions | None) -> types.HttpOptions | None:
+        given = {name for name, option in value if option is not None} if value else set[str]()
+        others = sorted(given - _PER_CALL)
+        if others:
+            # Whoever sends a message must not choose the host that is shown the model's key.
+            raise ValueError(
+                f"http_options.{others[0]} is a setting of the model's client; set it there"
+            )
         return value
 
     @field_validator("custom_metadata")

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Self
 
 from google.genai import types
@@ -15,16 +15,19 @@ from durable_adk.auth.credential_service.base_credential_service import BaseCred
 from durable_adk.auth.credential_service.in_memory_credential_service import (
     InMemoryCredentialService,
 )
-from durable_adk.client.conversation import Conversation, Runs, is_answer
+from durable_adk.client.conversation import Conversation, Runs
+from durable_adk.client.debugging import show
 from durable_adk.client.invocations import Invocations
+from durable_adk.client.rewinding import Rewinding
 from durable_adk.client.runs import LocalRuns, TemporalRuns
 from durable_adk.client.sync import iterate
 from durable_adk.context import Services
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import AlreadyExistsError, InvalidRequestError
 from durable_adk.events.event import Event
 from durable_adk.flows.requests import PendingCall
 from durable_adk.memory import BaseMemoryService, InMemoryMemoryService
 from durable_adk.messages import InvocationRequest, WhenBusy
+from durable_adk.partials import PartialChannel, partials_of
 from durable_adk.run_config import RunConfig
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
@@ -52,22 +55,24 @@ class Runner:
         artifact_service: BaseArtifactService | None = None,
         memory_service: BaseMemoryService | None = None,
         credential_service: BaseCredentialService | None = None,
+        partials: PartialChannel | None = None,
         auto_create_session: bool = False,
         limits: Limits | None = None,
     ) -> None:
         """Give either `app`, or `app_name` and `agent` (RUN-10, RUN-11).
 
         Args:
-            session_service: The store; with a `client` the same one its workers use.
+            session_service: The store; with a `client` all services are those its workers use.
             app: The app.
             app_name: Its name, if `agent` is given.
             agent: Its root agent.
             client: Connected to Temporal; None: run in process.
             task_queue: Where the app's workers listen.
-            artifact_service: For runs in process; a worker has its own.
-            memory_service: The same.
-            credential_service: Where credentials that users give are kept; with a `client` the
-                same one its workers use.
+            artifact_service: Where the files are that runs save and `rewind_async` restores.
+            memory_service: What runs remember; with a `client` a worker has its own.
+            credential_service: Where credentials that users give are kept.
+            partials: How the chunks of streamed answers get here; with a `client` the same channel
+                its workers use. None: as the store suggests, see `partials_of`.
             auto_create_session: Create a missing session instead of refusing.
             limits: For runs in process; a worker has its own.
 
@@ -80,10 +85,12 @@ class Runner:
         self.artifact_service = artifact_service
         self.memory_service = memory_service
         self.credential_service = credential_service
+        self.partials = partials or partials_of(session_service)
         self._conversation = Conversation(
             sessions=session_service,
             runs=self._make_runs(client, task_queue, limits or Limits()),
             credentials=credential_service,
+            partials=self.partials,
             auto_create_session=auto_create_session,
         )
 
@@ -95,7 +102,7 @@ class Runner:
             memory=self.memory_service,
             credentials=self.credential_service,
         )
-        return LocalRuns(self.app, self.session_service, limits, services)
+        return LocalRuns(self.app, self.session_service, limits, services, partials=self.partials)
 
     @property
     def app_name(self) -> str:
@@ -121,6 +128,9 @@ class Runner:
     ) -> AsyncGenerator[Event, None]:
         """Run one invocation; yield its events, each once it is committed (RUN-3).
 
+        With `StreamingMode.SSE` the chunks of each answer come before it, as partial events that
+        are not stored and may be missing; the whole repeats their text (EVT-15, FLW-70).
+
         Leaving the iteration cancels nothing; calling again with the `invocation_id` and the same
         message, or none, yields the same events from the first (DUR-13).
 
@@ -139,32 +149,103 @@ class Runner:
             RunError: The run failed; its events, the error event last, were yielded before.
             NoWorkerError: The message is kept, but nobody is there to run it.
         """
-        conversation = self._conversation
-        if new_message is None:
-            if not invocation_id:
-                raise InvalidRequestError("Give new_message, or the invocation_id to attach to.")
-            key = SessionKey(self.app_name, user_id, session_id)
-            feed = conversation.attach(key, invocation_id)
-        else:
-            request = InvocationRequest.parse(
-                {
-                    "app": self.app_name,
-                    "user": user_id,
-                    "session": check_id(session_id, "session_id"),
-                    "message": new_message,
-                    "invocation_id": invocation_id or f"e-{uuid.uuid4()}",
-                    "state_delta": state_delta or {},
-                    "run_config": run_config or RunConfig(),
-                    "create_session": self.auto_create_session,
-                    "when_busy": when_busy,
-                }
+        if new_message is not None:
+            options = {"run_config": run_config, "when_busy": when_busy, "state_delta": state_delta}
+            request = self._request(
+                user_id, session_id, new_message, invocation_id=invocation_id, **options
             )
-            answering = is_answer(request.message)
-            feed = conversation.answer(request) if answering else conversation.start(request)
+            feed = self._conversation.send(request)
+        elif invocation_id:
+            key = SessionKey(self.app_name, user_id, session_id)
+            feed = self._conversation.attach(key, invocation_id)
+        else:
+            raise InvalidRequestError("Give new_message, or the invocation_id to attach to.")
         async with aclosing(feed):
-            async for stored in feed:
-                if yield_user_message or stored.event.author != "user":
-                    yield stored.event
+            async for event in feed:
+                if yield_user_message or event.author != "user":
+                    yield event
+
+    def _request(
+        self, user_id: str, session_id: str, message: types.Content | str, **options: Any
+    ) -> InvocationRequest:
+        """A checked request; an option that is None or empty is left to its default."""
+        return InvocationRequest.parse(
+            {
+                "app": self.app_name,
+                "user": user_id,
+                "session": check_id(session_id, "session_id"),
+                "message": message,
+                "invocation_id": f"e-{uuid.uuid4()}",
+                "create_session": self.auto_create_session,
+                **{name: value for name, value in options.items() if value},
+            }
+        )
+
+    async def run_debug(
+        self,
+        user_messages: str | list[str],
+        *,
+        user_id: str = "debug_user_id",
+        session_id: str = "debug_session_id",
+        run_config: RunConfig | None = None,
+        quiet: bool = False,
+        verbose: bool = False,
+    ) -> list[Event]:
+        """Send messages one after the other and print what is said; for trying out (RUN-31).
+
+        Args:
+            user_messages: One, or several.
+            user_id: The user.
+            session_id: The user's session, which is created if it is missing.
+            run_config: Options.
+            quiet: Print nothing.
+            verbose: Print calls and responses too.
+
+        Returns:
+            The events of all runs, without the user's own. Raises what `run_async` does.
+        """
+        with suppress(AlreadyExistsError):
+            await self.session_service.create_session(
+                app_name=self.app_name, user_id=user_id, session_id=session_id
+            )
+        events: list[Event] = []
+        for message in [user_messages] if isinstance(user_messages, str) else user_messages:
+            run = self.run_async(
+                user_id=user_id,
+                session_id=session_id,
+                new_message=message,
+                run_config=run_config,
+                yield_user_message=True,
+            )
+            async for event in run:
+                if not quiet:
+                    show(event, verbose=verbose)
+                if event.author != "user":
+                    events.append(event)
+        return events
+
+    async def rewind_async(
+        self, *, user_id: str, session_id: str, rewind_before_invocation_id: str
+    ) -> None:
+        """Take a session back to before an invocation (REW-1..3, RUN-32).
+
+        Its events stay, but count no more; its state and files get back what they were, files as
+        new versions. What belongs to the user or the app stays, and what tools did outside too. To
+        rewind before a rewind's own invocation undoes it.
+
+        Raises:
+            InvocationNotFoundError: The session has no such invocation (REW-4).
+            SessionNotFoundError: There is no such session.
+            SessionBusyError: An invocation is active in the session.
+            InvalidRequestError: Files are to be restored, and the runner has no artifact service.
+        """
+        rewinding = Rewinding(
+            sessions=self.session_service,
+            runs=self._conversation.runs,
+            artifacts=self.artifact_service,
+        )
+        key = SessionKey(self.app_name, user_id, session_id)
+        await rewinding.rewind(key, rewind_before_invocation_id)
 
     async def pending(self, *, user_id: str, session_id: str) -> list[PendingCall]:
         """The session's calls that wait for an answer (design D9)."""

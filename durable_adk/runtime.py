@@ -24,7 +24,9 @@ from durable_adk.payloads import (
     AnswerTaken,
     CallbackStep,
     CloseStep,
+    CodeStep,
     CommitStep,
+    CompactStep,
     Ending,
     FunctionStep,
     HookStep,
@@ -58,6 +60,10 @@ class Effects(Protocol):
         """Run one tool call with its callbacks."""
         ...
 
+    async def execute_code(self, step: CodeStep) -> StepResult:
+        """Run the code that a model wrote."""
+        ...
+
     async def run_callback(self, step: CallbackStep) -> StepResult:
         """Run an agent's before or after callbacks."""
         ...
@@ -86,6 +92,10 @@ class Effects(Protocol):
         """Seal the session if the invocation did not complete; give its lease back."""
         ...
 
+    async def compact(self, step: CompactStep) -> None:
+        """Summarise the session's events, if that is due; what goes wrong is only logged."""
+        ...
+
 
 Child = Callable[[InvocationRequest], Awaitable[InvocationResult]]
 """Runs an invocation for another one."""
@@ -96,16 +106,23 @@ class Inbox:
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[InvocationAnswer | None] = asyncio.Queue()
+        self._answers = 0
         self.outcomes: dict[str, str | None] = {}
         """By answer id, why it was refused; None: it was taken."""
 
     def put(self, answer: InvocationAnswer) -> None:
-        """Hand over an answer."""
+        """Hand over an answer; one without a name is named by its place among all."""
+        self._answers += 1
+        answer.answer_id = answer.answer_id or f"unnamed-{self._answers}"
         self._queue.put_nowait(answer)
 
-    def refuse(self, reason: str) -> None:
+    def empty(self) -> bool:
+        """Whether `get` would have to wait."""
+        return self._queue.empty()
+
+    def refuse(self, answer_id: str | None, reason: str) -> None:
         """Note an answer that cannot be read."""
-        self.outcomes[f"malformed-{len(self.outcomes) + 1}"] = reason
+        self.outcomes[answer_id or f"malformed-{len(self.outcomes) + 1}"] = reason
 
     def wake(self) -> None:
         """Make `get` return None: something else has changed."""
@@ -227,6 +244,10 @@ class LocalRuntime:
         """Run a function."""
         return await self._until_stored(self._effects.run_function, step)
 
+    async def execute_code(self, step: CodeStep) -> StepResult:
+        """Run code."""
+        return await self._until_stored(self._effects.execute_code, step)
+
     async def run_callback(self, step: CallbackStep) -> StepResult:
         """Run callbacks."""
         return await self._until_stored(self._effects.run_callback, step)
@@ -250,6 +271,10 @@ class LocalRuntime:
     async def close_invocation(self, step: CloseStep) -> Ending:
         """Record the end, waiting as `take_answer` does if it was paused."""
         return await self._until_free(self._effects.close_invocation, step)
+
+    async def compact(self, step: CompactStep) -> None:
+        """Summarise, at most once."""
+        await self._effects.compact(step)
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:
         """Run it in this process too."""

@@ -26,6 +26,7 @@ from durable_adk.errors import InvalidRequestError, TemporalUnavailableError
 from durable_adk.holders import TemporalHolder
 from durable_adk.log import get_logger
 from durable_adk.memory.base_memory_service import BaseMemoryService
+from durable_adk.partials import PartialChannel, partials_of
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits
 from durable_adk.workflows.invocation import InvocationWorkflow
@@ -101,6 +102,7 @@ async def worker(
     artifact_service: BaseArtifactService | None = None,
     memory_service: BaseMemoryService | None = None,
     credential_service: BaseCredentialService | None = None,
+    partials: PartialChannel | None = None,
     options: WorkerOptions | None = None,
 ) -> AsyncGenerator[Worker]:
     """A worker that serves apps, running while the context is open.
@@ -115,15 +117,16 @@ async def worker(
         artifact_service: Where contexts save artifacts; None: they refuse to.
         memory_service: Where contexts search memory; None: they refuse to.
         credential_service: Where the credentials are that users gave.
+        partials: How the chunks of streamed answers reach clients; None: as the store suggests,
+            see `partials_of`.
         options: How to run.
 
     Raises:
         InvalidRequestError: Two apps have the same name.
     """
     options = options or WorkerOptions()
-    registry = _registry(apps)
     world = World(
-        registry=registry,
+        registry=_registry(apps),
         registry_name=options.task_queue,
         sessions=session_service,
         limits=options.limits,
@@ -131,8 +134,17 @@ async def worker(
         services=Services(
             artifacts=artifact_service, memory=memory_service, credentials=credential_service
         ),
+        partials=partials or partials_of(session_service),
     )
-    serve(options.task_queue, registry)
+    async with _serving(client, apps, world, options) as running:
+        yield running
+
+
+@asynccontextmanager
+async def _serving(
+    client: Client, apps: Sequence[App], world: World, options: WorkerOptions
+) -> AsyncGenerator[Worker]:
+    serve(options.task_queue, world.registry)
     user_loop = UserLoop()
     try:
         activities = InvocationActivities(WorldEffects(world), user_loop)

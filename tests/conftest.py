@@ -55,7 +55,8 @@ async def make_runner(
     async with AsyncExitStack() as stack:
 
         async def make(agent: BaseAgent, **options: object) -> Runner:
-            app = App(name="app", root_agent=agent)
+            fields = {name: options.pop(name) for name in App.model_fields if name in options}
+            app = App(name="app", root_agent=agent, **fields)
             if request.param == "local":
                 runner = Runner(app=app, session_service=InMemorySessionService(), **options)
                 return await stack.enter_async_context(runner)
@@ -65,8 +66,11 @@ async def make_runner(
             limits = {"limits": options.pop("limits")} if "limits" in options else {}
             cache = 0 if request.param == "temporal-uncached" else 1000
             worker_options = WorkerOptions(task_queue=queue, max_cached_workflows=cache, **limits)
+            stores = {name: store for name, store in options.items() if name.endswith("_service")}
             await stack.enter_async_context(
-                worker(client, apps=[app], session_service=service, options=worker_options)
+                worker(
+                    client, apps=[app], session_service=service, options=worker_options, **stores
+                )
             )
             runner = Runner(
                 app=app, session_service=service, client=client, task_queue=queue, **options

@@ -10,6 +10,7 @@ from durable_adk.errors import from_detail
 from durable_adk.events.event import Event
 from durable_adk.payloads import ChildEnd
 from durable_adk.sessions.state import without_temp
+from durable_adk.tools._output_schema import parse_answer
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 
@@ -49,7 +50,7 @@ class ChildAnswer:
         schema = agent.output_schema if isinstance(agent, LlmAgent) else None
         if schema is None:
             return text
-        return schema.model_validate_json(text).model_dump(mode="json", exclude_none=True)
+        return parse_answer(schema, text)
 
 
 async def child_answer(world: World, end: ChildEnd, invocation_id: str) -> ChildAnswer:

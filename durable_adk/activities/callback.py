@@ -6,6 +6,7 @@ from google.genai import types
 
 from durable_adk.activities.callbacks import first_answer
 from durable_adk.activities.world import World
+from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.context import CallbackContext
 from durable_adk.errors import CallbackError
@@ -13,23 +14,22 @@ from durable_adk.events.event import Event
 from durable_adk.flows.response import save_output
 from durable_adk.messages import check_size
 from durable_adk.payloads import CallbackStep, Hook, StepResult
+from durable_adk.plugins.base_plugin import HookName
+from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.values import check_json
 
 
 async def run_callback(world: World, step: CallbackStep) -> StepResult:
-    """Run an agent's before or after callbacks (semantics AGT-6..8).
+    """Run an agent's before or after callbacks, the plugins' first (semantics AGT-6..8, PLG-3).
 
     The result has an event if a callback answered (with content) or changed state (without).
     """
     agent, scope = await world.scope(step)
     context = CallbackContext(scope)
     before = step.hook is Hook.BEFORE_AGENT
-    hooks = agent.before_agent_callback if before else agent.after_agent_callback
     try:
         async with asyncio.timeout(step.attempt_timeout):
-            content: types.Content | None = await first_answer(
-                f"{step.hook}_callback", hooks, callback_context=context
-            )
+            content = await _answer(world.plugins(step), agent, context, before=before)
     except TimeoutError:
         raise CallbackError(
             f"{step.hook}_callback of {agent.name} did not finish in {step.attempt_timeout:g} s."
@@ -50,3 +50,13 @@ async def run_callback(world: World, step: CallbackStep) -> StepResult:
     check_json(delta, "state_delta")
     check_size(event.to_json(), f"The answer of {step.hook}_callback")
     return StepResult(event=event, end_invocation=scope.end_invocation)
+
+
+async def _answer(
+    plugins: PluginManager, agent: BaseAgent, context: CallbackContext, *, before: bool
+) -> types.Content | None:
+    hook: HookName = "before_agent_callback" if before else "after_agent_callback"
+    answer = await plugins.run(hook, agent=agent, callback_context=context)
+    if answer is None:
+        answer = await first_answer(hook, getattr(agent, hook), callback_context=context)
+    return answer

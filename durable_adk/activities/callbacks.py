@@ -1,4 +1,4 @@
-"""Running lists of callbacks."""
+"""Running the callbacks of an agent, and the plugins that go before them."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -6,6 +6,11 @@ from typing import Any
 
 from durable_adk.calling import call, contained
 from durable_adk.errors import CallbackError, DurableAdkError, raised
+from durable_adk.plugins.base_plugin import HookName
+from durable_adk.plugins.plugin_manager import PluginManager
+
+_PLUGINS_NAMES = {"args": "tool_args", "tool_response": "result"}
+"""How plugins call what the agent's callbacks know by another name (TRAP-50)."""
 
 
 def as_list(callbacks: Any) -> list[Callable[..., Any]]:
@@ -13,6 +18,20 @@ def as_list(callbacks: Any) -> list[Callable[..., Any]]:
     if callbacks is None:
         return []
     return list(callbacks) if isinstance(callbacks, Sequence) else [callbacks]  # pyright: ignore[reportUnknownArgumentType]: fields are unions of callables
+
+
+async def answer_of(plugins: PluginManager, hook: HookName, callbacks: Any, **kwargs: Any) -> Any:
+    """What the plugins answer or, if none does, what the agent's own callbacks do (PLG-3).
+
+    Args:
+        plugins: Of the app.
+        hook: Which point it is.
+        callbacks: The agent's own, as its field has them.
+        **kwargs: What callbacks are given there, by their names.
+    """
+    named = {_PLUGINS_NAMES.get(name, name): value for name, value in kwargs.items()}
+    answer = await plugins.run(hook, **named)
+    return await first_answer(hook, callbacks, **kwargs) if answer is None else answer
 
 
 async def first_answer(hook: str, callbacks: Any, **kwargs: Any) -> Any:

@@ -28,7 +28,9 @@ from durable_adk.payloads import (
     AnswerTaken,
     CallbackStep,
     CloseStep,
+    CodeStep,
     CommitStep,
+    CompactStep,
     Ending,
     FunctionStep,
     HookStep,
@@ -193,6 +195,7 @@ class InvocationActivities:
             self.open_invocation,
             self.call_model,
             self.call_tool,
+            self.execute_code,
             self.run_callback,
             self.run_function,
             self.run_hook,
@@ -200,6 +203,7 @@ class InvocationActivities:
             self.pause_invocation,
             self.take_answer,
             self.close_invocation,
+            self.compact,
         ]
 
     @activity.defn
@@ -231,6 +235,14 @@ class InvocationActivities:
             attempt = check_attempt(f"Tool {step.tool!r}")
             async with beating():
                 return await self._user_loop.run(self._effects.call_tool(step, attempt=attempt))
+
+    @activity.defn
+    async def execute_code(self, step: CodeStep) -> StepResult:
+        """Run code; only a lost worker makes it run again."""
+        with translated(retry=transient):
+            attempt = check_attempt(f"The code of {step.agent}")
+            async with beating():
+                return await self._user_loop.run(self._effects.execute_code(step, attempt=attempt))
 
     @activity.defn
     async def run_function(self, step: FunctionStep) -> StepResult:
@@ -279,3 +291,11 @@ class InvocationActivities:
         """Close; retried until the store answers, and the session is free if it was paused."""
         with translated(retry=transient_or_busy):
             return await self._effects.close_invocation(step)
+
+    @activity.defn
+    async def compact(self, step: CompactStep) -> None:
+        """Summarise; only a lost worker makes it run again."""
+        with translated(retry=transient):
+            check_attempt(f"The summary after {step.invocation_id}")
+            async with beating():
+                await self._user_loop.run(self._effects.compact(step))

@@ -2,7 +2,9 @@
 
 from durable_adk.activities import (
     callback,
+    code,
     commit,
+    compacting,
     ending,
     function,
     hooks,
@@ -18,7 +20,9 @@ from durable_adk.payloads import (
     AnswerTaken,
     CallbackStep,
     CloseStep,
+    CodeStep,
     CommitStep,
+    CompactStep,
     Ending,
     FunctionStep,
     HookStep,
@@ -55,6 +59,11 @@ class WorldEffects:
         """See `function.run_function`."""
         return await function.run_function(self.world, step)
 
+    async def execute_code(self, step: CodeStep, *, attempt: int = 1) -> StepResult:
+        """See `code.execute_code`."""
+        work = code.execute_code(self.world, step)
+        return await committed(self.world, step, work, attempt=attempt)
+
     async def run_callback(self, step: CallbackStep, *, attempt: int = 1) -> StepResult:
         """See `callback.run_callback`."""
         work = callback.run_callback(self.world, step)
@@ -79,3 +88,7 @@ class WorldEffects:
     async def close_invocation(self, step: CloseStep) -> Ending:
         """See `ending.close_invocation`."""
         return await ending.close_invocation(self.world, step)
+
+    async def compact(self, step: CompactStep) -> None:
+        """See `compacting.compact`."""
+        await compacting.compact(self.world, step)

@@ -26,13 +26,17 @@ async def run_function(world: World, step: FunctionStep) -> StepResult:
     """
     agent = world.registry.agent(step.key.app_name, step.agent)
     function = find(agent, step.function)
+    limit = asyncio.timeout(step.attempt_timeout)
     try:
-        async with asyncio.timeout(step.attempt_timeout):
+        async with limit:
             value = await contained(call(function, *step.args, **step.kwargs))
         value = to_json_value(value)
         check_json(value, f"the result of {step.function}")
         check_size(canonical(value), f"The result of {step.function}")
-    except TimeoutError:
+    except TimeoutError as error:
+        if not limit.expired():  # the function's own
+            message = f"{step.function} raised TimeoutError: {error}"
+            return StepResult(error=as_detail(raised(AgentError, "TimeoutError", message)))
         timeout = ToolTimeoutError(
             f"{step.function} did not finish in {step.attempt_timeout:g} s; give ctx.step a "
             "longer timeout."

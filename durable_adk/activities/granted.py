@@ -5,8 +5,10 @@ from collections.abc import Coroutine
 from typing import Any
 
 from durable_adk.activities.commit import commit_event
+from durable_adk.activities.hooks import seen_by_plugins
 from durable_adk.activities.world import World
 from durable_adk.closing import uninterrupted
+from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.errors import EventConflictError, StoreUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.payloads import CommitGrant, CommitStep, ModelStep, Step, StepResult
@@ -32,10 +34,23 @@ async def committed(
         work.close()
         return found
     result = await work
-    if step.grant is None or result.event is None or not _complete_without_loop(step, result):
+    if step.grant is None or result.event is None:
+        return result
+    event = result.event
+    if step.grant.on_event:
+        event = await seen_by_plugins(world, step, _completed(event, step.grant))
+        result = result.model_copy(update={"event": event, "hooked": True})
+    if not _complete_without_loop(step, result):
         return result
     # Not to be interrupted: the loop has to learn what is stored.
-    return await uninterrupted(_commit(world, step, step.grant, result, result.event))
+    return await uninterrupted(_commit(world, step, step.grant, result, event))
+
+
+def _completed(event: Event, grant: CommitGrant) -> Event:
+    event.timestamp = time.time()
+    if grant.custom_metadata:
+        event.custom_metadata = {**grant.custom_metadata, **(event.custom_metadata or {})}
+    return event
 
 
 def _complete_without_loop(step: Step, result: StepResult) -> bool:
@@ -54,9 +69,7 @@ def _complete_without_loop(step: Step, result: StepResult) -> bool:
 async def _commit(
     world: World, step: Step, grant: CommitGrant, result: StepResult, event: Event
 ) -> StepResult:
-    event.timestamp = time.time()
-    if grant.custom_metadata:
-        event.custom_metadata = {**grant.custom_metadata, **(event.custom_metadata or {})}
+    event = _completed(event, grant)
     closes = grant.closes and _ends_the_run(step, event)
     commit = CommitStep(
         key=step.key,
@@ -76,13 +89,14 @@ async def _commit(
 
 
 def _ends_the_run(step: Step, event: Event) -> bool:
-    """Whether `run_llm` returns after this event: a model's final answer, without calls.
+    """Whether `run_llm` returns after this event: a model's final answer, without calls or code.
 
     A callback's event is final too if it has no content (EVT-11), and the agent has yet to run.
     """
     return (
         isinstance(step, ModelStep)
         and event.is_final_response()
+        and pending_code(event.content) is None
         and not event.get_function_calls()
         and not event.get_function_responses()
     )

@@ -1,12 +1,17 @@
 """One model call with its callbacks."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
 
-from durable_adk.activities.callbacks import first_answer
+from durable_adk.activities.callbacks import answer_of
+from durable_adk.activities.chunks import Chunks, after_model
 from durable_adk.activities.request import build_request
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained
+from durable_adk.code_executors.flow import cut_off
 from durable_adk.context import CallbackContext, StepScope
 from durable_adk.errors import (
     AgentDefinitionError,
@@ -19,11 +24,14 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
-from durable_adk.flows.response import save_output, to_event
+from durable_adk.flows.response import call_ids, save_output, to_event
 from durable_adk.messages import check_size
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.payloads import ModelStep, StepResult, Wait
+from durable_adk.planners.planning import planned
+from durable_adk.plugins.plugin_manager import PluginManager
+from durable_adk.run_config import StreamingMode
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.values import check_json
 
@@ -44,33 +52,53 @@ async def call_model(world: World, step: ModelStep, *, attempt: int = 1) -> Step
     if not isinstance(agent, LlmAgent):
         raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
     context = CallbackContext(scope)
-    final = attempt >= world.limits.model_attempts
     limit = step.attempt_timeout + world.limits.callback_timeout
     try:
         async with asyncio.timeout(limit):
             request = await build_request(agent, scope)
-            response, called = await _answer(agent, request, scope, context, step, final=final)
+            call = _Call(
+                agent=agent,
+                request=request,
+                scope=scope,
+                context=context,
+                step=step,
+                plugins=world.plugins(step),
+                chunks=Chunks(
+                    world, step, agent=agent, scope=scope, context=context, attempt=attempt
+                ),
+                final=attempt >= world.limits.model_attempts,
+            )
+            response, called = await call.answer()
+            response = await _processed(agent, response, context)
     except TimeoutError:
         raise CallbackError(
             f"The callbacks round a model call of {step.agent} did not finish in {limit:g} s."
         ) from None
     context.state.collect_delta()
-    if response is None:
-        response = LlmResponse()
-    event = to_event(response, step=step, actions=context.actions)
+    ids = call_ids(step, scope.session.events)
+    event = to_event(response, step=step, actions=context.actions, ids=ids)
     if not (event.content or event.error_code or context.actions.state_delta):
         return StepResult(model_called=called, end_invocation=scope.end_invocation)
-    save_output(
-        event,
-        output_key=agent.output_key,
-        schema=agent.output_schema,
-        before=_text_before(scope, step),
-    )
+    before = _text_before(scope, step)
+    save_output(event, output_key=agent.output_key, schema=agent.output_schema, before=before)
     waits = _long_running(event, request)
     _check(event, step)
     return StepResult(
         event=event, model_called=called, end_invocation=scope.end_invocation, waits=waits
     )
+
+
+async def _processed(
+    agent: LlmAgent, response: LlmResponse | None, context: CallbackContext
+) -> LlmResponse:
+    """The response as the agent's code executor and planner leave it, a callback's as well."""
+    if response is None:
+        return LlmResponse()
+    if agent.code_executor is not None:
+        response = cut_off(agent.code_executor, response, context=context)
+    if agent.planner is not None:
+        response = await planned(agent.planner, context, response)
+    return response
 
 
 def _long_running(event: Event, request: LlmRequest) -> dict[str, Wait]:
@@ -84,95 +112,123 @@ def _long_running(event: Event, request: LlmRequest) -> dict[str, Wait]:
     return waits
 
 
-async def _answer(
-    agent: LlmAgent,
-    request: LlmRequest,
-    scope: StepScope,
-    context: CallbackContext,
-    step: ModelStep,
-    *,
-    final: bool,
-) -> tuple[LlmResponse | None, bool]:
-    """The response, and whether a model was asked for it (CB-7)."""
-    response = await first_answer(
-        "before_model_callback",
-        agent.before_model_callback,
-        callback_context=context,
-        llm_request=request,
-    )
-    if response is not None or scope.end_invocation:
-        return response, False
-    if step.calls_left is not None and step.calls_left <= 0:
-        raise LlmCallsLimitExceededError(
-            f"Max number of llm calls limit of `{step.max_llm_calls}` exceeded"
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    """One call of a model, with the hooks round it."""
+
+    agent: LlmAgent
+    request: LlmRequest
+    scope: StepScope
+    context: CallbackContext
+    step: ModelStep
+    plugins: PluginManager
+    chunks: Chunks
+    final: bool
+    """Whether nobody will ask again."""
+
+    async def answer(self) -> tuple[LlmResponse | None, bool]:
+        """The response, and whether a model was asked for it (CB-7)."""
+        response = await answer_of(
+            self.plugins,
+            "before_model_callback",
+            self.agent.before_model_callback,
+            callback_context=self.context,
+            llm_request=self.request,
         )
-    response = await _ask_or_recover(agent, request, context, step, final=final)
-    changed = await first_answer(
-        "after_model_callback",
-        agent.after_model_callback,
-        callback_context=context,
-        llm_response=response,
-    )
-    return changed or response, True
+        if response is not None or self.scope.end_invocation:
+            return response, False
+        if self.step.calls_left is not None and self.step.calls_left <= 0:
+            raise LlmCallsLimitExceededError(
+                f"Max number of llm calls limit of `{self.step.max_llm_calls}` exceeded"
+            )
+        response = await self._ask()
+        return await after_model(self.agent, self.plugins, self.context, response), True
 
+    async def _ask(self) -> LlmResponse:
+        """The model's whole answer, or what an error hook has in its place."""
+        async with aclosing(self._responses()) as responses:
+            while True:
+                try:
+                    response = await anext(responses)
+                except DurableAdkError as error:  # the model's: those of hooks are not for hooks
+                    return await self._recovered(error)
+                if not response.partial:
+                    return response
+                await self.chunks.show(response)
 
-async def _ask_or_recover(
-    agent: LlmAgent,
-    request: LlmRequest,
-    context: CallbackContext,
-    step: ModelStep,
-    *,
-    final: bool,
-) -> LlmResponse:
-    try:
-        return await _ask(agent, request, step.attempt_timeout)
-    except DurableAdkError as error:
-        if isinstance(error, ModelUnavailableError) and not final:
-            raise  # the engine asks again; the error hooks are for what stays
-        recovered = await first_answer(
+    async def _recovered(self, error: DurableAdkError) -> LlmResponse:
+        if isinstance(error, ModelUnavailableError) and not self.final:
+            raise error  # the engine asks again; the error hooks are for what stays
+        recovered = await answer_of(
+            self.plugins,
             "on_model_error_callback",
-            agent.on_model_error_callback,
-            callback_context=context,
-            llm_request=request,
+            self.agent.on_model_error_callback,
+            callback_context=self.context,
+            llm_request=self.request,
             error=error.__cause__ if isinstance(error.__cause__, Exception) else error,
         )
         if recovered is None:
-            raise
+            raise error
         return recovered
 
+    async def _responses(self) -> AsyncGenerator[LlmResponse]:
+        """What the model says: its chunks, if they are wanted, and the whole.
 
-async def _ask(agent: LlmAgent, request: LlmRequest, limit: float) -> LlmResponse:
-    failpoint("model.before_call")
-    try:
-        async with asyncio.timeout(limit):
-            whole = await contained(_whole(agent, request))
-    except DurableAdkError:
-        raise
-    except TimeoutError as error:
-        raise ModelUnavailableError(f"The model gave no answer in {limit:g} s.") from error
-    except Exception as error:
-        kind = type(error).__name__
-        raise raised(ModelError, kind, f"The model raised {kind}: {error}") from error
-    failpoint("model.after_call")
-    if whole is None:
-        raise ModelError("The model gave no response at all.", error_type="UNKNOWN_ERROR")
-    return whole
+        Raises:
+            DurableAdkError: It failed, or has said nothing in its time.
+        """
+        failpoint("model.before_call")
+        limit = self.step.attempt_timeout
+        whole: LlmResponse | None = None
+        try:
+            async with aclosing(self._timed(limit)) as responses:
+                async for response in responses:
+                    if not response.partial:
+                        whole = response
+                    elif self.streaming:
+                        yield response
+        except DurableAdkError:
+            raise
+        except TimeoutError as error:
+            raise ModelUnavailableError(f"The model gave no answer in {limit:g} s.") from error
+        except Exception as error:
+            kind = type(error).__name__
+            raise raised(ModelError, kind, f"The model raised {kind}: {error}") from error
+        failpoint("model.after_call")
+        if whole is None:
+            raise ModelError("The model gave no response at all.", error_type="UNKNOWN_ERROR")
+        yield whole
 
+    async def _timed(self, left: float) -> AsyncGenerator[LlmResponse]:
+        """The model's responses; its time stands still while hooks look at one."""
+        loop = asyncio.get_running_loop()
+        model = self.agent.canonical_model
+        async with aclosing(
+            model.generate_content_async(self.request, stream=self.streaming)
+        ) as responses:
+            while True:
+                until = loop.time() + left
+                async with asyncio.timeout_at(until):
+                    response = await contained(anext(responses, None))
+                if response is None:
+                    return
+                left = until - loop.time()
+                yield response
 
-async def _whole(agent: LlmAgent, request: LlmRequest) -> LlmResponse | None:
-    """The model's last response that is not a chunk."""
-    whole: LlmResponse | None = None
-    async for response in agent.canonical_model.generate_content_async(request):
-        if not response.partial:
-            whole = response
-    return whole
+    @property
+    def streaming(self) -> bool:
+        """Whether chunks are wanted (FLW-70)."""
+        return self.scope.run_config.streaming_mode is StreamingMode.SSE
 
 
 def _text_before(scope: StepScope, step: ModelStep) -> str:
     """The text of the agent's events since its run began, for `save_output`."""
+    events = scope.session.events
+    # Counted from the end: of the beginning the step may not see all (SSN-6).
+    start = len(events) - (step.revision - step.run_start)
     return "".join(
         event.text
-        for event in scope.session.events[step.run_start :]
+        for event in events[max(start, 0) :]
         if event.author == step.agent and event.invocation_id == step.invocation_id
     )
 

@@ -6,6 +6,7 @@ from typing import Any
 from durable_adk.activities.ending import close_invocation, ending_of
 from durable_adk.activities.world import World
 from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.apps.app import App
 from durable_adk.errors import (
     DurableAdkError,
     EventConflictError,
@@ -20,22 +21,18 @@ from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.flows.answers import asked_in, check_answers
+from durable_adk.flows.history import recent
 from durable_adk.flows.routing import agent_for
-from durable_adk.holders import LOCAL_PREFIX
+from durable_adk.flows.sent_message import is_sent_as
+from durable_adk.holders import ttl_of
 from durable_adk.messages import check_size
 from durable_adk.payloads import CloseStep, Opened, OpenStep
+from durable_adk.run_config import GetSessionConfig
 from durable_adk.sessions.base_session_service import InvocationRecord, Status
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp
 from durable_adk.values import canonical
 
 SHARED_PREFIXES = (APP_PREFIX, USER_PREFIX)
-LOCAL_TTL = 30.0
-"""Seconds after which an in-process run that stopped renewing is taken for dead."""
-
-
-def ttl_of(holder: str) -> float | None:
-    """Seconds a holder's lease lives without a sign of life; None: its end can be looked up."""
-    return LOCAL_TTL if holder.startswith(LOCAL_PREFIX) else None
 
 
 async def open_invocation(world: World, step: OpenStep) -> Opened:
@@ -46,6 +43,22 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
         CallerError: The app or session does not exist; nothing was stored.
     """
     app = world.registry.app(step.key.app_name)
+    root = app.find_agent(step.tool_run.agent) if step.tool_run else app.root_agent
+    manifest = root.node() if step.tool_run else app.manifest()
+    opened = Opened(
+        manifest=manifest,
+        agent=root.name,
+        limits=world.limits,
+        resumable=app.is_resumable,
+        registry=world.registry_name,
+        hooks=_hooks(app, step),
+        # Nobody goes on with the session of an agent that is used as a tool.
+        compacts=app.events_compaction_config is not None and step.tool_run is None,
+    )
+    if _is_to_be_prepared(opened.hooks, step) and not step.prepared:
+        step = await _as_stored(world, step)
+        if not step.prepared:
+            return opened
     await _check_answers(world, step)
     failpoint("open.before")
     try:
@@ -57,18 +70,48 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
     if record.holder != step.holder and not record.status.closed:
         record = await _ended_or_refused(world, step, record)
     failpoint("open.after")
-    root = app.find_agent(step.tool_run.agent) if step.tool_run else app.root_agent
-    manifest = root.node() if step.tool_run else app.manifest()
-    state = await _state(world, step, record) if manifest.any_custom() else None
-    return Opened(
-        record=record,
-        ending=await ending_of(world, step.key, record) if record.status.closed else None,
-        manifest=manifest,
-        agent=await _first_agent(world, step, root, record),
-        limits=world.limits,
-        registry=world.registry_name,
-        state=state,
-    )
+    opened.record = record
+    opened.state = await _state(world, step, record) if manifest.any_custom() else None
+    opened.ending = await ending_of(world, step.key, record) if record.status.closed else None
+    opened.agent = await _first_agent(world, step, root, record)
+    return opened
+
+
+def _hooks(app: App, step: OpenStep) -> list[str]:
+    """The hooks that are to see the run, in an order that does not differ between processes."""
+    if step.tool_run is not None and not step.tool_run.include_plugins:
+        return []
+    return sorted(app.plugin_manager.hooks())
+
+
+def _is_to_be_prepared(hooks: list[str], step: OpenStep) -> bool:
+    """Whether the message may not be stored as it was sent (RUN-22, RUN-26)."""
+    saving = step.run_config is not None and step.run_config.save_input_blobs_as_artifacts
+    files = saving and any(part.inline_data for part in step.message.parts or [])
+    return files or "on_user_message_callback" in hooks
+
+
+async def _as_stored(world: World, step: OpenStep) -> OpenStep:
+    """A repeated opening, with the message as plugins have changed it for the first one.
+
+    Their hooks do not run again: they might say something else now. The step of a first opening,
+    or one with another message, comes back as it is.
+    """
+    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    if record is None:
+        return step
+    window = {"after": record.start_seq - 1, "upto": record.start_seq}
+    (stored,) = await world.sessions.read_events(step.key, **window)
+    event = stored.event
+    changes: dict[str, Any] = {"prepared": True}
+    if is_sent_as(event, step.message):
+        changes |= {
+            "message": event.content,
+            "state_delta": event.actions.state_delta,
+            "artifact_delta": event.actions.artifact_delta,
+            "custom_metadata": event.custom_metadata,
+        }
+    return step.model_copy(update=changes)
 
 
 async def _check_answers(world: World, step: OpenStep) -> None:
@@ -99,17 +142,30 @@ async def _check_answers(world: World, step: OpenStep) -> None:
 async def _first_agent(
     world: World, step: OpenStep, root: BaseAgent, record: InvocationRecord
 ) -> str:
-    """Name of the agent the message goes to (AGT-40..43), from the end of the history backwards."""
+    """Name of the agent the message goes to (AGT-40..43), from the end of the history backwards.
+
+    What was rewound points to nobody, nor does what the run's agents are not to see (AGT-45).
+    """
+    config = step.run_config.get_session_config if step.run_config else None
     before = record.start_seq - 1
     page = 32
     while root.sub_agents and before > 0:
         start = max(before - page, 0)
-        stored = await world.sessions.read_events(step.key, after=start, upto=before)
-        agent = agent_for(root, [item.event for item in stored], step.message)
+        events = await _read(world, step, after=start, upto=before)
+        if config or any(event.actions.rewind_before_invocation_id for event in events):
+            start = 0  # a rewind may go back to anywhere
+            whole = await _read(world, step, after=start, upto=before)
+            events = recent(whole, config or GetSessionConfig())
+        agent = agent_for(root, events, step.message)
         if agent is not None:
             return agent.name
         before, page = start, page * 2
     return root.name
+
+
+async def _read(world: World, step: OpenStep, *, after: int, upto: int) -> list[Event]:
+    stored = await world.sessions.read_events(step.key, after=after, upto=upto)
+    return [item.event for item in stored]
 
 
 async def _state(world: World, step: OpenStep, record: InvocationRecord) -> dict[str, Any]:
@@ -213,7 +269,9 @@ async def _open(world: World, step: OpenStep) -> InvocationRecord:
         timestamp=step.timestamp,
         content=step.message,
         custom_metadata=step.custom_metadata,
-        actions=EventActions(state_delta=await _callers_state(world, step)),
+        actions=EventActions(
+            state_delta=await _callers_state(world, step), artifact_delta=step.artifact_delta
+        ),
     )
     record = await world.sessions.open_invocation(
         step.key,

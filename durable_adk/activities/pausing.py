@@ -2,14 +2,15 @@
 
 from google.genai import types
 
-from durable_adk.activities.opening import ttl_of
 from durable_adk.activities.world import World
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import Event
+from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.flows.answers import answer_message, check_answers
 from durable_adk.flows.requests import REQUEST_CONFIRMATION, SETTLED, pending_calls
+from durable_adk.holders import ttl_of
 from durable_adk.payloads import AnswerStep, AnswerTaken, PauseStep
 from durable_adk.sessions.base_session_service import InvocationRecord, Status, StoredEvent
 
@@ -29,6 +30,8 @@ async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
     Raises:
         SessionBusyError: Another invocation is active in the session; try again.
     """
+    if not step.event_id:
+        return await _lease_only(world, step)
     stored = await world.sessions.read_events(step.key, after=step.start_seq - 1)
     if (found := _find(stored, step.event_id)) is not None:
         return await _taken(world, step, found)
@@ -54,6 +57,19 @@ async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
     failpoint("answer.after")
     stored = await world.sessions.read_events(step.key, after=step.start_seq - 1)
     return await _taken(world, step, _find(stored, step.event_id) or stored[-1])
+
+
+async def _lease_only(world: World, step: AnswerStep) -> AnswerTaken:
+    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    if record is not None and record.status is Status.PAUSED:
+        record = await world.sessions.resume_invocation(
+            step.key,
+            invocation_id=step.invocation_id,
+            holder=step.holder,
+            user_event=None,
+            ttl=ttl_of(step.holder),
+        )
+    return AnswerTaken(epoch=_epoch(step, record))
 
 
 def _epoch(step: AnswerStep, record: InvocationRecord | None) -> int:
@@ -93,21 +109,31 @@ def _event(step: AnswerStep, events: list[Event]) -> Event:
                     "Runner or the command line, which put it into the credential service."
                 )
         message = answer_message(answers)
+    answered = {response.id for part in message.parts or [] if (response := part.function_response)}
+    asked = [event for event in events if _calls(event) & answered]
+    branches = {event.branch for event in asked}
     return Event(
         id=step.event_id,
         invocation_id=step.invocation_id,
         author=step.author,
         timestamp=step.timestamp,
         content=message,
+        # Siblings of who asked must not take it for a message to them (AGT-33).
+        branch=branches.pop() if len(branches) == 1 else None,
+        actions=EventActions(state_delta=step.answer.state_delta),
         custom_metadata=None if step.author == "user" else {SETTLED: True},
     )
+
+
+def _calls(event: Event) -> set[str | None]:
+    return {call.id for call in event.get_function_calls()}
 
 
 def _message(step: AnswerStep, events: list[Event]) -> types.Content:
     """The message that an answer by call id stands for."""
     answer = step.answer
     call = next((c for c in pending_calls(events) if c.call_id == answer.call_id), None)
-    name = call.name if call else REQUEST_CONFIRMATION
+    name = call.name if call else step.call_name or REQUEST_CONFIRMATION
     response = {"confirmed": answer.confirmed} if answer.response is None else answer.response
     part = types.Part(
         function_response=types.FunctionResponse(id=answer.call_id, name=name, response=response)

@@ -1,17 +1,21 @@
 """The request of one model call, built by an ordered list of processors (semantics FLW-2)."""
 
-import json
 from collections.abc import Awaitable, Callable
 
+from google.genai import types
+
+from durable_adk.activities.static_instruction import static_files, static_texts, with_dynamic
 from durable_adk.activities.toolbox import TRANSFER, tools_of
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.instructions import render
 from durable_adk.agents.llm_agent import InstructionProvider, LlmAgent
 from durable_adk.calling import call, contained
+from durable_adk.code_executors.flow import prepare
 from durable_adk.context import CallbackContext, ReadonlyContext, StepScope, ToolContext
 from durable_adk.errors import CallbackError, DurableAdkError, raised
 from durable_adk.flows.contents import build_contents
 from durable_adk.models.llm_request import LlmRequest
+from durable_adk.planners.planning import apply_planner
 from durable_adk.tools.base_toolset import BaseToolset
 
 
@@ -33,31 +37,44 @@ async def _basic(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None
     request.model = agent.canonical_model.model
     if agent.generate_content_config:
         request.config = agent.generate_content_config.model_copy(deep=True)
-    if agent.output_schema and not agent.tools:
+    if agent.output_schema is not None and not agent.answers_by_tool:
         request.set_output_schema(agent.output_schema)
+
+
+async def _run_options(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
+    """The run's own options go before the agent's, header by header and label by label."""
+    del agent
+    config, given = request.config, scope.run_config
+    if given.labels:
+        config.labels = {**(config.labels or {}), **given.labels}
+    if given.http_options:
+        config.http_options = _merged(config.http_options, given.http_options)
+
+
+def _merged(own: types.HttpOptions | None, given: types.HttpOptions) -> types.HttpOptions:
+    merged = own.model_copy(deep=True) if own else types.HttpOptions()
+    for name, value in given:
+        if value is not None:
+            before = getattr(merged, name)
+            both = isinstance(before, dict) and isinstance(value, dict)
+            setattr(merged, name, {**before, **value} if both else value)
+    return merged
 
 
 async def _instructions(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
     root = agent.root_agent
     if isinstance(root, LlmAgent):
         request.append_instructions([await _text(root.global_instruction, scope)])
-    request.append_instructions([await _text(agent.instruction, scope)])
+    if agent.static_instruction is None:
+        request.append_instructions([await _text(agent.instruction, scope)])
+    else:
+        request.append_instructions(static_texts(agent.static_instruction))
 
 
 async def _identity(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
     del scope
     about = f' Your description is "{agent.description}".' if agent.description else ""
     request.append_instructions([f'You are an agent. Your internal name is "{agent.name}".{about}'])
-
-
-async def _schema_instruction(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
-    """With tools a response schema cannot be set, so the shape is asked for in words (AGT-19)."""
-    del scope
-    if agent.output_schema and agent.tools:
-        schema = json.dumps(agent.output_schema.model_json_schema())
-        request.append_instructions(
-            [f"Give your final answer as JSON alone, fitting this JSON schema: {schema}"]
-        )
 
 
 async def _transfer(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
@@ -90,7 +107,28 @@ async def _contents(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> N
         agent_name=agent.name,
         branch=scope.branch,
         include_contents=agent.include_contents,
+        include_thoughts_from_other_agents=scope.run_config.include_thoughts_from_other_agents,
+        model_input_context=scope.run_config.model_input_context,
     )
+
+
+async def _planning(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
+    if agent.planner is not None:
+        await apply_planner(agent.planner, ReadonlyContext(scope), request)
+
+
+async def _code(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
+    del scope
+    if agent.code_executor is not None:
+        prepare(agent.code_executor, request)
+
+
+async def _static(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
+    """Make room for what a static instruction has put out of the system instruction (AGT-16)."""
+    if agent.static_instruction is not None:
+        files = static_files(agent.static_instruction)
+        dynamic = await _text(agent.instruction, scope)
+        request.contents = [*files, *with_dynamic(request.contents, dynamic)]
 
 
 async def _tools(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
@@ -104,11 +142,14 @@ async def _tools(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None
 
 _PROCESSORS: list[Callable[[LlmAgent, StepScope, LlmRequest], Awaitable[None]]] = [
     _basic,
+    _run_options,
     _instructions,  # before the identity: the order the instruction pieces have (AGT-15)
     _identity,
-    _schema_instruction,
     _transfer,
     _contents,
+    _planning,  # behind the contents, in which it unmarks the model's own thoughts
+    _code,
+    _static,
     _tools,  # last: a tool may change everything the others made
 ]
 

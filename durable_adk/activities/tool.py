@@ -8,7 +8,7 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.activities.agent_answer import ChildAnswer, child_answer
-from durable_adk.activities.callbacks import first_answer
+from durable_adk.activities.callbacks import answer_of
 from durable_adk.activities.toolbox import tools_of
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
@@ -33,6 +33,8 @@ from durable_adk.failpoints import failpoint
 from durable_adk.flows.requests import REQUEST_CONFIRMATION, SETTLED
 from durable_adk.messages import check_size
 from durable_adk.payloads import AgentNode, ChildRun, StepResult, ToolStep, Wait
+from durable_adk.plugins.plugin_manager import PluginManager
+from durable_adk.tools._confirmation import refusal
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.values import check_json, to_json_value
@@ -60,7 +62,8 @@ async def call_tool(world: World, step: ToolStep) -> StepResult:
     )
     try:
         async with asyncio.timeout(step.attempt_timeout):
-            outcome = await _respond(agent, call, context, given, await _answered(world, step))
+            answered, plugins = await _answered(world, step), world.plugins(step)
+            outcome = await _respond(agent, call, context, given, answered, plugins=plugins)
         if outcome.child is not None:
             context.state.collect_delta()
             outcome.child.actions = context.actions
@@ -110,7 +113,8 @@ class _Outcome:
     @property
     def is_interim(self) -> bool:
         """Whether another response is to follow; an error is the last one."""
-        failed = isinstance(self.response, dict) and "error" in self.response
+        response: Any = self.response
+        failed = isinstance(response, dict) and "error" in response
         return self.long_running and self.ran and not failed
 
 
@@ -184,19 +188,23 @@ async def _respond(
     context: ToolContext,
     given: types.FunctionResponse | None,
     answered: ChildAnswer | None,
+    *,
+    plugins: PluginManager,
 ) -> _Outcome:
     """The call's response: of the tool, or of a callback that stands for it."""
     tools = await tools_of(agent, context)
     tool = tools.get(call.name or "")
     if tool is None:
-        return _Outcome(response=unknown_tool(call.name or "", list(tools)))
+        response = await _unknown(agent, call, context, list(tools), plugins=plugins)
+        return _Outcome(response=response)
     if given is not None and "error" in (given.response or {}):
         return _Outcome(response=given.response, tool=tool)  # nobody gave what it waits for
     # A copy: callbacks may change the arguments, never the committed event (TRAP-23, FLW-48).
     args = copy.deepcopy(call.args or {})
     response = None
     if answered is None:
-        response = await first_answer(
+        response = await answer_of(
+            plugins,
             "before_tool_callback",
             agent.before_tool_callback,
             tool=tool,
@@ -205,16 +213,14 @@ async def _respond(
         )
     ran = response is None
     if ran and answered is None and isinstance(tool, AgentTool):
-        message, unfit = tool.question(args)
-        if unfit is None:
-            child = ChildRun(
-                agent=tool.agent.name, message=message, include_plugins=tool.include_plugins
-            )
-            return _Outcome(response=None, child=child)
-        response, ran = {"error": unfit}, False
+        asked = await _asked_first(tool, args, context)
+        if isinstance(asked, ChildRun):
+            return _Outcome(response=None, child=asked)
+        response, ran = {"error": asked}, False
     if ran:
-        response = await _run_or_recover(agent, tool, args, context, answered)
-    changed = await first_answer(
+        response = await _run_or_recover(agent, tool, args, context, answered, plugins=plugins)
+    changed = await answer_of(
+        plugins,
         "after_tool_callback",
         agent.after_tool_callback,
         tool=tool,
@@ -225,21 +231,47 @@ async def _respond(
     return _Outcome(response=response if changed is None else changed, tool=tool, ran=ran)
 
 
+async def _asked_first(
+    tool: AgentTool, args: dict[str, Any], context: ToolContext
+) -> ChildRun | str:
+    """What to ask the agent that the tool is; or why it is not asked."""
+    message, unfit = tool.question(args)
+    problem = unfit or await _unconfirmed(tool, args, context)
+    if problem is not None:
+        return problem
+    return ChildRun(agent=tool.agent.name, message=message, include_plugins=tool.include_plugins)
+
+
+async def _unconfirmed(tool: BaseTool, args: dict[str, Any], context: ToolContext) -> str | None:
+    """Why the call may not run; of tools that have no rule of their own there is none (TOL-60).
+
+    Such a tool may ask for itself, and then reads the decision itself.
+    """
+    if tool.confirms_itself or type(tool).needs_confirmation is BaseTool.needs_confirmation:
+        return None
+    return await contained(refusal(tool, args, context))
+
+
 async def _run_or_recover(
     agent: LlmAgent,
     tool: BaseTool,
     args: dict[str, Any],
     context: ToolContext,
     answered: ChildAnswer | None,
+    *,
+    plugins: PluginManager,
 ) -> Any:
     failpoint("tool.before_run")
     try:
         if answered is not None:
             response = answered.taken(tool, context)
+        elif problem := await _unconfirmed(tool, args, context):
+            response = {"error": problem}
         else:
             response = await contained(tool.run_async(args=args, tool_context=context))
     except Exception as error:
-        recovered = await first_answer(
+        recovered = await answer_of(
+            plugins,
             "on_tool_error_callback",
             agent.on_tool_error_callback,
             tool=tool,
@@ -255,6 +287,28 @@ async def _run_or_recover(
         raise raised(ToolError, kind, f"Tool {tool.name!r} raised {kind}: {error}") from error
     failpoint("tool.after_run")
     return response
+
+
+async def _unknown(
+    agent: LlmAgent,
+    call: types.FunctionCall,
+    context: ToolContext,
+    known: list[str],
+    *,
+    plugins: PluginManager,
+) -> Any:
+    """The response to a call of a tool that does not exist; the hooks for errors may give one."""
+    response = unknown_tool(call.name or "", known)
+    recovered = await answer_of(
+        plugins,
+        "on_tool_error_callback",
+        agent.on_tool_error_callback,
+        tool=BaseTool(name=call.name or "", description="This tool does not exist."),
+        args=copy.deepcopy(call.args or {}),
+        tool_context=context,
+        error=raised(ToolError, "ValueError", response["error"]),
+    )
+    return response if recovered is None else recovered
 
 
 def unknown_tool(name: str, known: list[str]) -> dict[str, str]:
@@ -281,7 +335,7 @@ def _event(response: Any, call: types.FunctionCall, context: ToolContext, step: 
     parts: list[types.Part] = []
     if step.child is not None and context.actions.skip_summarization:
         # The agent's words end the caller's turn, so they stand there as text too (17.1, TOL-21).
-        parts.append(types.Part(text=str(response.get("result", ""))))
+        parts.append(types.Part(text=str(response.get("result", ""))))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]: checked JSON
     answer = types.FunctionResponse(id=call.id, name=call.name, response=response)  # pyright: ignore[reportUnknownArgumentType]: checked JSON
     event = Event(
         id=step.event_id,

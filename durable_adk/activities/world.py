@@ -14,7 +14,10 @@ from durable_adk.apps.registry import AppRegistry
 from durable_adk.context import Services, StepScope
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.events.event import Event
+from durable_adk.flows.history import recent
+from durable_adk.partials.channel import PartialChannel
 from durable_adk.payloads import Step
+from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.run_config import RunConfig
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.session import Session, SessionKey
@@ -82,6 +85,16 @@ class _Entry(NamedTuple):
     """The invocation that made sure the events are this session's."""
 
 
+def _seen(step: Step, events: list[Event]) -> list[Event]:
+    """The events that a step may see: of those before its invocation maybe only some (SSN-6)."""
+    config = step.run_config.get_session_config if step.run_config else None
+    if config is None:
+        return events
+    mine = (at for at, event in enumerate(events) if event.invocation_id == step.invocation_id)
+    start = next(mine, len(events))
+    return [*recent(events[:start], config), *events[start:]]
+
+
 async def everyone_is_alive(holder: str) -> bool:
     """The answer of a process that cannot look: nobody is taken over from."""
     del holder
@@ -101,6 +114,8 @@ class World:
     is_alive: Callable[[str], Awaitable[bool]] = everyone_is_alive
     """Whether the holder of a lease still runs; see `InvocationRecord.holder`."""
     cache: SessionCache = field(default_factory=SessionCache)
+    partials: PartialChannel | None = None
+    """Where the chunks of streamed answers go; None: nowhere."""
 
     async def scope(self, step: Step) -> tuple[BaseAgent, StepScope]:
         """The agent of a step and where it is, rebuilt from the stores (D3).
@@ -112,6 +127,16 @@ class World:
         """
         agent = self.registry.agent(step.key.app_name, step.agent)
         state, events = await self._read(step)
+        return agent, self.scope_over(step, state, events)
+
+    def plugins(self, step: Step) -> PluginManager:
+        """The plugins that see a step; none, if the run is to go without them."""
+        if step.plugins is False:
+            return PluginManager()
+        return self.registry.app(step.key.app_name).plugin_manager
+
+    def scope_over(self, step: Step, state: dict[str, Any], events: list[Event]) -> StepScope:
+        """Where a step is, over what was read of its session."""
         session = Session(
             id=step.key.session_id,
             app_name=step.key.app_name,
@@ -120,9 +145,9 @@ class World:
             revision=step.revision,
         )
         # Set afterwards: pydantic would validate, and copy, every event again.
-        session.events = events
+        session.events = _seen(step, events)
         user_event = next((e for e in events if e.invocation_id == step.invocation_id), None)
-        scope = StepScope(
+        return StepScope(
             session=session,
             invocation_id=step.invocation_id,
             agent_name=step.agent,
@@ -133,7 +158,6 @@ class World:
             services=self.services,
             artifact_owner=step.artifact_owner,
         )
-        return agent, scope
 
     async def _read(self, step: Step) -> tuple[dict[str, Any], list[Event]]:
         """The session as the step may see it; waits for a store that is away for a moment.

@@ -1,6 +1,7 @@
 """Agents."""
 
 from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.agents.context_cache_config import ContextCacheConfig
 from durable_adk.agents.llm_agent import Agent, LlmAgent
 from durable_adk.agents.loop_agent import LoopAgent
 from durable_adk.agents.parallel_agent import ParallelAgent
@@ -11,6 +12,7 @@ from durable_adk.run_config import RunConfig
 __all__ = [
     "Agent",
     "BaseAgent",
+    "ContextCacheConfig",
     "InvocationContext",
     "LlmAgent",
     "LoopAgent",

@@ -7,7 +7,6 @@ from typing import Any, Self, TypeAlias
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from durable_adk.closing import closing
 from durable_adk.context import CallbackContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
@@ -94,15 +93,13 @@ class BaseAgent(BaseModel):
         fields["sub_agents"] = [child.clone() for child in self.sub_agents]
         return type(self)(**fields | (update or {}))
 
-    async def run_async(self, parent_context: InvocationContext) -> AsyncGenerator[Event, None]:
+    def run_async(self, parent_context: InvocationContext) -> AsyncGenerator[Event, None]:
         """Run this agent as part of an invocation: callbacks, body, callbacks (AGT-5).
 
         After each event the caller must let the loop commit it before it asks for the next; inside
         `_run_async_impl` that is what yielding the event on does.
         """
-        async with closing(parent_context.loop.run_agent(self, parent_context)) as events:
-            async for event in events:
-                yield event
+        return parent_context.loop.run_agent(self, parent_context)
 
     def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         """The body, an async generator of events; to be written by subclasses."""

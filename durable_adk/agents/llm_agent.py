@@ -8,6 +8,8 @@ from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.closing import closing
+from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
+from durable_adk.code_executors.built_in_code_executor import BuiltInCodeExecutor
 from durable_adk.context import CallbackContext, ReadonlyContext, ToolContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
@@ -18,12 +20,17 @@ from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.models.registry import LLMRegistry
 from durable_adk.payloads import AgentNode, ToolSpec
+from durable_adk.planners.base_planner import BasePlanner
+from durable_adk.tools._output_schema import check_schema
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset, load_tools
 from durable_adk.tools.function_tool import as_tool
 
 logger = get_logger(__name__)
 
+StaticInstruction: TypeAlias = (
+    str | types.Content | types.Part | types.File | list[str | types.Part | types.File]
+)
 InstructionProvider: TypeAlias = Callable[[ReadonlyContext], str | Awaitable[str]]
 BeforeModelCallback: TypeAlias = Callable[
     [CallbackContext, LlmRequest], LlmResponse | Awaitable[LlmResponse | None] | None
@@ -61,15 +68,26 @@ class LlmAgent(BaseAgent):
     tools: list[Any] = Field(default_factory=list[Any])
     """Callables and `BaseTool`s (AGT-24)."""
     generate_content_config: types.GenerateContentConfig | None = None
-    static_instruction: types.Content | str | None = None
+    """Of every request; what has a field of its own here may not be in it (AGT-18)."""
+    static_instruction: StaticInstruction | None = None
     """Sent first and verbatim as the system instruction; `instruction` then goes to the contents,
     so that a provider's cache of the beginning stays valid (AGT-16)."""
+    mode: Literal["chat"] | None = None
+    """How it takes part in a conversation. ADK's other modes make it a task for the agent above;
+    that is an `AgentTool` here."""
+    planner: BasePlanner | None = None
+    """Makes the model plan (AGT-23, FLW-95)."""
+    code_executor: BaseCodeExecutor | None = None
+    """Runs code that the model writes; none is run without (AGT-23, FLW-90)."""
     disallow_transfer_to_parent: bool = False
     disallow_transfer_to_peers: bool = False
     include_contents: Literal["default", "none"] = "default"
     """``none``: the model sees the current turn only (AGT-17)."""
     input_schema: type[BaseModel] | None = None
-    output_schema: type[BaseModel] | None = None
+    """What it is asked with where it is used as a tool; text by default (AGT-20)."""
+    output_schema: Any = None
+    """The shape of its answer: a pydantic model, or another type such as ``list[Model]``. With
+    tools, or agents to hand over to, the model answers by calling `set_model_response` (AGT-19)."""
     output_key: str | None = None
     """State key for the agent's answer (AGT-21)."""
     before_model_callback: BeforeModelCallback | Sequence[BeforeModelCallback] | None = None
@@ -99,6 +117,28 @@ class LlmAgent(BaseAgent):
             if value is not None and getattr(value, field):
                 raise ValueError(f"set the agent's {own}, not generate_content_config.{field}")
         return value
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _only_chat(cls, value: object) -> object:
+        if value in {"task", "single_turn"}:
+            raise AgentDefinitionError(
+                f"mode={value!r} is not supported: give the agent that hands out the task an "
+                "AgentTool round this one, instead of this one as sub-agent."
+            )
+        return value
+
+    @field_validator("output_schema")
+    @classmethod
+    def _usable_schema(cls, value: Any) -> Any:
+        if value is not None:
+            check_schema(value)
+        return value
+
+    @property
+    def answers_by_tool(self) -> bool:
+        """Whether its answer comes as a call of `set_model_response`, and not as text (AGT-19)."""
+        return self.output_schema is not None and bool(self.tools or self.transfer_targets)
 
     @property
     def canonical_model(self) -> BaseLlm:
@@ -192,6 +232,11 @@ class LlmAgent(BaseAgent):
             for name, tool in self.static_tools().items()
             if tool.timeout is not None
         }
+        executor = self.code_executor
+        if executor is not None and not isinstance(executor, BuiltInCodeExecutor):
+            node.runs_code, node.code_timeout = True, executor.attempt_timeout
+        if self.answers_by_tool:
+            node.output_key = self.output_key
         return self._describe(node)
 
 

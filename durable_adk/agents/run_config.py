@@ -1,5 +1,10 @@
-"""`RunConfig` at the path ADK gives it."""
+"""`RunConfig`, and what belongs to it, at the path ADK gives them."""
 
-from durable_adk.run_config import RunConfig
+from durable_adk.run_config import (
+    GetSessionConfig,
+    RunConfig,
+    StreamingMode,
+    ToolThreadPoolConfig,
+)
 
-__all__ = ["RunConfig"]
+__all__ = ["GetSessionConfig", "RunConfig", "StreamingMode", "ToolThreadPoolConfig"]

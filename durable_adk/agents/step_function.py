@@ -5,6 +5,7 @@ module holds can be named: nothing is imported by a name that came out of a hist
 """
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from durable_adk.errors import AgentDefinitionError
@@ -53,5 +54,5 @@ def find(agent: "BaseAgent", name: str) -> Callable[..., Any]:
 def _globals(agent: "BaseAgent") -> list[dict[str, Any]]:
     """The names of the modules that define the agent's class and those it inherits from."""
     # Read off the functions and not sys.modules, which the workflow sandbox replaces.
-    functions = [vars(kind).get("_run_async_impl") for kind in type(agent).__mro__]
-    return [function.__globals__ for function in functions if hasattr(function, "__globals__")]
+    bodies = [vars(kind).get("_run_async_impl") for kind in type(agent).__mro__]
+    return [body.__globals__ for body in bodies if isinstance(body, FunctionType)]

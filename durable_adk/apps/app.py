@@ -6,7 +6,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
 from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.agents.context_cache_config import ContextCacheConfig
 from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.apps.compaction import EventsCompactionConfig
+from durable_adk.apps.resumability_config import ResumabilityConfig
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.payloads import AgentNode
 from durable_adk.plugins.base_plugin import BasePlugin
@@ -25,6 +28,12 @@ class App(BaseModel):
     root_agent: BaseAgent
     plugins: list[BasePlugin] = Field(default_factory=list[BasePlugin])
     """In the order in which their hooks run; their names are unique."""
+    events_compaction_config: EventsCompactionConfig | None = None
+    """When a session's events are summarised, as it grows; None: never (CMP-1)."""
+    resumability_config: ResumabilityConfig | None = None
+    """When an invocation waits for a long-running tool (RES-1)."""
+    context_cache_config: ContextCacheConfig | None = None
+    """Accepted for ADK's sake; see there."""
     _manifest: AgentNode | None = PrivateAttr(default=None)
     _plugin_manager: PluginManager = PrivateAttr()
 
@@ -88,6 +97,11 @@ class App(BaseModel):
                 await agent.close()
         finally:
             await self.plugin_manager.close()
+
+    @property
+    def is_resumable(self) -> bool:
+        """What `resumability_config` says."""
+        return self.resumability_config is not None and self.resumability_config.is_resumable
 
     def find_agent(self, name: str) -> BaseAgent:
         """The agent of that name.

@@ -9,7 +9,7 @@ from durable_adk.auth.auth_credential import (
     ServiceAccount,
     ServiceAccountCredential,
 )
-from durable_adk.auth.auth_schemes import AuthScheme, OpenIdConnectWithConfig
+from durable_adk.auth.auth_schemes import AuthScheme, AuthSchemeType, OpenIdConnectWithConfig
 from durable_adk.auth.auth_tool import AuthConfig, AuthToolArguments
 from durable_adk.auth.credential_exchanger import CredentialExchanger
 from durable_adk.auth.redaction import without_secrets
@@ -19,6 +19,7 @@ __all__ = [
     "AuthCredential",
     "AuthCredentialTypes",
     "AuthScheme",
+    "AuthSchemeType",
     "AuthToolArguments",
     "CredentialExchanger",
     "HttpAuth",

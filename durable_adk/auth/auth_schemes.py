@@ -30,6 +30,10 @@ class SecuritySchemeType(StrEnum):
     openIdConnect = "openIdConnect"
 
 
+AuthSchemeType = SecuritySchemeType
+"""ADK's name."""
+
+
 class APIKeyIn(StrEnum):
     """Where a request carries an API key."""
 

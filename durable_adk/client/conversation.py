@@ -141,7 +141,10 @@ class Conversation:
             request = request.model_copy(update={"message": message})
             following = self.start(request)
         else:
-            following = self._go_on(key, record, message, cursor)
+            answer = InvocationAnswer(
+                message=message, state_delta=request.state_delta, answer_id=uuid.uuid4().hex
+            )
+            following = self._go_on(key, record, answer, cursor)
         async with aclosing(following) as events:
             async for event in events:
                 yield event
@@ -206,20 +209,19 @@ class Conversation:
             )
 
     async def _go_on(
-        self, key: SessionKey, record: InvocationRecord, message: types.Content, cursor: int
+        self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer, cursor: int
     ) -> Feed:
         name = record.invocation_id
         async with self._watch(key, name) as chunks:
-            run = await self._hand_over(key, record, message)
+            run = await self._hand_over(key, record, answer)
             following = self._follow(key, name, cursor, run, chunks, pauses=record.pauses)
             async with aclosing(following) as events:
                 async for event in events:
                     yield event
 
     async def _hand_over(
-        self, key: SessionKey, record: InvocationRecord, message: types.Content
+        self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
     ) -> "asyncio.Task[Any]":
-        answer = InvocationAnswer(message=message, answer_id=uuid.uuid4().hex)
         run = await self.runs.answer(key, record, answer)
         if run is not None:
             return run

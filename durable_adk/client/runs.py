@@ -8,7 +8,6 @@ from typing import Any
 from temporalio.service import RPCError
 
 from durable_adk.activities.effects import WorldEffects
-from durable_adk.activities.opening import LOCAL_TTL
 from durable_adk.activities.world import World
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
@@ -16,7 +15,7 @@ from durable_adk.client.invocations import InvocationHandle, Invocations
 from durable_adk.context import Services
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError, TemporalUnavailableError
 from durable_adk.flows.event_loop import run_invocation
-from durable_adk.holders import LOCAL_PREFIX, TemporalHolder
+from durable_adk.holders import LOCAL_PREFIX, LOCAL_TTL, TemporalHolder
 from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult
 from durable_adk.partials import PartialChannel
 from durable_adk.runtime import Inbox, LocalRuntime

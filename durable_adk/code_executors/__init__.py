@@ -1,10 +1,11 @@
 """Code executors: where the code runs that a model writes (none unless an agent asks for one)."""
 
-from durable_adk.code_executors.base_code_executor import BaseCodeExecutor, CodeExecutorError
+from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
 from durable_adk.code_executors.built_in_code_executor import BuiltInCodeExecutor
 from durable_adk.code_executors.code_limits import CodeLimits
 from durable_adk.code_executors.container_code_executor import ContainerCodeExecutor
 from durable_adk.code_executors.subprocess_code_executor import SubprocessCodeExecutor
+from durable_adk.errors import CodeExecutorError
 
 __all__ = [
     "BaseCodeExecutor",

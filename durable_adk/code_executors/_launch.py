@@ -14,13 +14,13 @@ from typing import Any
 from pydantic import BaseModel
 
 from durable_adk.closing import uninterrupted
-from durable_adk.code_executors.base_code_executor import CodeExecutorError
 from durable_adk.code_executors.code_execution_utils import (
     CodeExecutionInput,
     CodeExecutionResult,
     File,
 )
 from durable_adk.code_executors.code_limits import CodeLimits
+from durable_adk.errors import CodeExecutorError
 
 LAUNCHER = Path(__file__).with_name("_launcher.py")
 _MESSAGES = 4_000

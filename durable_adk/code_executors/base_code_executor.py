@@ -8,11 +8,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from durable_adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult
 from durable_adk.context import CallbackContext
-from durable_adk.errors import AgentDefinitionError, RunError
+from durable_adk.errors import AgentDefinitionError
 
-
-class CodeExecutorError(RunError):
-    """The code could not be run at all; code that runs and fails is a result."""
+LONGEST = 300.0
+"""Seconds code may take where an executor that must have a limit is given none."""
+START_UP = 30.0
+"""Seconds beside the code's own that an execution may take, unless an executor knows better."""
 
 
 class BaseCodeExecutor(BaseModel):
@@ -35,6 +36,11 @@ class BaseCodeExecutor(BaseModel):
     """What encloses earlier results that the model is shown."""
     timeout_seconds: float | None = Field(default=None, gt=0)
     """Seconds one execution may take; None: no limit of the executor's own."""
+
+    @property
+    def attempt_timeout(self) -> float | None:
+        """Seconds after which an execution is given up, its start included; None: as for tools."""
+        return None if self.timeout_seconds is None else self.timeout_seconds + START_UP
 
     @abstractmethod
     def execute_code(

@@ -4,9 +4,10 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.code_executors.base_code_executor import BaseCodeExecutor, CodeExecutorError
+from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult
 from durable_adk.context import CallbackContext
+from durable_adk.errors import CodeExecutorError
 from durable_adk.models.llm_request import LlmRequest
 
 

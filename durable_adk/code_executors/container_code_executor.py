@@ -9,7 +9,7 @@ from pydantic import Field
 
 from durable_adk.closing import uninterrupted
 from durable_adk.code_executors._launch import LAUNCHER, launch
-from durable_adk.code_executors.base_code_executor import BaseCodeExecutor, Stateless
+from durable_adk.code_executors.base_code_executor import LONGEST, BaseCodeExecutor, Stateless
 from durable_adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult
 from durable_adk.code_executors.code_limits import CodeLimits
 from durable_adk.context import CallbackContext
@@ -48,6 +48,11 @@ class ContainerCodeExecutor(BaseCodeExecutor):
     """Seconds, without the container's start; None: 300."""
     limits: CodeLimits = CodeLimits()
 
+    @property
+    def attempt_timeout(self) -> float:
+        """See `BaseCodeExecutor.attempt_timeout`."""
+        return self._seconds + 1.5 * START_UP  # its removal as well
+
     async def execute_code(
         self, invocation_context: CallbackContext, code_execution_input: CodeExecutionInput
     ) -> CodeExecutionResult:
@@ -65,7 +70,7 @@ class ContainerCodeExecutor(BaseCodeExecutor):
                 self.command(name=name, execution_id=execution_id),
                 code_execution_input,
                 env=os.environ,  # the client's, to find its daemon; a container inherits nothing
-                seconds=self.timeout_seconds or 300.0,
+                seconds=self._seconds,
                 limits=self.limits,
                 memory=None,
                 start_up=START_UP,
@@ -73,6 +78,10 @@ class ContainerCodeExecutor(BaseCodeExecutor):
         except BaseException:
             await uninterrupted(self._remove(name))
             raise
+
+    @property
+    def _seconds(self) -> float:
+        return self.timeout_seconds or LONGEST
 
     def command(self, *, name: str, execution_id: str) -> list[str]:
         """The command line of one execution.

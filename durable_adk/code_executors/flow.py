@@ -14,17 +14,18 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.calling import call, contained
-from durable_adk.code_executors.base_code_executor import BaseCodeExecutor, CodeExecutorError
+from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
 from durable_adk.code_executors.built_in_code_executor import BuiltInCodeExecutor
 from durable_adk.code_executors.code_execution_utils import (
     CodeExecutionInput,
     CodeExecutionResult,
     CodeExecutionUtils,
     File,
+    pending_code,
 )
 from durable_adk.code_executors.data_files import files_in, named
 from durable_adk.context import CallbackContext
-from durable_adk.errors import DurableAdkError, raised
+from durable_adk.errors import CodeExecutorError, DurableAdkError, raised
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 
@@ -86,6 +87,23 @@ def code_of(
     return None if code is None else (content, code)
 
 
+def cut_off(
+    executor: BaseCodeExecutor, response: LlmResponse, *, context: CallbackContext
+) -> LlmResponse:
+    """The response to store: behind the code that is to be run there is nothing.
+
+    Code that is not to be run any more becomes text, so that no event ends with code in vain.
+    """
+    if isinstance(executor, BuiltInCodeExecutor) or response.partial or not response.content:
+        return response
+    content = response.content
+    if found := code_of(executor, response, context=context):
+        content = found[0]
+    elif pending_code(content):
+        content = _shown(executor, content)
+    return response.model_copy(update={"content": content})
+
+
 def files_for(executor: BaseCodeExecutor, contents: Iterable[types.Content | None]) -> list[File]:
     """The files that code is given, of all the session's contents."""
     return files_in(contents) if executor.optimize_data_file else []
@@ -98,6 +116,7 @@ async def execute(
     context: CallbackContext,
     execution_id: str,
     input_files: Sequence[File] = (),
+    keep_files: bool = True,
 ) -> Outcome:
     """Run some code; its result as the next event's content.
 
@@ -111,6 +130,7 @@ async def execute(
         execution_id: The same at every attempt of this execution, different for every other: the
             id of the event the result will be.
         input_files: What `files_for` finds.
+        keep_files: Whether there is a place for output files; if not, the model is told so.
 
     Raises:
         CodeExecutorError: The executor raised.
@@ -121,6 +141,8 @@ async def execute(
         execution_id=_session_id(context, execution_id) if executor.stateful else execution_id,
     )
     result = _storable(await _run(executor, work, context))
+    if not keep_files:
+        result = _without_files(result)
     _count(context, failed=result.failed)
     part = CodeExecutionUtils.build_code_execution_result_part(result)
     return Outcome(
@@ -188,6 +210,14 @@ def _storable(result: CodeExecutionResult) -> CodeExecutionResult:
         stderr=_text(result.stderr),
         output_files=list(files.values()),
     )
+
+
+def _without_files(result: CodeExecutionResult) -> CodeExecutionResult:
+    if not result.output_files:
+        return result
+    names = ", ".join(file.name for file in result.output_files)
+    note = f"[not kept, as there is no artifact service: {names}]"
+    return replace(result, stdout=f"{result.stdout}\n{note}".lstrip(), output_files=[])
 
 
 def _text(text: str) -> str:

@@ -7,7 +7,12 @@ import tempfile
 from pydantic import Field, field_validator
 
 from durable_adk.code_executors._launch import LAUNCHER, launch
-from durable_adk.code_executors.base_code_executor import BaseCodeExecutor, Stateless
+from durable_adk.code_executors.base_code_executor import (
+    LONGEST,
+    START_UP,
+    BaseCodeExecutor,
+    Stateless,
+)
 from durable_adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult
 from durable_adk.code_executors.code_limits import CodeLimits
 from durable_adk.context import CallbackContext
@@ -46,6 +51,11 @@ class SubprocessCodeExecutor(BaseCodeExecutor):
             )
         return value
 
+    @property
+    def attempt_timeout(self) -> float:
+        """See `BaseCodeExecutor.attempt_timeout`."""
+        return self._seconds + START_UP
+
     async def execute_code(
         self, invocation_context: CallbackContext, code_execution_input: CodeExecutionInput
     ) -> CodeExecutionResult:
@@ -60,8 +70,12 @@ class SubprocessCodeExecutor(BaseCodeExecutor):
             code_execution_input,
             # The launcher's environment can be read by the code as well.
             env={"PATH": os.defpath, "LANG": "C.UTF-8", "TMPDIR": tempfile.gettempdir()},
-            seconds=self.timeout_seconds or 300.0,
+            seconds=self._seconds,
             limits=self.limits,
             memory=self.limits.memory,
-            start_up=20.0,
+            start_up=START_UP - 10.0,  # so that this limit is first, and says what happened
         )
+
+    @property
+    def _seconds(self) -> float:
+        return self.timeout_seconds or LONGEST

@@ -2,9 +2,27 @@
 
 from typing import Any
 
+from google.genai import types
 from pydantic import Field
 
 from durable_adk.models.llm_response import Wire
+
+
+class EventCompaction(Wire):
+    """A summary, and the stretch of events that it stands for (semantics CMP-1).
+
+    ADK names the stretch by timestamps only, and those can tie (TRAP-15). The ids are ours, go
+    before them, and are missing from what ADK wrote.
+    """
+
+    start_timestamp: float
+    """Of the first event; seconds since the epoch."""
+    end_timestamp: float
+    """Of the last event; seconds since the epoch."""
+    compacted_content: types.Content
+    """What a model is shown in the place of the events."""
+    first_event_id: str | None = None
+    last_event_id: str | None = None
 
 
 class EventActions(Wire):
@@ -17,7 +35,9 @@ class EventActions(Wire):
     escalate: bool | None = None
     requested_auth_configs: dict[str, Any] = Field(default_factory=dict[str, Any])
     requested_tool_confirmations: dict[str, Any] = Field(default_factory=dict[str, Any])
-    compaction: dict[str, Any] | None = None
+    compaction: EventCompaction | None = None
     end_of_agent: bool | None = None
     agent_state: dict[str, Any] | None = None
     rewind_before_invocation_id: str | None = None
+    set_model_response: Any | None = None
+    """The agent's final answer, by the tool of that name; it ends the agent's run (AGT-19)."""

@@ -1,12 +1,13 @@
 """One run of one agent: callbacks, body, callbacks (semantics AGT-5..8)."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from durable_adk.agents import determinism
 from durable_adk.agents.step_function import name_of
-from durable_adk.closing import closing
+from durable_adk.closing import abandoned, closing
 from durable_adk.errors import AgentError, DurableAdkError, from_detail, raised
 from durable_adk.events.event import Event
 from durable_adk.flows.invocation import Invocation
@@ -14,7 +15,7 @@ from durable_adk.flows.llm_flow import run_llm
 from durable_adk.flows.parallel import run_parallel
 from durable_adk.flows.run_hooks import agent_failed
 from durable_adk.flows.workflow_agents import run_loop, run_sequential
-from durable_adk.loop_context import FunctionCall, InvocationContext
+from durable_adk.loop_context import FunctionCall, InvocationContext, SubRun
 from durable_adk.messages import check_size
 from durable_adk.payloads import AgentNode, CallbackStep, FunctionStep, Hook, StepResult
 from durable_adk.values import canonical, check_json
@@ -52,7 +53,22 @@ class AgentLoop:
         """Run a sub-agent for a custom agent."""
         # An agent that the custom body brought along after the opening has no recorded node.
         node = self._invocation.opened.manifest.find(agent.name) or agent.node()
-        return self._run_node(node, agent, replace(ctx, direct=False, closes=False))
+        own = replace(ctx, direct=False, closes=False)
+        return SubRun(self._after_left(ctx, self._run_node(node, agent, own)), ctx.left)
+
+    async def _after_left(
+        self, ctx: InvocationContext, events: AsyncGenerator[Event, None]
+    ) -> AsyncGenerator[Event, None]:
+        await self._close_left(ctx)
+        async with closing(events):
+            async for event in events:
+                yield event
+
+    async def _close_left(self, ctx: InvocationContext) -> None:
+        """End what a custom agent's body has let go of; its open calls are sealed at the end."""
+        while ctx.left:
+            self._invocation.left_calls = True
+            await ctx.left.pop().aclose()
 
     async def run_function(
         self, ctx: InvocationContext, function: Callable[..., Any], call: FunctionCall
@@ -63,7 +79,8 @@ class AgentLoop:
             raise AgentError("ctx.step needs the agent's own code, which this worker lacks.")
         check_json([list(call.args), call.kwargs], "the arguments of ctx.step")
         check_size(canonical([list(call.args), call.kwargs]), "The arguments of ctx.step")
-        place = invocation.place(ctx, ctx.lane.next_id()) | {"grant": None}
+        place = invocation.place(ctx, ctx.lane.next_id())
+        place["grant"] = None  # it has no event
         step = FunctionStep(
             **place,
             attempt_timeout=call.timeout or invocation.opened.limits.tool_timeout,
@@ -138,6 +155,7 @@ class AgentLoop:
             end_invocation=False,
             transfer=None,
             answered=False,
+            left=[],
             run_start=self._invocation.revision,
             # A body of its own may change or drop what the agents below it yield.
             direct=parent.direct and node.kind != "custom",
@@ -160,9 +178,21 @@ class AgentLoop:
                 async for event in events:
                     yield event
 
+    async def _own_code(
+        self, agent: "BaseAgent", ctx: InvocationContext
+    ) -> AsyncGenerator[Event, None]:
+        loop = asyncio.get_running_loop()
+        try:
+            async with closing(_checked(agent, ctx)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            if not abandoned(loop):
+                await self._close_left(ctx)
+
     def _body(self, node: AgentNode, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         if node.kind == "custom" and ctx.agent is not None:
-            return _own_code(ctx.agent, ctx)
+            return self._own_code(ctx.agent, ctx)
         return self.run_built_in(node, ctx)
 
     def _has(self, hook: Hook, node: AgentNode) -> bool:
@@ -185,7 +215,7 @@ class AgentLoop:
         return result
 
 
-async def _own_code(agent: "BaseAgent", ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+async def _checked(agent: "BaseAgent", ctx: InvocationContext) -> AsyncGenerator[Event, None]:
     """Run a custom agent's body; what it yields is checked here, where it can be named."""
     try:
         async with closing(determinism.body(agent)(ctx)) as events:

@@ -10,7 +10,7 @@ from google.genai import types
 
 from durable_adk.apps.compaction import EventsCompactionConfig
 from durable_adk.events.event import Event
-from durable_adk.events.event_compaction import compaction_event, compaction_of
+from durable_adk.events.event_compaction import compaction_event
 from durable_adk.flows.history import Calls, Summary, not_rewound, replaced, summaries
 
 _CHARACTERS_PER_TOKEN = 4
@@ -44,7 +44,7 @@ def finished(made: Event, covered: Sequence[Event]) -> Event | None:
 
     It stands for exactly the events of the window: a summarizer knows only their timestamps.
     """
-    compaction = compaction_of(made)
+    compaction = made.actions.compaction
     if compaction is None or not compaction.compacted_content.parts:
         return None
     summary = compaction.compacted_content
@@ -90,7 +90,7 @@ def _done(known: Sequence[Summary]) -> int:
 
 def _plain(live: Sequence[Event]) -> list[int]:
     """Positions of all events but summaries."""
-    return [position for position, event in enumerate(live) if compaction_of(event) is None]
+    return [position for position, event in enumerate(live) if event.actions.compaction is None]
 
 
 def _news(live: Sequence[Event], known: Sequence[Summary], stop: int) -> bool:
@@ -139,7 +139,7 @@ def _prompt_tokens(live: Sequence[Event], known: Sequence[Summary]) -> int:
     """Tokens of the largest prompt since the last summary, or a guess where no model counts."""
     counted = 0
     for event in reversed(live):
-        if compaction_of(event) is not None:
+        if event.actions.compaction is not None:
             break
         usage = event.usage_metadata
         counted = max(counted, (usage.prompt_token_count or 0) if usage else 0)

@@ -23,11 +23,11 @@ from google.genai import types
 from pydantic import BaseModel
 
 from durable_adk.events.event import Event
-from durable_adk.events.event_compaction import compaction_of
 from durable_adk.flows.history import USER, visible_history
+from durable_adk.flows.requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
 from durable_adk.flows.response import ID_PREFIX
 
-CONTROL_FUNCTIONS = frozenset({"adk_request_credential", "adk_request_confirmation"})
+CONTROL_FUNCTIONS = frozenset({REQUEST_CREDENTIAL, REQUEST_CONFIRMATION})
 """Calls to the client rather than to a tool; the model never made them (FLW-20)."""
 
 _BEGIN = "<<<QUOTE"
@@ -131,7 +131,7 @@ def _select(events: Iterable[Event], agent_name: str, foreign_thoughts: bool) ->
             parts=parts,
             pending=frozenset(event.long_running_tool_ids or ()),
         )
-        if compaction_of(event) is None and _is_foreign(turn, callers, agent_name):
+        if event.actions.compaction is None and _is_foreign(turn, callers, agent_name):
             turn.parts = list(_quoted(turn, thoughts))
             turn.role = USER
         if turn.parts:
@@ -178,6 +178,10 @@ def _quoted(turn: _Turn, thoughts: bool) -> Iterable[types.Part]:
         elif answer := part.function_response:
             text = _json(answer.response or {})
             yield _quote(f"[{turn.author}] `{answer.name}` tool returned result:", text)
+        elif code := part.executable_code:  # no model may take it for code of its own
+            yield _quote(f"[{turn.author}] wrote code:", code.code or "")
+        elif result := part.code_execution_result:
+            yield _quote(f"[{turn.author}] code returned result:", result.output or "")
         else:  # a signature vouches for its own model's turn only
             yield part.model_copy(update={"thought_signature": None})
 

@@ -13,6 +13,7 @@ resume, then close (status, lease). Every ending passes through close: success, 
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from durable_adk.closing import abandoned, closing, uninterrupted
 from durable_adk.errors import (
@@ -26,8 +27,10 @@ from durable_adk.errors import (
 )
 from durable_adk.flows.agent_run import AgentLoop
 from durable_adk.flows.invocation import Invocation
+from durable_adk.flows.run_hooks import hooked_run, prepared, run_failed
 from durable_adk.messages import InvocationRequest, InvocationResult, user_content
-from durable_adk.payloads import CloseStep, Ending, OpenStep
+from durable_adk.payloads import CloseStep, CompactStep, Ending, Opened, OpenStep
+from durable_adk.run_config import RunConfig
 from durable_adk.runtime import Runtime
 from durable_adk.sessions.base_session_service import Status
 from durable_adk.sessions.session import SessionKey
@@ -65,11 +68,14 @@ async def run_invocation(
         ending = await _close_early(invocation, error)
         if ending.record.status is Status.CANCELLED:
             raise asyncio.CancelledError from error
-        if ending.record.status is Status.FAILED and isinstance(error, DurableAdkError):
-            raise
+        if ending.record.status is Status.FAILED:
+            await run_failed(invocation, ending.record.error or {})
+            if isinstance(error, DurableAdkError):
+                raise
         return _ended_before(invocation, ending)
     if not invocation.closed:
         await _close(invocation, Status.COMPLETED)
+    await _compact(invocation)
     return _result(invocation)
 
 
@@ -89,7 +95,7 @@ async def _drive(invocation: Invocation) -> None:
     loop = asyncio.get_running_loop()
     answers = asyncio.ensure_future(invocation.pauses.serve())
     try:
-        async with closing(AgentLoop(invocation).root()) as events:
+        async with closing(hooked_run(invocation, AgentLoop(invocation).root)) as events:
             async for event in events:
                 await invocation.commit(event)
                 if invocation.runtime.cancelled() and not invocation.closed:
@@ -121,20 +127,37 @@ async def _open(runtime: Runtime, request: InvocationRequest, holder: str) -> In
         tool_run=request.tool_run,
         create_session=request.create_session or request.session is None,
         when_busy=request.when_busy,
+        run_config=None if request.run_config == RunConfig() else request.run_config,
     )
+    opened, cancelled = await _opened(runtime, step)
+    while (record := opened.record) is None:
+        if cancelled:
+            raise asyncio.CancelledError
+        step = await prepared(runtime, request, step, opened)
+        opened, cancelled = await _opened(runtime, step)
+    invocation = Invocation(
+        runtime=runtime,
+        request=request,
+        key=key,
+        opened=opened,
+        record=record,
+        message=step.message,
+        holder=holder,
+    )
+    invocation.cancelled = cancelled
+    invocation.apply_local(step.state_delta)
+    return invocation
+
+
+async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened, bool]:
+    """The opening, and whether the run was cancelled meanwhile."""
     opening = asyncio.ensure_future(runtime.open_invocation(step))
-    cancelled = False
     try:
-        opened = await asyncio.shield(opening)
+        return await asyncio.shield(opening), False
     except asyncio.CancelledError:
         # This ends the wait for a busy session; an invocation that was opened must be sealed.
-        cancelled = True
         opening.cancel()
-        opened = await opening
-    invocation = Invocation(runtime=runtime, request=request, key=key, opened=opened, holder=holder)
-    invocation.cancelled = cancelled
-    invocation.apply_local(request.state_delta)
-    return invocation
+        return await opening, True
 
 
 async def _close(
@@ -147,11 +170,25 @@ async def _close(
         status=status,
         author=invocation.opened.agent,
         timestamp=invocation.runtime.now(),
-        paused=invocation.pauses.paused,
+        holder=invocation.holder,
+        seals=invocation.left_calls,
         error=as_detail(error) if error else None,
     )
     # Too late for a cancellation, which would leave the lease behind.
     return await uninterrupted(invocation.runtime.close_invocation(step))
+
+
+async def _compact(invocation: Invocation) -> None:
+    """Have the session's events summarised, if its app wants that; how the run ended stands."""
+    if invocation.opened.compacts:
+        step = CompactStep(
+            key=invocation.key,
+            invocation_id=invocation.invocation_id,
+            timestamp=invocation.runtime.now(),
+            attempt_timeout=invocation.opened.limits.model_timeout,
+        )
+        with suppress(DurableAdkError, asyncio.CancelledError):
+            await invocation.runtime.compact(step)
 
 
 def _ended_before(invocation: Invocation, ending: Ending) -> InvocationResult:

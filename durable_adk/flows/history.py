@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from durable_adk.events.event import Event
-from durable_adk.events.event_compaction import EventCompaction, compaction_of, with_compaction
+from durable_adk.events.event_actions import EventActions, EventCompaction
+from durable_adk.run_config import GetSessionConfig
 
 USER = "user"
 SUMMARY_AUTHOR = "model"
@@ -66,6 +67,17 @@ def not_rewound(events: Sequence[Event]) -> list[Event]:
     return kept
 
 
+def recent(events: Sequence[Event], config: GetSessionConfig) -> list[Event]:
+    """Of the events that count those since a time, and of these the last so many (SSN-6, TRAP-16).
+
+    What a rewind has taken back is left out first: else it would count again where the limit cuts
+    off the place that the rewind goes back to.
+    """
+    since, last = config.after_timestamp, config.num_recent_events
+    kept = [event for event in not_rewound(events) if since is None or event.timestamp >= since]
+    return kept if last is None else kept[max(len(kept) - last, 0) :]
+
+
 @dataclass(frozen=True)
 class Summary:
     """A summary and the stretch of events that it covers."""
@@ -89,7 +101,7 @@ def summaries(events: Sequence[Event]) -> list[Summary]:
     found: list[Summary] = []
     places: dict[str, int] = {}
     for position, event in enumerate(events):
-        compaction = compaction_of(event)
+        compaction = event.actions.compaction
         if compaction is None:
             places[event.id] = position
             continue
@@ -119,15 +131,16 @@ def _by_times(compaction: EventCompaction, before: Sequence[Event]) -> tuple[int
     within = [
         position
         for position, event in enumerate(before)
-        if start <= event.timestamp <= end and compaction_of(event) is None
+        if start <= event.timestamp <= end and event.actions.compaction is None
     ]
     return (within[0], within[-1]) if within else None
 
 
 def _as_shown(event: Event, compaction: EventCompaction) -> Event:
     content = compaction.compacted_content
-    return with_compaction(event, compaction).model_copy(
+    return event.model_copy(
         update={
+            "actions": EventActions(compaction=compaction),
             "author": SUMMARY_AUTHOR,
             "timestamp": compaction.start_timestamp,
             "content": content.model_copy(update={"role": content.role or "model"}),
@@ -156,7 +169,7 @@ def replaced(
     shown: list[tuple[int, Event]] = []
     for position, event in enumerate(events):
         shown += [(position, summary) for summary in begins.get(position, ())]
-        if position not in covered and compaction_of(event) is None:
+        if position not in covered and event.actions.compaction is None:
             shown.append((position, event))
     return shown
 

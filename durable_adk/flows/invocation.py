@@ -7,14 +7,19 @@ import asyncio
 from copy import deepcopy
 from typing import Any
 
+from google.genai import types
+
 from durable_adk.closing import uninterrupted
 from durable_adk.events.event import Event
 from durable_adk.flows.pausing import Pauses
+from durable_adk.flows.run_hooks import on_event
 from durable_adk.loop_context import InvocationContext, Lane, LoopSession
-from durable_adk.messages import MAX_RESULT_TEXT, InvocationRequest, check_size, user_content
+from durable_adk.messages import MAX_RESULT_TEXT, InvocationRequest, check_size
 from durable_adk.payloads import AnswerTaken, CommitGrant, CommitStep, Opened, StepResult
+from durable_adk.plugins.base_plugin import HookName
 from durable_adk.run_config import RunConfig
 from durable_adk.runtime import Runtime
+from durable_adk.sessions.base_session_service import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.state import is_temp, without_temp
 from durable_adk.values import canonical, check_json
@@ -30,16 +35,20 @@ class Invocation:
         request: InvocationRequest,
         key: SessionKey,
         opened: Opened,
+        record: InvocationRecord,
+        message: types.Content,
         holder: str,
     ) -> None:
         self.runtime = runtime
         self.request = request
         self.opened = opened
-        self.invocation_id = opened.record.invocation_id
+        self.record = record
+        """As it was when it was opened."""
+        self.invocation_id = record.invocation_id
         self.key = key
-        self.user_content = user_content(request.message)
+        self.user_content = message
         self.session = LoopSession(key, dict(opened.state or {}))
-        self.revision = opened.record.start_seq
+        self.revision = record.start_seq
         self.model_calls = 0
         self.tool_calls = 0
         self.events = 1
@@ -51,9 +60,12 @@ class Invocation:
         self.closed = False
         """Whether a step has closed the invocation already."""
         self._committed_by_step: dict[str, int] = {}
+        self._seen_by_plugins: set[str] = set()
+        self.left_calls = False
+        """Whether a custom agent has left a sub-agent's run, and perhaps calls without response."""
         self.lane = Lane(self.invocation_id)
         self.holder = holder
-        self.epoch = opened.record.epoch
+        self.epoch = record.epoch
         self.pauses = Pauses(self)
 
     def place(self, ctx: InvocationContext, event_id: str) -> dict[str, Any]:
@@ -62,23 +74,39 @@ class Invocation:
         Raises:
             CancelledError: The run was cancelled, but a step that finished took no notice.
         """
-        if ctx.lane.stopped:
+        if ctx.lane.stopped or self.runtime.cancelled():
             raise asyncio.CancelledError
+        return self.here(ctx.agent_name, event_id) | {
+            "run_start": ctx.run_start,
+            "branch": ctx.branch,
+            "grant": self._grant(ctx) if ctx.direct else None,
+        }
+
+    def here(self, agent: str, event_id: str) -> dict[str, Any]:
+        """The fields every `Step` has, for a step that is of no agent's run."""
         return {
             "key": self.key,
             "invocation_id": self.invocation_id,
             "revision": self.revision,
-            "run_start": ctx.run_start,
-            "agent": ctx.agent_name,
-            "branch": ctx.branch,
+            "run_start": self.revision,
+            "agent": agent,
             "event_id": event_id,
             "local_state": self.local_state(),
             "run_config": None
             if self.request.run_config == RunConfig()
             else self.request.run_config,
             "artifact_owner": self.artifact_owner,
-            "grant": self._grant(ctx) if ctx.direct else None,
+            "plugins": None if self.has_plugins else False,
         }
+
+    def hooked(self, hook: HookName) -> bool:
+        """Whether the app had a plugin with this hook when the invocation opened."""
+        return hook in self.opened.hooks
+
+    @property
+    def has_plugins(self) -> bool:
+        """Whether the app's plugins see the run; not that of an agent used as a tool without."""
+        return self.request.tool_run is None or self.request.tool_run.include_plugins
 
     @property
     def artifact_owner(self) -> SessionKey | None:
@@ -90,17 +118,19 @@ class Invocation:
             epoch=self.epoch,
             custom_metadata=self.request.run_config.custom_metadata,
             closes=ctx.closes,
+            on_event=self.hooked("on_event_callback") or None,
         )
 
     def take(self, result: StepResult) -> None:
-        """Note what a step has committed itself, before its event is yielded."""
+        """Note what a step has committed or shown to the plugins, before its event is yielded."""
+        if result.event is not None and result.hooked:
+            self._seen_by_plugins.add(result.event.id)
         if result.event is not None and result.seq is not None:
             self._committed_by_step[result.event.id] = result.seq
             self.closed = self.closed or result.closed
 
     def answered(self, event_id: str, taken: AnswerTaken) -> None:
-        """Note an answer that was stored: the invocation holds the lease, under this epoch."""
-        self.epoch = taken.epoch
+        """Note an answer that was stored."""
         self.revision = max(self.revision, taken.seq)
         self.events += 1
         self.last_event_id = event_id
@@ -148,8 +178,12 @@ class Invocation:
             self._remember(event)
             return
         self._complete(event)
+        if event.id not in self._seen_by_plugins:
+            await on_event(self, event)
+            self._complete(event)
         self.apply_local(event.actions.state_delta)
         event.actions.state_delta = without_temp(event.actions.state_delta)
+        await self.pauses.go_on()
         step = CommitStep(
             key=self.key,
             invocation_id=self.invocation_id,
@@ -157,7 +191,8 @@ class Invocation:
             event=event,
         )
         # Not to be interrupted, or it could land among the events that seal the session.
-        self.revision = await uninterrupted(self.runtime.commit_event(step))
+        seq = await uninterrupted(self.runtime.commit_event(step))
+        self.revision = max(self.revision, seq)  # an answer may have been stored meanwhile
         self._remember(event)
 
     def _complete(self, event: Event) -> None:

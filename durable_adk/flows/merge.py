@@ -1,6 +1,6 @@
 """Several calls' responses as one event."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set as AbstractSet
 from typing import Any
 
 from google.genai import types
@@ -26,7 +26,7 @@ def merge_responses(events: Sequence[Event], *, event_id: str) -> Event:
         invocation_id=first.invocation_id,
         branch=first.branch,
         content=types.Content(role="user", parts=parts) if parts else None,
-        actions=EventActions.model_validate(actions),
+        actions=_with_answer(EventActions.model_validate(actions), events),
         custom_metadata=_metadata(events),
     )
 
@@ -36,10 +36,18 @@ def _metadata(events: Sequence[Event]) -> dict[str, Any] | None:
     merged: dict[str, Any] = {}
     for event in events:
         for key, value in (event.custom_metadata or {}).items():
-            known = merged.get(key)
-            both = isinstance(known, list) and isinstance(value, list)
-            merged[key] = [*known, *value] if both else value  # pyright: ignore[reportUnknownVariableType]: JSON
+            known: Any = merged.get(key)
+            joined = isinstance(known, list) and isinstance(value, list)
+            merged[key] = [*known, *value] if joined else value
     return merged or None
+
+
+def _with_answer(actions: EventActions, events: Sequence[Event]) -> EventActions:
+    """The later of two final answers stands as it is; merged they would be neither."""
+    for event in events:
+        if event.actions.set_model_response is not None:
+            actions.set_model_response = event.actions.set_model_response
+    return actions
 
 
 def _merge_into(target: dict[str, Any], source: dict[str, Any]) -> None:
@@ -63,13 +71,31 @@ def error_response(
     )
 
 
-def unanswered(events: Sequence[Event], reason: str) -> list[Event]:
+def requesting(response: Event) -> set[str]:
+    """Ids of the calls whose responses say that an approval or a credential is needed first."""
+    actions = response.actions
+    return {*actions.requested_tool_confirmations, *actions.requested_auth_configs}
+
+
+def unanswered(
+    events: Sequence[Event], reason: str, known: AbstractSet[str] = frozenset()
+) -> list[Event]:
     """Responses for every call that has none, one event per event that holds such calls.
 
     Without them the next turn's prompt would hold calls without responses, which providers refuse
     and which hide from the model that the call was made (TRAP-47).
+
+    Args:
+        events: What to look through.
+        reason: What the responses say.
+        known: Ids of calls that are answered elsewhere.
     """
-    answered = {item.id for event in events for item in event.get_function_responses()}
+    answered = known | {
+        item.id
+        for event in events
+        for item in event.get_function_responses()
+        if item.id not in requesting(event)  # that was a question, and the tool may run since
+    }
     seals: list[Event] = []
     for event in events:
         responses = [

@@ -86,7 +86,7 @@ async def _events(
             child.committed.set()
             if item.actions.escalate and item.author == child.node.name:
                 await uninterrupted(_stop([other for other in children if other is not child]))
-    for seal in _seals(children):
+    for seal in _seals(children, pauses):
         yield seal
 
 
@@ -127,6 +127,7 @@ async def _stop(children: Sequence[_Child]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _seals(children: Sequence[_Child]) -> list[Event]:
+def _seals(children: Sequence[_Child], pauses: Pauses) -> list[Event]:
     stopped = [child for child in children if child.ctx.lane.stopped]
-    return [seal for child in stopped for seal in unanswered(child.events, STOPPED)]
+    known = pauses.delivered  # those answers did not come through here
+    return [seal for child in stopped for seal in unanswered(child.events, STOPPED, known)]

@@ -19,7 +19,7 @@ from durable_adk.errors import AgentError, DurableAdkError, ToolTimeoutError, ra
 from durable_adk.flows.requests import REQUEST_CONFIRMATION
 from durable_adk.loop_context import InvocationContext, Lane
 from durable_adk.messages import InvocationAnswer
-from durable_adk.payloads import AnswerStep, PauseStep, Wait
+from durable_adk.payloads import AnswerStep, AnswerTaken, PauseStep, Wait
 
 if TYPE_CHECKING:
     from durable_adk.flows.invocation import Invocation
@@ -59,7 +59,8 @@ class Pauses:
         self._answered: list[str] = []
         self._rests: list[_Rest] = []
         self._busy = 1
-        self._answers = 0
+        self.delivered: set[str] = set()
+        """Every call that was answered from outside."""
         self._closed = False
         self._unread: list[InvocationAnswer] = []
         self._failure: DurableAdkError | None = None
@@ -97,8 +98,16 @@ class Pauses:
         self._waiting.pop(call_id, None)
 
     def is_answered(self, call_id: str) -> bool:
-        """Whether a call was answered before anybody waited for it."""
+        """Whether a call has an answer that nobody has waited for yet."""
         return call_id in self._answered
+
+    def consume(self, call_id: str) -> None:
+        """Note that such an answer is in the history, which is all that was wanted."""
+        self._answered.remove(call_id)
+
+    def is_expected(self, call_id: str) -> bool:
+        """Whether answers to a call are accepted now."""
+        return call_id in self._waiting
 
     async def answer_to(self, call_ids: Iterable[str]) -> str:
         """Wait until one of the calls is answered; which one.
@@ -123,12 +132,22 @@ class Pauses:
                 self._rests.remove(rest)
                 self._busy += 1
 
+    async def go_on(self) -> None:
+        """Take the lease again, if it is given back, for a lane that goes on without an answer.
+
+        A custom agent may catch a deadline, have a timeout round a sub-agent, or run two of them
+        in tasks of its own.
+        """
+        if self.paused and not self._closed:
+            taken = await self._invocation.runtime.take_answer(self._step(InvocationAnswer(), ""))
+            self._resumed(taken)
+
     def close(self) -> None:
         """Take no further answers: a step that finishes all the same swallows a cancellation."""
         self._closed = True
         for answer in self._unread:
             if answer.answer_id is not None:
-                self._inbox.outcomes[answer.answer_id] = "The invocation has ended without it."
+                self._inbox.outcomes.setdefault(answer.answer_id, "The invocation ended without it.")
 
     async def serve(self) -> None:
         """Pause and go on, until the task is cancelled."""
@@ -138,8 +157,10 @@ class Pauses:
                 if self._busy == 0 and not self.paused:
                     await self._pause()
                 answer = await self._next()
-                if answer is not None:
+                while answer is not None:
                     self._unread.append(answer)
+                    # What has come in time is read before any deadline is looked at again.
+                    answer = None if self._inbox.empty() else await self._inbox.get()
         except DurableAdkError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - whoever waits must not wait for ever
@@ -167,6 +188,8 @@ class Pauses:
 
     async def _next(self) -> InvocationAnswer | None:
         """The next answer; None if something else has changed. Expired calls are seen to."""
+        if not self._inbox.empty():
+            return await self._inbox.get()
         now = self._invocation.runtime.now()
         dues = [call.due for call in self.waiting if call.due is not None]
         limit = max(min(dues) - now, 0) if dues else None
@@ -193,32 +216,41 @@ class Pauses:
         await self._take(answer, author=call.author)
 
     async def _take(self, answer: InvocationAnswer, *, author: str) -> None:
-        invocation = self._invocation
-        self._answers += 1
-        answer_id = answer.answer_id or f"unnamed-{self._answers}"
+        answer_id = answer.answer_id or ""
         if answer_id in self._inbox.outcomes:
             return  # the same answer again
         if (reason := self._not_waited_for(answer)) is not None:
             self._inbox.outcomes[answer_id] = reason
             return
-        step = AnswerStep(
+        step = self._step(answer, f"{self._invocation.invocation_id}.answer.{answer_id}")
+        step.author = author
+        taken = await self._invocation.runtime.take_answer(step)
+        self._inbox.outcomes[answer_id] = taken.refused
+        if taken.refused is None:
+            self._resumed(taken)
+            self._invocation.answered(step.event_id, taken)
+            self._invocation.apply_local(answer.state_delta)
+            for call_id in taken.call_ids:
+                self._deliver(call_id)
+
+    def _step(self, answer: InvocationAnswer, event_id: str) -> AnswerStep:
+        invocation = self._invocation
+        waiting = self._waiting.get(answer.call_id or "")
+        return AnswerStep(
             key=invocation.key,
             invocation_id=invocation.invocation_id,
             holder=invocation.holder,
             epoch=invocation.epoch,
             start_seq=invocation.record.start_seq,
-            event_id=f"{invocation.invocation_id}.answer.{answer_id}",
+            event_id=event_id,
             timestamp=invocation.runtime.now(),
             answer=answer,
-            author=author,
+            call_name=waiting.name if waiting else "",
         )
-        taken = await invocation.runtime.take_answer(step)
-        self._inbox.outcomes[answer_id] = taken.refused
-        if taken.refused is None:
-            self.paused = False
-            invocation.answered(step.event_id, taken)
-            for call_id in taken.call_ids:
-                self._deliver(call_id)
+
+    def _resumed(self, taken: AnswerTaken) -> None:
+        self.paused = False
+        self._invocation.epoch = taken.epoch
 
     def _not_waited_for(self, answer: InvocationAnswer) -> str | None:
         """Why an answer is refused without looking into the history."""
@@ -234,6 +266,7 @@ class Pauses:
         )
 
     def _deliver(self, call_id: str) -> None:
+        self.delivered.add(call_id)
         self._waiting.pop(call_id, None)
         rest = next((rest for rest in self._rests if call_id in rest.call_ids), None)
         if rest is None:

@@ -17,6 +17,7 @@ from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.events.event import Event
 from durable_adk.events.tool_confirmation import ToolConfirmation
+from durable_adk.flows.history import not_rewound
 from durable_adk.flows.response import ID_PREFIX
 from durable_adk.models.llm_response import Wire
 from durable_adk.values import canonical
@@ -186,10 +187,13 @@ def blocked_by(call: PendingCall, history: dict[str, Tracked]) -> PendingCall | 
 
 
 def track(events: Iterable[Event]) -> dict[str, Tracked]:
-    """All calls that were ever to be answered from outside, by id; of a recurring id the latest."""
+    """All calls that were ever to be answered from outside, by id; of a recurring id the latest.
+
+    Those that a rewind has taken back were never made, and their answers never given (REW-1).
+    """
     made: dict[str, types.FunctionCall] = {}
     history: dict[str, Tracked] = {}
-    for event in events:
+    for event in not_rewound(list(events)):
         if event.partial:
             continue
         # What a client wrote calls nothing, whatever it looks like (RES-8).

@@ -87,6 +87,16 @@ def artifacts_to_restore(
     return {name: before.get(name) for name in changed if not name.startswith(USER_PREFIX)}
 
 
+def taken_back(events: Sequence[Event], *, before_invocation_id: str) -> list[str]:
+    """Ids of the invocations that have events from there on, and so lose some of them.
+
+    Raises:
+        InvocationNotFoundError: The session has no such invocation (REW-4).
+    """
+    start = _start(events, before_invocation_id)
+    return list(dict.fromkeys(event.invocation_id for event in events[start:]))
+
+
 def _start(events: Sequence[Event], invocation_id: str) -> int:
     for position, event in enumerate(events):
         if invocation_id and event.invocation_id == invocation_id:

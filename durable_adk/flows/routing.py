@@ -47,8 +47,8 @@ def is_transferable(agent: BaseAgent) -> bool:
 
     Below a workflow agent they may not: the workflow would not be gone through.
     """
-    above: BaseAgent | None = agent
-    while above is not None and above.parent_agent is not None:
+    above = agent
+    while above.parent_agent is not None:
         if not isinstance(above, LlmAgent) or above.disallow_transfer_to_parent:
             return False
         above = above.parent_agent

@@ -16,8 +16,9 @@ from durable_adk.errors import (
     raised,
 )
 from durable_adk.events.event import Event
+from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.invocation import Invocation
-from durable_adk.flows.merge import error_response, merge_responses
+from durable_adk.flows.merge import error_response, merge_responses, requesting
 from durable_adk.flows.requests import confirmation_request, credential_request
 from durable_adk.loop_context import InvocationContext
 from durable_adk.messages import InvocationRequest, ToolRun, check_size, child_key
@@ -47,6 +48,8 @@ class ToolTurn:
         """Long-running calls that have given a first result, but not their last."""
         self.final = False
         """Whether the last response ends the agent's run."""
+        self.answer: Any = None
+        """What the model has given as its final answer, by `set_model_response`."""
 
     async def run(self) -> AsyncGenerator[Event, None]:
         """Yield the turn's responses and requests; what it hands over to is in `ctx.transfer`.
@@ -75,31 +78,40 @@ class ToolTurn:
                 async for event in self._told(results):
                     yield event
                 waiting += self._outstanding([call], results)
+        for call_id in waiting:
+            pauses.forget(call_id)
 
     def _outstanding(
         self, calls: Sequence[types.FunctionCall], results: Sequence[StepResult]
     ) -> list[str]:
         """What to wait for; an interim result lets the model speak first, by default (TOL-42)."""
+        pauses = self._invocation.pauses
         waiting: list[str] = []
         for call, result in zip(calls, results, strict=True):
             requests = [name for name, about in self._requests.items() if about is call]
             if requests or call.id not in self._waits:
                 waiting += requests
+            elif pauses.is_answered(call.id):
+                pauses.consume(call.id)  # it was faster than its tool
             elif result.pending or (result.waits and self._invocation.opened.resumable):
                 waiting.append(call.id)
             elif result.waits:
                 self.interim.add(call.id)
             else:
-                self._invocation.pauses.forget(call.id)
+                pauses.forget(call.id)
+                continue
+            if call.id in (*waiting, *self.interim) and not pauses.is_expected(call.id):
+                pauses.expect(call, self._waits[call.id], self._ctx)  # its approval came first
         return waiting
 
     async def _told(self, results: Sequence[StepResult]) -> AsyncGenerator[Event, None]:
         """Yield the results' event and the requests they make, in ADK's order (17.1, FLW-51)."""
+        self.final = False
         response = self._merged(results)
         if response is not None:
             requests = self._asked_for(response)
             ids = {answer.id for answer in response.get_function_responses()}
-            if requests and not ids <= _requesting(response):
+            if requests and not ids <= requesting(response):
                 response.actions.skip_summarization = _settled_skip(results)
                 order = [response, *requests]
             else:
@@ -108,6 +120,8 @@ class ToolTurn:
                 yield event
             self._expect(requests, results)
             self.final = bool(ids) and response.is_final_response()
+            if response.actions.set_model_response is not None:
+                self.answer = response.actions.set_model_response
         failed = next((result.error for result in results if result.error), None)
         if failed:
             raise from_detail(failed)
@@ -142,6 +156,7 @@ class ToolTurn:
         for call in (call for event in requests for call in event.get_function_calls()):
             original = about(call)
             self._requests[call.id or ""] = calls[original]
+            self._invocation.pauses.forget(original)  # it has not begun; nor has its deadline
             wait = waits.get(original, Wait())
             self._invocation.pauses.expect(call, wait, self._ctx)
 
@@ -232,7 +247,8 @@ class ToolTurn:
         else:
             message = str((outcome.error or {}).get("message", "The tool gave no result."))
         if self._invocation.pauses.is_answered(call.id or ""):
-            outcome.event = None  # the answer was faster than its question
+            # The answer was faster than its question; what the tool changed stays.
+            outcome.event = _changes(outcome.event)
         elif outcome.event is None and not outcome.pending:
             author, branch = self._ctx.agent_name, self._ctx.branch
             outcome.event = error_response(
@@ -256,6 +272,16 @@ def invocation_must_wait(invocation: Invocation) -> None:
         )
 
 
+def _changes(event: Event | None) -> Event | None:
+    """The event with what it changes and without what it says; None if it changes nothing."""
+    if event is None or not (event.actions.state_delta or event.actions.artifact_delta):
+        return None
+    actions = EventActions(
+        state_delta=event.actions.state_delta, artifact_delta=event.actions.artifact_delta
+    )
+    return event.model_copy(update={"content": None, "actions": actions})
+
+
 def about(request: types.FunctionCall) -> str:
     """The id of the tool call that a request to the user is about."""
     args = request.args or {}
@@ -263,14 +289,9 @@ def about(request: types.FunctionCall) -> str:
     return str(original["id"])
 
 
-def _requesting(response: Event) -> set[str]:
-    actions = response.actions
-    return {*actions.requested_tool_confirmations, *actions.requested_auth_configs}
-
-
 def _settled_skip(results: Sequence[StepResult]) -> bool | None:
     """Whether one of the responses that wait for nobody is not to be summarised."""
-    settled = [r.event for r in results if r.event is not None and not _requesting(r.event)]
+    settled = [r.event for r in results if r.event is not None and not requesting(r.event)]
     return any(event.actions.skip_summarization for event in settled) or None
 
 

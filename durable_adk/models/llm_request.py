@@ -11,6 +11,12 @@ if TYPE_CHECKING:
 
 FOREIGN_CONTEXT = "For context:"
 """How a content begins that quotes another agent to this one (semantics FLW-22)."""
+SYSTEM_INSTRUCTION = "System instruction"
+"""How a content begins that holds a part of the agent's own instruction (semantics AGT-16)."""
+NOT_BY_THE_USER = (FOREIGN_CONTEXT, SYSTEM_INSTRUCTION)
+"""How contents of the role ``user`` begin that the user did not write."""
+SET_MODEL_RESPONSE = "set_model_response"
+"""The tool that takes an answer of a certain shape from a model with tools (semantics AGT-19)."""
 
 
 class LlmRequest(BaseModel):
@@ -78,7 +84,7 @@ class LlmRequest(BaseModel):
         shared.function_declarations = [*kept, *declarations.values()]
         config.tools = config_tools
 
-    def set_output_schema(self, schema: type[BaseModel]) -> None:
-        """Ask for JSON of this shape (semantics AGT-19)."""
+    def set_output_schema(self, schema: Any) -> None:
+        """Ask for JSON of this shape: a type, or a schema as such (semantics AGT-19)."""
         self.config.response_schema = schema
         self.config.response_mime_type = "application/json"

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
 from typing import Any, TypeAlias
 
 from google.genai import types
@@ -13,7 +12,7 @@ from durable_adk.models._chunks import word_by_word
 from durable_adk.models._offline_arguments import structured
 from durable_adk.models._offline_plan import Choice, choices, plan
 from durable_adk.models.base_llm import BaseLlm
-from durable_adk.models.llm_request import FOREIGN_CONTEXT, LlmRequest
+from durable_adk.models.llm_request import NOT_BY_THE_USER, SET_MODEL_RESPONSE, LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 
 Done: TypeAlias = list[tuple[types.FunctionCall, dict[str, Any] | None]]
@@ -61,10 +60,13 @@ def _answer(request: LlmRequest) -> types.Part:
         if not step.missing and (step.choice.name, step.arguments) not in made:
             return types.Part.from_function_call(name=step.choice.name, args=step.arguments)
     said = " ".join(phrases.result(call, response) for call, response in done)
-    schema = _wanted_schema(request)
-    if schema is not None:
-        results = [response or {} for _, response in done]
-        return types.Part(text=json.dumps(structured(schema, message, results)))
+    config: Any = request.config  # its union types name libraries that need not be installed
+    results = [response or {} for _, response in done]
+    if config.response_schema is not None:
+        return types.Part(text=json.dumps(structured(config.response_schema, message, results)))
+    if (schema := _answer_schema(config.tools)) is not None:
+        args = structured(schema, message, results)
+        return types.Part.from_function_call(name=SET_MODEL_RESPONSE, args=args)
     if said:
         return types.Part(text=said)
     if steps:
@@ -72,21 +74,18 @@ def _answer(request: LlmRequest) -> types.Part:
     return types.Part(text=phrases.no_tool([choice.label for choice in offered]))
 
 
-def _wanted_schema(request: LlmRequest) -> Any:
-    """The shape of the answer: the request's schema, or the JSON schema in its instruction."""
-    config: Any = request.config  # its union types name libraries that need not be installed
-    if config.response_schema is not None:
-        return config.response_schema
-    _, found, text = _instruction(config.system_instruction).partition("JSON schema: ")
-    with suppress(ValueError):
-        return json.JSONDecoder().raw_decode(text)[0] if found else None
-    return None
+def _answer_schema(tools: Sequence[Any] | None) -> Any:
+    """The parameters of the tool that takes the answer, if there is one."""
+    own = [tool for tool in tools or () if isinstance(tool, types.Tool)]
+    declared = (item for tool in own for item in tool.function_declarations or ())
+    answers = (item for item in declared if item.name == SET_MODEL_RESPONSE)
+    return next((item.parameters_json_schema for item in answers), None)
 
 
 def _offered(request: LlmRequest) -> list[Choice]:
     """The tools, and instead of the one that hands over, each agent it may hand over to."""
     config: Any = request.config
-    offered = list(choices(config.tools))
+    offered = [choice for choice in choices(config.tools) if choice.name != SET_MODEL_RESPONSE]
     tools = [choice for choice in offered if choice.name != _TRANSFER]
     # Once per message: two agents that each find the other fitter would go on for ever.
     if len(tools) < len(offered) and not _was_handed_over(request.contents):
@@ -120,7 +119,7 @@ def _last_called(contents: Sequence[types.Content]) -> str | None:
 def _last_message(contents: Sequence[types.Content]) -> int:
     """The index of the user's last message; failing that, of what another agent said last."""
     texts = {i: _text(content) for i, content in enumerate(contents) if _is_said(content)}
-    own = [i for i, text in texts.items() if text and not text.startswith(FOREIGN_CONTEXT)]
+    own = [i for i, text in texts.items() if text and not text.startswith(NOT_BY_THE_USER)]
     return max(own or [i for i, text in texts.items() if text], default=0)
 
 

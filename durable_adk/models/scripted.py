@@ -15,7 +15,7 @@ from pydantic import PrivateAttr, SkipValidation
 from durable_adk.errors import ModelError
 from durable_adk.models._chunks import word_by_word
 from durable_adk.models.base_llm import BaseLlm
-from durable_adk.models.llm_request import FOREIGN_CONTEXT, LlmRequest
+from durable_adk.models.llm_request import NOT_BY_THE_USER, LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.values import canonical
 
@@ -101,7 +101,7 @@ def _is_message(content: types.Content) -> bool:
     return (
         content.role == "user"
         and not any(part.function_response for part in parts)
-        and not (parts and (parts[0].text or "").startswith(FOREIGN_CONTEXT))
+        and not (parts and (parts[0].text or "").startswith(NOT_BY_THE_USER))
     )
 
 

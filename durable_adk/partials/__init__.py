@@ -1,6 +1,7 @@
 """Text as the model writes it: events that are shown and never stored (design D8)."""
 
 from durable_adk.partials.channel import PartialChannel
+from durable_adk.partials.choice import partials_of
 from durable_adk.partials.in_process import InProcessPartials
 from durable_adk.partials.partial import PartialEvent
 from durable_adk.partials.sockets import SocketPartials
@@ -14,4 +15,5 @@ __all__ = [
     "PartialEvent",
     "SocketPartials",
     "Subscription",
+    "partials_of",
 ]

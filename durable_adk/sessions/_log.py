@@ -36,7 +36,7 @@ def create(tables: Tables, key: SessionKey, state: dict[str, str]) -> View:
     head = _new_head()
     if not tables.add_session(key, head):
         raise AlreadyExistsError(f"The session {key.session_id!r} exists already.")
-    tables.put_state(key, state)
+    tables.put_state(key, state, initial=True)
     return View(head, tables.state(key), [])
 
 

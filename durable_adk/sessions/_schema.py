@@ -81,7 +81,9 @@ STATE = Table(
     *_session_key(),
     Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),
+    Column("initial", Text),
     sqlite_with_rowid=False,
 )
 """One row a state key, prefix included. User keys have session_id '', app keys also user_id ''.
-So a commit writes only the keys it touches, and writers of other keys never meet."""
+So a commit writes only the keys it touches, and writers of other keys never meet. A session's own
+key has its `initial` value too, if the session was created with one."""

@@ -69,6 +69,12 @@ _STATE_OF = select(STATE.c.key, STATE.c.value).where(
 )
 
 
+_INITIAL_STATE_OF = select(STATE.c.key, STATE.c.initial).where(
+    _is(STATE), STATE.c.initial.is_not(None)
+)
+_STATES = select(*(column for column in STATE.c if column.name != "initial"))
+
+
 class _Inserts:
     """Those with ON CONFLICT, which both databases know and SQLAlchemy has a class for each of."""
 
@@ -155,26 +161,28 @@ class SqlTables:
             query = query.order_by(EVENTS.c.seq.desc()).limit(window.last)
         return sorted(Row(*row) for row in self._connection.execute(query, _params(key)))
 
-    def put_state(self, key: SessionKey, delta: dict[str, str]) -> None:
-        if delta:
-            rows = [
-                {**owner(key, name)._asdict(), "key": name, "value": delta[name]}
-                # In one order everywhere, so that two sessions of a user cannot deadlock.
-                for name in sorted(delta)
-            ]
+    def put_state(self, key: SessionKey, delta: dict[str, str], *, initial: bool = False) -> None:
+        # In one order everywhere, so that two sessions of a user cannot deadlock.
+        rows = [_state_row(key, name, delta[name], initial=initial) for name in sorted(delta)]
+        if rows:
             self._connection.execute(self._insert.state, rows)
+
+    def initial_state(self, key: SessionKey) -> dict[str, str]:
+        rows = self._connection.execute(_INITIAL_STATE_OF, _params(key))
+        return {row.key: row.initial for row in rows}
 
     def state(self, key: SessionKey) -> dict[str, str]:
         rows = self._connection.execute(_STATE_OF, _params(key))
         return {row.key: row.value for row in rows}
 
     def states(self, app_name: str, user_id: str | None) -> dict[SessionKey, dict[str, str]]:
-        query = select(STATE).where(STATE.c.app_name == app_name)
+        query = _STATES.where(STATE.c.app_name == app_name)
         if user_id is not None:
             query = query.where(STATE.c.user_id.in_(["", user_id]))
         found: dict[SessionKey, dict[str, str]] = {}
-        for *key, name, value in self._connection.execute(query):
-            found.setdefault(SessionKey(*key), {})[name] = value
+        for row in self._connection.execute(query):
+            key = SessionKey(row.app_name, row.user_id, row.session_id)
+            found.setdefault(key, {})[row.key] = row.value
         return found
 
     def invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
@@ -197,6 +205,12 @@ class SqlTables:
         values = {**key._asdict(), **record.model_dump(mode="json")}
         values["error"] = None if record.error is None else json.dumps(record.error)
         self._connection.execute(self._insert.invocation, values)
+
+
+def _state_row(key: SessionKey, name: str, value: str, *, initial: bool) -> dict[str, str | None]:
+    own = owner(key, name)
+    row = {**own._asdict(), "key": name, "value": value}
+    return {**row, "initial": value if own == key else None} if initial else row
 
 
 def _record(row: RowMapping) -> InvocationRecord:

@@ -31,7 +31,7 @@ class SqliteStore:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._engine = create_engine(
             URL.create("sqlite", database=str(path)),
             # Without an isolation level the driver begins nothing by itself; `_begin` does.
@@ -86,7 +86,7 @@ class SqliteStore:
 
     def version(self) -> "DataVersion":
         """A look at whether the file changes."""
-        return DataVersion(self._path)
+        return DataVersion(self.path)
 
     async def _in(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         # A caller that is cancelled leaves the thread to finish: its commit is whole either way.
@@ -96,7 +96,7 @@ class SqliteStore:
     def _prepare(self) -> None:
         if self._ready:
             return
-        _create(self._path)
+        _create(self.path)
         with self._engine.begin() as connection:
             current = _migrate.is_current(connection)
         if not current:

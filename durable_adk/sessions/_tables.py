@@ -71,8 +71,15 @@ class Tables(Protocol):
         """The events of the window, by sequence number."""
         ...
 
-    def put_state(self, key: SessionKey, delta: dict[str, str]) -> None:
-        """Set the delta's keys, each at its owner; other keys are not touched (SSN-14)."""
+    def put_state(self, key: SessionKey, delta: dict[str, str], *, initial: bool = False) -> None:
+        """Set the delta's keys, each at its owner; other keys are not touched (SSN-14).
+
+        With `initial` it is what the session is created with, which is kept for its own keys.
+        """
+        ...
+
+    def initial_state(self, key: SessionKey) -> dict[str, str]:
+        """The session's own keys as it was created with them."""
         ...
 
     def state(self, key: SessionKey) -> dict[str, str]:

@@ -281,6 +281,10 @@ class TransactionalSessionService(BaseSessionService):
         head, state = await self._store.read(work)
         return head.revision, decode(state)
 
+    async def read_initial_state(self, key: SessionKey) -> dict[str, Any]:
+        """See `BaseSessionService.read_initial_state`."""
+        return decode(await self._store.read(lambda tables: tables.initial_state(key)))
+
     async def wait_for_change(self, key: SessionKey, *, after: int, timeout: float) -> None:  # noqa: ASYNC109  # as in the port
         """See `BaseSessionService.wait_for_change`."""
         with self._changes.watch(key) as watch:

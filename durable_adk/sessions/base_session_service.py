@@ -328,6 +328,13 @@ class BaseSessionService(ABC):
         """
 
     @abstractmethod
+    async def read_initial_state(self, key: SessionKey) -> dict[str, Any]:
+        """The session's own keys as `create_session` was given them, which no event tells.
+
+        {} also for a missing session, and for one that was created by a version before this call.
+        """
+
+    @abstractmethod
     async def wait_for_change(self, key: SessionKey, *, after: int, timeout: float) -> None:  # noqa: ASYNC109  # the wait is the port's own, not the caller's
         """Return as soon as there may be events beyond `after` or a paused or closed invocation.
 

@@ -51,6 +51,7 @@ class _MemoryTables:
     def __init__(self) -> None:
         self._logs: dict[SessionKey, _Log] = {}
         self._state: defaultdict[SessionKey, dict[str, str]] = defaultdict(dict)
+        self._initial: dict[SessionKey, dict[str, str]] = {}
 
     def head(self, key: SessionKey) -> Head | None:
         log = self._logs.get(key)
@@ -72,6 +73,7 @@ class _MemoryTables:
     def remove_session(self, key: SessionKey) -> None:
         self._logs.pop(key, None)
         self._state.pop(key, None)
+        self._initial.pop(key, None)
 
     def add_event(self, key: SessionKey, seq: int, entry: Entry) -> bool:
         log = self._logs[key]
@@ -97,9 +99,15 @@ class _MemoryTables:
         rows = rows[: window.first]
         return rows if window.last is None else rows[len(rows) - min(window.last, len(rows)) :]
 
-    def put_state(self, key: SessionKey, delta: dict[str, str]) -> None:
+    def put_state(self, key: SessionKey, delta: dict[str, str], *, initial: bool = False) -> None:
         for name, text in delta.items():
             self._state[owner(key, name)][name] = text
+        if initial:
+            own = {name: text for name, text in delta.items() if owner(key, name) == key}
+            self._initial[key] = own
+
+    def initial_state(self, key: SessionKey) -> dict[str, str]:
+        return dict(self._initial.get(key, {}))
 
     def state(self, key: SessionKey) -> dict[str, str]:
         return {

@@ -32,6 +32,11 @@ class DatabaseSessionService(TransactionalSessionService):
         super().__init__(self._sql)
         self._poll = Poll(self._sql, self._changes)
 
+    @property
+    def file(self) -> Path | None:
+        """The file of a SQLite database; None: it is another one."""
+        return self._sql.path if isinstance(self._sql, SqliteStore) else None
+
     async def prepare(self) -> None:
         """Create the tables or upgrade them; otherwise done at the first use.
 

@@ -1,11 +1,18 @@
-"""When a call of a function must be confirmed before it runs."""
+"""When a call must be confirmed before it runs."""
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from durable_adk.calling import call
 from durable_adk.errors import AgentDefinitionError
+
+if TYPE_CHECKING:
+    from durable_adk.context import ToolContext
+    from durable_adk.tools.base_tool import BaseTool
+
+NEEDS_CONFIRMATION = "This tool call requires confirmation, please approve or reject."
+REJECTED = "This tool call is rejected."
 
 Requirement = bool | Callable[..., Any]
 """Always, never, or a predicate over the call's arguments; sync or async."""
@@ -43,3 +50,19 @@ async def is_required(rule: Requirement, arguments: dict[str, Any]) -> bool:
         names = {parameter.name for parameter in taken}
         arguments = {name: value for name, value in arguments.items() if name in names}
     return bool(await call(rule, **arguments))
+
+
+async def refusal(
+    tool: "BaseTool", args: dict[str, Any], tool_context: "ToolContext"
+) -> str | None:
+    """Why a call may not run, after asking whether it may; None: it may (TOL-61, TOL-63).
+
+    What was decided stands: a predicate is not asked again, as it may say otherwise by now.
+    """
+    if tool_context.tool_confirmation is not None:
+        return None if tool_context.tool_confirmation.confirmed else REJECTED
+    if not await tool.needs_confirmation(args, tool_context):
+        return None
+    hint = f"Approve or reject the call of the tool {tool.name}() with these arguments."
+    tool_context.request_confirmation(hint=hint)
+    return NEEDS_CONFIRMATION

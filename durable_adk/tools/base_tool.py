@@ -2,7 +2,7 @@
 
 import math
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from google.genai import types
 
@@ -22,6 +22,9 @@ lets the model go on, told that there was no answer.
 
 class BaseTool:
     """Something an agent's model can call (semantics TOL-1)."""
+
+    confirms_itself: ClassVar[bool] = False
+    """Whether `run_async` sees to what `needs_confirmation` says; else the runtime does."""
 
     def __init__(
         self,

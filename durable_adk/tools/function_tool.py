@@ -11,16 +11,19 @@ from google.genai import types
 from durable_adk.calling import call
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.tools._arguments import convert, missing_error, unfit_error
-from durable_adk.tools._confirmation import CONTEXT, Requirement, check_requirement, is_required
+from durable_adk.tools._confirmation import (
+    CONTEXT,
+    Requirement,
+    check_requirement,
+    is_required,
+    refusal,
+)
 from durable_adk.tools._declaration import parameters_schema
 from durable_adk.tools._parameters import EMPTY, innermost, read_parameters, routine
 from durable_adk.tools.base_tool import BaseTool, OnDeadline
 
 if TYPE_CHECKING:
     from durable_adk.context import ToolContext
-
-NEEDS_CONFIRMATION = "This tool call requires confirmation, please approve or reject."
-REJECTED = "This tool call is rejected."
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 
@@ -34,6 +37,7 @@ class FunctionTool(BaseTool):
     bound is not shown either.
     """
 
+    confirms_itself = True
     _long_running: ClassVar[bool] = False
     _note: ClassVar[str] = ""
     """What the model is told besides the docstring."""
@@ -121,20 +125,10 @@ class FunctionTool(BaseTool):
         return await call(self.func, *bound.args, **bound.kwargs)
 
     async def _unconfirmed(self, args: dict[str, Any], tool_context: "ToolContext") -> str | None:
-        """Why the call may not run, after asking whether it may; None: it may.
-
-        What was decided stands: a predicate is not asked again, as it may say otherwise by now. A
-        function that asks for itself reads `tool_context.tool_confirmation` itself.
-        """
+        """See `refusal`; a function that asks for itself reads the decision itself."""
         if self._require_confirmation is False:
             return None
-        if tool_context.tool_confirmation is not None:
-            return None if tool_context.tool_confirmation.confirmed else REJECTED
-        if not await self.needs_confirmation(args, tool_context):
-            return None
-        hint = f"Approve or reject the call of the tool {self.name}() with these arguments."
-        tool_context.request_confirmation(hint=hint)
-        return NEEDS_CONFIRMATION
+        return await refusal(self, args, tool_context)
 
 
 def as_tool(item: Any) -> BaseTool:

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 class GoogleSearchTool(BaseTool):
-    """Lets a Gemini model search the web and ground its answer (semantics TOL-27)."""
+    """Lets a Gemini model search the web and ground its answer (semantics TOL-27).
+
+    Gemini refuses it beside functions. An agent with tools of its own gets it as
+    ``AgentTool(LlmAgent(name="searcher", tools=[google_search]))``.
+    """
 
     def __init__(self, *, model: str | None = None) -> None:
         """Prepare the tool.

@@ -39,11 +39,13 @@ class InvocationWorkflow:
         A signal and no update: it is never refused by the server, whatever else is going on.
         What became of it is in query ``answers``.
         """
+        raw: Any = None
         try:
-            self._inbox.put(InvocationAnswer.parse(_decoded(answer)))
+            raw = _decoded(answer)
+            self._inbox.put(InvocationAnswer.parse(raw))
         except DurableAdkError as error:
             # There is nobody to raise it to, and raising it here would end the run.
-            self._inbox.refuse(error.message)
+            self._inbox.refuse(_answer_id(raw), error.message)
 
     @workflow.query(name="answers")
     def answers(self) -> dict[str, str | None]:
@@ -83,6 +85,14 @@ class InvocationWorkflow:
 
     def _opened(self, invocation: Invocation) -> None:
         self._invocation = invocation
+
+
+def _answer_id(raw: Any) -> str | None:
+    match raw:
+        case {"answerId": str(name)} | {"answer_id": str(name)}:
+            return name
+        case _:
+            return None
 
 
 def _decoded(request: RawValue) -> Any:

@@ -18,13 +18,15 @@ from temporalio.exceptions import (
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import serving
 from durable_adk.errors import DurableAdkError, RunError, from_detail, raised
-from durable_adk.messages import InvocationRequest, InvocationResult, workflow_id
+from durable_adk.messages import MAX_BYTES, InvocationRequest, InvocationResult, workflow_id
 from durable_adk.payloads import (
     AnswerStep,
     AnswerTaken,
     CallbackStep,
     CloseStep,
+    CodeStep,
     CommitStep,
+    CompactStep,
     Ending,
     FunctionStep,
     HookStep,
@@ -103,6 +105,10 @@ class TemporalRuntime:
         """One activity."""
         return await self._activity("call_tool", step, StepResult, summary=step.tool)
 
+    async def execute_code(self, step: CodeStep) -> StepResult:
+        """One activity."""
+        return await self._activity("execute_code", step, StepResult, summary=step.agent)
+
     async def run_function(self, step: FunctionStep) -> StepResult:
         """One activity."""
         summary = f"{step.agent} {step.function}"
@@ -132,8 +138,23 @@ class TemporalRuntime:
             raise _reason(error) from error
 
     async def run_hook(self, step: HookStep) -> StepResult:
-        """One activity."""
-        return await self._activity("run_hook", step, StepResult, summary=step.hook)
+        """One activity; a local one for an event that is too large for the input of another.
+
+        The merged results of calls side by side can be that. A local activity's input is sent
+        nowhere, but the workflow is deaf while it runs.
+        """
+        if step.event is None or len(step.event.to_json().encode()) <= MAX_BYTES:
+            return await self._activity("run_hook", step, StepResult, summary=step.hook)
+        try:
+            return await workflow.execute_local_activity(
+                "run_hook",
+                step,
+                result_type=StepResult,
+                start_to_close_timeout=self._limit(step),
+                retry_policy=RETRY,
+            )
+        except FailureError as error:
+            raise _reason(error) from error
 
     async def commit_event(self, step: CommitStep) -> int:
         """A local activity: its input, the event, is not written to the history again (D4)."""
@@ -151,7 +172,13 @@ class TemporalRuntime:
         """A local activity."""
         return await self._store("close_invocation", step, Ending)
 
-    async def _activity(self, name: str, step: Step, result: type[T], *, summary: str) -> T:
+    async def compact(self, step: CompactStep) -> None:
+        """One activity."""
+        await self._activity("compact", step, type(None), summary=step.invocation_id)
+
+    async def _activity(
+        self, name: str, step: Step | CompactStep, result: type[T], *, summary: str
+    ) -> T:
         try:
             return await workflow.execute_activity(
                 name,
@@ -167,9 +194,10 @@ class TemporalRuntime:
         except FailureError as error:
             raise _reason(error) from error
 
-    def _limit(self, step: Step) -> timedelta:
+    def _limit(self, step: Step | CompactStep) -> timedelta:
         """How long an attempt may take before the engine gives it up; it ends itself earlier."""
-        hooked = step.grant is not None and step.grant.on_event  # after the work
+        grant = step.grant if isinstance(step, Step) else None
+        hooked = grant is not None and grant.on_event  # after the work
         callbacks = self._limits.callback_timeout * (2 if hooked else 1)
         return timedelta(seconds=step.attempt_timeout + callbacks) + MARGIN
 

@@ -56,6 +56,9 @@ CASES = [
     Case(at="close.after@1", app="audited"),
     Case(at="commit.after@1,2,3"),
     Case(at="tool.halfway@1;tool.after_run@1;commit.before@3", again={1: 2}, runs={"charge": 3}),
+    Case(at="code.before_run@1", app="code", runs={"code": 1}),
+    Case(at="code.halfway@1", app="code", runs={"code": 2}),
+    Case(at="code.after_run@1", app="code", runs={"code": 2}),
     Case(at="tool.late@1", app="triple", runs={"charge": 2, "late": 2}),
 ]
 

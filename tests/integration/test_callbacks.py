@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from durable_adk.agents import BaseAgent, LlmAgent
+from durable_adk.agents import BaseAgent, LlmAgent, RunConfig
 from durable_adk.errors import ModelError
 from durable_adk.events import Event
 from durable_adk.models import LlmRequest, LlmResponse, ScriptedModel
@@ -147,6 +147,41 @@ async def test_a_model_error_can_be_answered(make_runner: MakeRunner) -> None:
     )
     events = await send(await make_runner(agent))
     assert [gist(event) for event in events] == ["a text sorry: refused"]
+
+
+async def test_what_a_callback_answers_is_not_counted(make_runner: MakeRunner) -> None:
+    """CB-7, FLW-60: one call is allowed; the first turn's answer is a callback's."""
+
+    def first(callback_context: Any, llm_request: LlmRequest) -> LlmResponse | None:
+        asked = any(content.role == "model" for content in llm_request.contents)
+        return None if asked else LlmResponse(content=call("echo", word="hi"))
+
+    agent = LlmAgent(
+        name="a", model=ScriptedModel(replies=["never", "done"]), tools=[echo],
+        before_model_callback=first,
+    )  # fmt: skip
+    runner = await make_runner(agent)
+    events = await send(runner, run_config=RunConfig(max_llm_calls=1))
+    assert [gist(event) for event in events] == ["a call echo", "a response echo", "a text done"]
+
+
+async def test_an_empty_dict_after_the_tool_replaces_its_result(make_runner: MakeRunner) -> None:
+    """CB-5, CB-9: what counts is that it is not None; the raw result is what the callback sees."""
+    seen: list[Any] = []
+
+    def after(tool: Any, args: Any, tool_context: Any, tool_response: Any) -> dict[str, Any]:
+        seen.append(tool_response)
+        return {}
+
+    agent = LlmAgent(
+        name="a",
+        model=ScriptedModel(replies=[call("echo", word="hi"), "done"]),
+        tools=[echo],
+        after_tool_callback=after,
+    )
+    events = await send(await make_runner(agent))
+    assert events[1].get_function_responses()[0].response == {}
+    assert seen == ["hi"]
 
 
 @pytest.mark.parametrize("answer", [{"result": "cached"}, {}])

@@ -6,6 +6,7 @@ import pytest
 
 from durable_adk.agents import LlmAgent, SequentialAgent
 from durable_adk.errors import AgentError
+from durable_adk.events import Event, EventActions
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import InMemoryRunner
 from tests.conftest import MakeRunner
@@ -136,11 +137,13 @@ async def test_an_agent_that_may_not_go_back_keeps_no_conversation(
 
 
 async def test_a_long_history_is_searched_from_its_end(make_runner: MakeRunner) -> None:
-    """AGT-41: messages of another kind than the agents' do not hide who spoke last."""
+    """AGT-41, AGT-43: page after page, until an event says who has the conversation."""
     child = LlmAgent(name="child", model=ScriptedModel(replies=lambda _: "mine"))
-    runner = await make_runner(agent("root", to("child"), sub_agents=[child]))
-    for _ in range(20):
-        await send(runner)
+    runner = await make_runner(agent("root", to("child"), "root again", sub_agents=[child]))
+    await send(runner)
     session = await runner.session_service.get_session(app_name="app", user_id="u", session_id="s")
     assert session is not None
-    assert [event.author for event in session.events].count("root") == 2
+    for number in range(100):  # of an agent that is gone
+        gone = Event(author="gone", invocation_id=f"e-{number}", actions=EventActions())
+        await runner.session_service.append_event(session, gone)
+    assert [gist(event) for event in await send(runner)] == ["child text mine"]

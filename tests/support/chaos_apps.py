@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,18 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
-from durable_adk.apps import App
+from durable_adk.apps import App, EventsCompactionConfig
+from durable_adk.apps.base_events_summarizer import BaseEventsSummarizer
+from durable_adk.code_executors import SubprocessCodeExecutor
 from durable_adk.context import ToolContext
 from durable_adk.events import Event, EventActions
+from durable_adk.events.event_compaction import compaction_event
 from durable_adk.failpoints import failpoint
 from durable_adk.models import ScriptedModel
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
+from durable_adk.plugins import BasePlugin
+from durable_adk.tools import FunctionTool
 from tests.support.scripts import call, calls
 
 NAP = 4.0
@@ -136,6 +141,68 @@ class Burster(BaseAgent):
             yield Event(author=self.name, content=content)
 
 
+@dataclass(frozen=True)
+class Hook:
+    """A plugin's hook that leaves a trace."""
+
+    traces: Traces
+    name: str
+
+    async def __call__(self, invocation_context: Any, **given: Any) -> Any:
+        """Change what may be changed at this place."""
+        self.traces.note(self.name, invocation_context.invocation_id)
+        match given:
+            case {"user_message": message}:
+                message.parts.append(types.Part(text="and plugged"))
+            case {"event": event}:
+                event.custom_metadata = {"seen": True}
+            case _:
+                invocation_context.state[self.name] = True
+
+
+def plugged(agent: BaseAgent, traces: Traces) -> App:
+    """An app with hooks round the run and its events."""
+    plugin = BasePlugin("traced")
+    for name in ("on_user_message", "before_run", "on_event", "after_run"):
+        setattr(plugin, f"{name}_callback", Hook(traces, name))
+    return App(name="plugged", root_agent=agent, plugins=[plugin])
+
+
+@dataclass(frozen=True)
+class Summarizer(BaseEventsSummarizer):
+    """Leaves a trace, and then says how much it was given."""
+
+    traces: Traces
+
+    async def maybe_summarize_events(self, *, events: Sequence[Event]) -> Event | None:
+        """See the base class."""
+        self.traces.note("summarizer", events[0].invocation_id)
+        words = types.Part(text=f"{len(events)} events")
+        return compaction_event(events, types.Content(role="model", parts=[words]))
+
+
+def summed(model: ScriptedModel, traces: Traces) -> App:
+    """An app whose sessions are summarised after every invocation."""
+    config = EventsCompactionConfig(
+        compaction_interval=1, overlap_size=0, summarizer=Summarizer(traces)
+    )
+    agent = LlmAgent(name="talker", model=model.model_copy(update={"replies": ["Hi."] * 3}))
+    return App(name="summed", root_agent=agent, events_compaction_config=config)
+
+
+class TracingExecutor(SubprocessCodeExecutor):
+    """Runs code in a process, which dies with the worker that dies behind it."""
+
+    allow_unsafe: bool = True
+    traces: Traces
+
+    async def execute_code(self, invocation_context: Any, code_execution_input: Any) -> Any:
+        self.traces.note("code", code_execution_input.execution_id)
+        result = await super().execute_code(invocation_context, code_execution_input)
+        failpoint("code.halfway")
+        return result
+
+
 def chaos_apps(folder: Path) -> dict[str, App]:
     """The apps by name, with their traces in `folder`."""
     traces = Traces(folder)
@@ -189,6 +256,14 @@ def chaos_apps(folder: Path) -> dict[str, App]:
             # So the loop cannot know at the last text that it is the end, and closes by itself.
             after_agent_callback=lambda callback_context: None,
         ),
+        "code": LlmAgent(
+            name="coder",
+            model=ScriptedModel(log=log, replies=["```python\nprint(42)\n```", "It is 42."]),
+            code_executor=TracingExecutor(traces=traces),
+        ),
+        "approval": LlmAgent(
+            name="cashier", model=charging, tools=[FunctionTool(charge, require_confirmation=True)]
+        ),
         "triple": LlmAgent(name="cashier", model=tripling, tools=[charge, late]),
         "tool": LlmAgent(name="waiter", model=waiting, tools=[patient]),
         "blocked": LlmAgent(name="waiter", model=blocking, tools=[blocked]),
@@ -198,4 +273,6 @@ def chaos_apps(folder: Path) -> dict[str, App]:
         "nap": Napper(name="napper"),
         "burst": Burster(name="burster", before_agent_callback=lambda callback_context: None),
     }
-    return {name: App(name=name, root_agent=agent) for name, agent in agents.items()}
+    cashier = LlmAgent(name="cashier", model=charging, tools=[charge])
+    apps = {name: App(name=name, root_agent=agent) for name, agent in agents.items()}
+    return apps | {"plugged": plugged(cashier, traces), "summed": summed(charging, traces)}

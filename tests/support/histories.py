@@ -4,7 +4,7 @@ from google.genai import types
 from hypothesis import strategies as st
 
 from durable_adk.events import Event, EventActions
-from durable_adk.events.event_compaction import EventCompaction, with_compaction
+from durable_adk.events.event_actions import EventCompaction
 from durable_adk.flows.history import not_rewound
 
 
@@ -47,7 +47,7 @@ def summary(words: str, *, ids=(None, None), times=(-1.0, -1.0)) -> Event:
         first_event_id=ids[0],
         last_event_id=ids[1],
     )
-    return with_compaction(Event(author="user"), compaction)
+    return Event(author="user", actions=EventActions(compaction=compaction))
 
 
 def session(*turns: Event | list[Event]) -> list[Event]:

@@ -11,9 +11,8 @@ from durable_adk.calling import call
 from durable_adk.context import ReadonlyContext
 from durable_adk.errors import CallerError
 from durable_adk.messages import MAX_BYTES, check_size
-from durable_adk.tools._confirmation import CONTEXT, Requirement, is_required
+from durable_adk.tools._confirmation import CONTEXT, Requirement, is_required, refusal
 from durable_adk.tools.base_tool import BaseTool
-from durable_adk.tools.function_tool import NEEDS_CONFIRMATION, REJECTED
 from durable_adk.tools.mcp_tool import _library
 from durable_adk.tools.mcp_tool._connection import McpConnectionError
 from durable_adk.tools.mcp_tool.mcp_session_manager import MCPSessionManager
@@ -35,6 +34,8 @@ class McpTool(BaseTool):
     A call may reach the server twice: after a crash of the worker, and when the connection ends
     before the answer is there. Both times it carries the same idempotency key in its `_meta`.
     """
+
+    confirms_itself = True
 
     def __init__(
         self,
@@ -103,13 +104,7 @@ class McpTool(BaseTool):
         """Why the call may not run, after asking whether it may; None: it may."""
         if self.require_confirmation is False:
             return None
-        if tool_context.tool_confirmation is not None:
-            return None if tool_context.tool_confirmation.confirmed else REJECTED
-        if not await self.needs_confirmation(args, tool_context):
-            return None
-        hint = f"Approve or reject the call of the tool {self.name}() with these arguments."
-        tool_context.request_confirmation(hint=hint)
-        return NEEDS_CONFIRMATION
+        return await refusal(self, args, tool_context)
 
 
 async def provided_headers(

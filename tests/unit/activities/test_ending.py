@@ -1,10 +1,18 @@
 """How invocations end."""
 
-from durable_adk.activities.ending import close_invocation
+from google.genai import types
+
+from durable_adk.activities.ending import close_invocation, ending_of
 from durable_adk.activities.world import World
 from durable_adk.apps import AppRegistry
-from durable_adk.errors import InvocationTerminatedError, ToolError, as_detail
-from durable_adk.events import Event
+from durable_adk.errors import (
+    InvocationCancelledError,
+    InvocationTerminatedError,
+    ToolError,
+    as_detail,
+)
+from durable_adk.events import Event, EventActions
+from durable_adk.flows.requests import REQUEST_CONFIRMATION
 from durable_adk.payloads import CloseStep
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
 
@@ -34,6 +42,79 @@ async def test_an_ending_that_was_begun_is_finished_by_the_next() -> None:
     assert ending.record.status is Status.ABANDONED
     stored = await sessions.read_events(KEY)
     assert [item.event.error_code for item in stored] == [None, "ToolError"]
+
+
+def calling(invocation_id: str, *, name: str = "order") -> Event:
+    """An agent's event with a call that waits for an answer."""
+    call = types.FunctionCall(id=f"{invocation_id}-call", name=name, args={})
+    return Event(
+        id=f"{invocation_id}.1",
+        invocation_id=invocation_id,
+        author="a",
+        content=types.Content(role="model", parts=[types.Part(function_call=call)]),
+        long_running_tool_ids={f"{invocation_id}-call"},
+    )
+
+
+async def paused(sessions: InMemorySessionService, invocation_id: str, call: Event) -> int:
+    """An invocation that waits; its epoch."""
+    message = Event(id=f"{invocation_id}.0", invocation_id=invocation_id, author="user")
+    message.timestamp = 1.0
+    ids = {"invocation_id": invocation_id}
+    record = await sessions.open_invocation(
+        KEY, **ids, holder="h", user_event=message, create_session=True
+    )
+    await sessions.commit_event(KEY, call, **ids, epoch=record.epoch)
+    await sessions.pause_invocation(KEY, **ids, epoch=record.epoch)
+    return record.epoch
+
+
+async def test_what_others_wait_for_is_not_sealed() -> None:
+    """D9, I9: two invocations wait; the end of the first answers only its own call."""
+    sessions = InMemorySessionService()
+    world = World(registry=AppRegistry([]), sessions=sessions)
+    epoch = await paused(sessions, "e-1", calling("e-1"))
+    await paused(sessions, "e-2", calling("e-2"))
+    end = step(Status.CANCELLED, InvocationCancelledError())
+    await close_invocation(world, end.model_copy(update={"epoch": epoch, "paused": True}))
+    stored = [item.event for item in await sessions.read_events(KEY)]
+    assert [event.id for event in stored[4:]] == ["e-1.1.sealed", "e-1.end"]
+    answered = {item.id for event in stored for item in event.get_function_responses()}
+    assert answered == {"e-1-call"}
+    record = await sessions.get_invocation(KEY, "e-1")
+    assert record
+    ending = await ending_of(world, KEY, record)
+    assert (ending.events, ending.model_calls, ending.tool_calls) == (4, 1, 1)
+
+
+async def test_a_request_to_the_user_is_no_model_call() -> None:
+    """FLW-20: it has a model's role, but the loop made it."""
+    sessions = InMemorySessionService()
+    world = World(registry=AppRegistry([]), sessions=sessions)
+    await paused(sessions, "e-1", calling("e-1", name=REQUEST_CONFIRMATION))
+    record = await sessions.get_invocation(KEY, "e-1")
+    assert record
+    assert (await ending_of(world, KEY, record)).model_calls == 0
+
+
+async def test_what_is_made_of_an_answer_is_no_model_call() -> None:
+    """FLW-90, AGT-19: results of code, and the text for an answer by call, are nobody's answers."""
+    sessions = InMemorySessionService()
+    world = World(registry=AppRegistry([]), sessions=sessions)
+    epoch = await paused(sessions, "e-1", calling("e-1"))
+    await sessions.resume_invocation(KEY, invocation_id="e-1", holder="h", user_event=None)
+    result = types.Part.from_code_execution_result(outcome=types.Outcome.OUTCOME_OK, output="1")
+    made = [
+        Event(content=types.Content(role="model", parts=[result])),
+        Event(actions=EventActions(set_model_response=1)),
+        Event(content=types.Content(role="model", parts=[types.Part(text="1")])),
+    ]
+    for number, event in enumerate(made, 2):
+        event.id, event.invocation_id, event.author = f"e-1.{number}", "e-1", "a"
+        await sessions.commit_event(KEY, event, invocation_id="e-1", epoch=epoch + 1)
+    record = await sessions.get_invocation(KEY, "e-1")
+    assert record
+    assert (await ending_of(world, KEY, record)).model_calls == 1
 
 
 async def test_how_an_invocation_ended_stands() -> None:

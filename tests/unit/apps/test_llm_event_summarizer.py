@@ -6,7 +6,6 @@ from google.genai import types
 from durable_adk.apps.base_events_summarizer import BaseEventsSummarizer
 from durable_adk.apps.llm_event_summarizer import MAX_VALUE, LlmEventSummarizer
 from durable_adk.errors import AgentDefinitionError, ModelError
-from durable_adk.events.event_compaction import compaction_of
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.models.scripted import ScriptedModel
 from tests.support.histories import answer, call, event, session, text
@@ -47,7 +46,7 @@ async def test_the_summary_is_an_event():
     asked, model = summarizer([text("hmm", thought=True), text("the summary")])
     made = await asked.maybe_summarize_events(events=CHAT)
     assert made
-    compaction = compaction_of(made)
+    compaction = made.actions.compaction
     assert compaction
     assert (compaction.first_event_id, compaction.last_event_id) == ("e0", "e3")
     assert compaction.compacted_content == types.Content(role="model", parts=[text("the summary")])

@@ -14,6 +14,7 @@ from durable_adk.code_executors.flow import (
     ERRORS_KEY,
     MAX_OUTPUT,
     code_of,
+    cut_off,
     execute,
     files_for,
     is_exhausted,
@@ -272,3 +273,26 @@ async def test_code_in_a_plan_is_run(context) -> None:
     thought, code = result.content.parts or []
     assert (thought.text, thought.thought) == (" p \n", True)
     assert code.executable_code
+
+
+def test_code_that_is_not_run_any_more_is_text(context) -> None:
+    """FLW-90, EVT-10: an event that ends with code would have it run, or end the run in vain."""
+    executor = scripted(error_retry_attempts=0)
+    part = types.Part.from_executable_code(code="x", language=types.Language.PYTHON)
+    given = LlmResponse(content=types.Content(role="model", parts=[part]))
+    shown = cut_off(executor, given, context=context)
+    assert shown.content
+    assert shown.content.parts == [types.Part(text="```tool_code\nx\n```")]
+    assert given.content
+    assert given.content.parts == [part]
+
+
+async def test_files_without_a_place_are_named_and_left_out(context) -> None:
+    """FLW-92: the model is not told of artifacts that are not there."""
+    executor = scripted(CodeExecutionResult(output_files=[File("a.txt", b"x")]))
+    outcome = await execute(executor, "x", context=context, execution_id="e", keep_files=False)
+    assert outcome.artifacts == {}
+    assert outcome.content.parts
+    result = outcome.content.parts[0].code_execution_result
+    assert result
+    assert "[not kept, as there is no artifact service: a.txt]" in (result.output or "")

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from durable_adk.apps.compaction import EventsCompactionConfig
 from durable_adk.events import Event
-from durable_adk.events.event_compaction import compaction_event, compaction_of
+from durable_adk.events.event_compaction import compaction_event
 from durable_adk.flows.compaction import finished, window
 from durable_adk.flows.history import Calls, not_rewound, visible_history
 from tests.support.histories import (
@@ -156,8 +156,8 @@ _CONFIGS = st.builds(every, st.integers(1, 3), st.integers(0, 2)) | st.builds(
 def test_a_window_splits_no_pair_and_holds_nothing_pending(events, config):
     """Of what no summary covers yet, pairs are in it whole or not at all (CMP-2)."""
     covered = window(events, config)
-    before = {one.id for one in visible_history(events) if not compaction_of(one)}
-    inside = {one.id for one in covered if not compaction_of(one)}
+    before = {one.id for one in visible_history(events) if not one.actions.compaction}
+    inside = {one.id for one in covered if not one.actions.compaction}
     live = not_rewound(events)
     calls = Calls.of(live)
     for pair in calls.pairs:
@@ -171,8 +171,8 @@ def test_a_window_splits_no_pair_and_holds_nothing_pending(events, config):
 def earlier(live: list[Event], inside: set[str]) -> set[str]:
     """Ids of the events at or before the last summarised one."""
     ids = [one.id for one in live]
-    lasts = [c.last_event_id for one in visible_history(live) if (c := compaction_of(one))]
-    lasts += [c.last_event_id for one in live if (c := compaction_of(one))]
+    lasts = [c.last_event_id for one in visible_history(live) if (c := one.actions.compaction)]
+    lasts += [c.last_event_id for one in live if (c := one.actions.compaction)]
     last = max((ids.index(i) for i in lasts if i in ids), default=-1)
     return set(ids[: last + 1])
 
@@ -210,7 +210,7 @@ def test_a_summary_stands_for_exactly_the_window():
     made = summary("sum", times=(-5.0, 99.0)).model_copy(update={"usage_metadata": usage})
     done = finished(made, window(events, every(2)))
     assert done
-    stretch = compaction_of(done)
+    stretch = done.actions.compaction
     assert stretch
     assert (stretch.first_event_id, stretch.last_event_id) == ("e0", "e3")
     assert (stretch.start_timestamp, stretch.end_timestamp) == (0.0, 1.0)
@@ -222,5 +222,6 @@ def test_an_event_without_summary_is_none():
     covered = window(session(turn("a")), every(1))
     assert finished(event("me", "words"), covered) is None
     empty = summary("x")
-    (empty.actions.compaction or {})["compactedContent"] = {"role": "model"}
+    assert empty.actions.compaction
+    empty.actions.compaction.compacted_content = types.Content(role="model")
     assert finished(empty, covered) is None

@@ -2,7 +2,9 @@
 
 from hypothesis import given, strategies as st
 
-from durable_adk.flows.history import Calls, not_rewound, visible_history
+from durable_adk.events import Event
+from durable_adk.flows.history import Calls, not_rewound, recent, visible_history
+from durable_adk.run_config import GetSessionConfig
 from tests.support.histories import (
     answer,
     call,
@@ -63,6 +65,18 @@ def test_summaries_do_not_hide_who_spoke_last():
     assert said(not_rewound(events)) == "a b"
 
 
+def test_the_last_of_what_counts_is_recent():
+    """Rewound events are no part of the last so many, wherever the rewind goes back to (SSN-6)."""
+    events = session([A], [B], [rewind("i1")], [C, D])
+    assert said(recent(events, GetSessionConfig())) == "a c d"
+    assert said(recent(events, GetSessionConfig(num_recent_events=3))) == "a c d"
+    assert said(recent(events, GetSessionConfig(num_recent_events=0))) == ""
+    since = GetSessionConfig(after_timestamp=events[3].timestamp)
+    assert said(recent(events, since)) == "c d"
+    both = since.model_copy(update={"num_recent_events": 1})
+    assert said(recent(events, both)) == "d"
+
+
 # --- summaries ------------------------------------------------------------------------------
 
 
@@ -85,24 +99,23 @@ def test_timestamps_do_where_ids_are_missing():
     assert said(visible_history(session([A, B, C], by_times))) == "sum c"
     loaded = session([A, B, C], summary("sum", ids=("gone", "e1"), times=(-9.0, 0.0)))
     assert said(visible_history(loaded)) == "sum c"
-    adk = by_times.model_copy(deep=True)
-    adk.actions.compaction = {
-        "start_timestamp": 0.0,
-        "end_timestamp": 0.0,
-        "compacted_content": {"parts": [{"text": "sum"}]},
-        "from_the_future": 1,
+    compaction = {
+        "startTimestamp": 0.0,
+        "endTimestamp": 0.0,
+        "compactedContent": {"parts": [{"text": "sum"}]},
+        "fromTheFuture": 1,
     }
+    wrote = {"author": "user", "actions": {"compaction": compaction}}
+    adk = Event.model_validate(wrote, extra="ignore")
     (shown, _) = visible_history(session([A, B, C], adk))
     assert shown.content
     assert (shown.text, shown.content.role) == ("sum", "model")
 
 
 def test_what_is_no_summary_hides_nothing():
-    """One of unknown events is left out, one that cannot be read is an event like others."""
-    unreadable = event("me", "x")
-    unreadable.actions.compaction = {"compacted_content": 1}
+    """One of unknown events is left out."""
     unknown = summary("sum", ids=("e7", "e9"))
-    assert said(visible_history(session([A, unreadable], unknown, [B]))) == "a x b"
+    assert said(visible_history(session([A], unknown, [B]))) == "a b"
 
 
 def test_a_later_summary_replaces_those_it_covers():

@@ -184,3 +184,14 @@ def test_what_a_client_or_a_model_forges_does_not_wait():
     assert ids([other, done, request]) == []
     renamed = calls("i.1", ("i-pay", "spend", {"amount": 5}))
     assert ids([renamed, done, request]) == []
+
+
+def test_what_was_rewound_waits_for_nobody():
+    """REW-1: nor was it ever answered, so what was answered since waits again."""
+    back = Event(author="user", actions=EventActions(rewind_before_invocation_id="j"))
+    asked = confirming("i")
+    request = only(asked)
+    reply = responses("j.0", answer(request.id, request.name, {"confirmed": True}), author="user")
+    assert ids([*asked, reply]) == []
+    assert ids([*asked, reply, back]) == [request.id]
+    assert ids([*asked, *confirming("j"), back]) == [request.id]

@@ -308,18 +308,18 @@ async def test_an_output_schema_is_kept_to():
     assert json.loads(part.text)["source"] is not None
 
 
-async def test_a_schema_in_the_instruction_is_kept_to():
-    """With tools the schema is in the instruction, and the tools' results go into the answer."""
-    schema = {"type": "object", "properties": {"capital": TEXT}, "required": ["capital"]}
-    instruction = f"Answer as JSON alone, fitting this JSON schema: {json.dumps(schema)}\n\nBye."
+async def test_an_answer_of_a_shape_goes_to_its_tool():
+    """AGT-19: with tools the answer is a call as well, and the others' results go into it."""
+    answering = tool("set_model_response", "Gives your final answer.", capital=TEXT)
     call = types.FunctionCall(name="get_capital", args={"country": "France"})
     history = [
         types.UserContent("capital of France"),
         types.ModelContent(types.Part(function_call=call)),
         responding(call, {"result": "Paris"}),
     ]
-    (part,) = (await ask([CAPITAL], history, system_instruction=instruction)).parts
-    assert json.loads(part.text) == {"capital": "Paris"}
+    (part,) = (await ask([CAPITAL, answering], history)).parts
+    assert part.function_call.name == "set_model_response"
+    assert part.function_call.args == {"capital": "Paris"}
 
 
 async def test_a_stream_ends_with_the_whole():

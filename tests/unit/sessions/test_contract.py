@@ -64,6 +64,21 @@ async def test_scopes(service, key):
     assert (await service.get_session(**names(key))).state == {"app:a": 1, "user:u": 2, "s": 3}
 
 
+async def test_what_a_session_was_created_with_is_kept(service, key):
+    """REW-2: its own keys, whatever they are set to later; of a session made anew the new ones."""
+    await service.create_session(**names(key), state={"a": [1], "user:u": 2, "temp:t": 3})
+    await opened(service, key)
+    await service.commit_event(key, event("e", delta={"a": 5, "b": 6}), invocation_id="i1", epoch=1)
+    assert await service.read_initial_state(key) == {"a": [1]}
+    await service.delete_session(**names(key))
+    assert await service.read_initial_state(key) == {}
+    await service.create_session(**names(key), state={"c": None})
+    assert await service.read_initial_state(key) == {"c": None}
+    other = key._replace(session_id="made by its first message")
+    await opened(service, other)
+    assert await service.read_initial_state(other) == {}
+
+
 async def test_keys_are_not_joined(service, key):
     """Ids that look alike when joined are different sessions (isolation, I18)."""
     one = key._replace(user_id="a:b", session_id="c")

@@ -1,0 +1,27 @@
+"""Which channel goes with which session store."""
+
+from weakref import WeakKeyDictionary
+
+from durable_adk.partials.channel import PartialChannel
+from durable_adk.partials.in_process import InProcessPartials
+from durable_adk.partials.sockets import SocketPartials
+from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.sessions.in_memory_session_service import InMemorySessionService
+from durable_adk.sessions.sql_session_service import DatabaseSessionService
+
+_IN_PROCESS: WeakKeyDictionary[BaseSessionService, InProcessPartials] = WeakKeyDictionary()
+
+
+def partials_of(sessions: BaseSessionService) -> PartialChannel | None:
+    """The channel on which all meet who use the same store, without being told of each other.
+
+    Returns:
+        For a store in memory the channel of that object, for a SQLite file the one of its path;
+        None for any other store: the machines that share it have nothing else in common, so
+        whoever wants partial events there names a channel.
+    """
+    if isinstance(sessions, InMemorySessionService):
+        return _IN_PROCESS.setdefault(sessions, InProcessPartials())
+    if isinstance(sessions, DatabaseSessionService) and sessions.file is not None:
+        return SocketPartials(sessions.file)
+    return None

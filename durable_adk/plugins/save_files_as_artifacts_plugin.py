@@ -1,0 +1,71 @@
+"""The files of a user's message, kept as artifacts."""
+
+from google.genai import types
+
+from durable_adk.context import RunContext
+from durable_adk.plugins.base_plugin import BasePlugin
+
+_READABLE_BY_MODELS = ("gs://", "https://", "http://")
+
+
+class SaveFilesAsArtifactsPlugin(BasePlugin):
+    """Saves the files of a user's message, and names them in the message (semantics RUN-22).
+
+    So neither the session nor a history holds their bytes. A message that is handled again after
+    a crash makes no second version: the context saves under the same key.
+    """
+
+    def __init__(
+        self, name: str = "save_files_as_artifacts_plugin", *, attach_file_reference: bool = True
+    ) -> None:
+        """Name the plugin.
+
+        Args:
+            name: The plugin's name.
+            attach_file_reference: Also put a reference behind the text, if the artifact's place
+                is one that models can read from.
+        """
+        super().__init__(name)
+        self._attach = attach_file_reference
+
+    async def on_user_message_callback(
+        self, *, invocation_context: RunContext, user_message: types.Content
+    ) -> types.Content | None:
+        """Replace each part with inline data by a text that names the artifact.
+
+        Raises:
+            InvalidRequestError: There is no artifact service.
+        """
+        if not any(part.inline_data for part in user_message.parts or []):
+            return None
+        parts: list[types.Part] = []
+        for index, part in enumerate(user_message.parts or []):
+            parts += await self._saved(invocation_context, part, index)
+        return types.Content(role=user_message.role, parts=parts)
+
+    async def _saved(self, context: RunContext, part: types.Part, index: int) -> list[types.Part]:
+        blob = part.inline_data
+        if blob is None:
+            return [part]
+        # Never by the name that the client gave the file: that could be another artifact's.
+        filename = f"artifact_{context.invocation_id}_{index}"
+        version = await context.save_artifact(filename, part)
+        given = f' (the file "{blob.display_name}")' if blob.display_name else ""
+        text = types.Part(text=f'[Uploaded Artifact: "{filename}"]{given}')
+        return [text, *await self._reference(context, filename, version, blob)]
+
+    async def _reference(
+        self, context: RunContext, filename: str, version: int, blob: types.Blob
+    ) -> list[types.Part]:
+        """A part that points to the artifact, if models can follow it."""
+        if not self._attach:
+            return []
+        known = await context.get_artifact_version(filename, version)
+        if known is None or not known.canonical_uri.startswith(_READABLE_BY_MODELS):
+            return []
+        data = types.FileData(
+            file_uri=known.canonical_uri,
+            mime_type=blob.mime_type,
+            display_name=blob.display_name,
+        )
+        return [types.Part(file_data=data)]

@@ -1,0 +1,106 @@
+"""The shape that an agent's answer is to have (semantics AGT-19, AGT-22)."""
+
+from typing import Any, get_args, get_origin
+
+from google.genai import types
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from durable_adk.errors import AgentDefinitionError, OutputSchemaError
+
+
+def check_schema(schema: Any) -> None:
+    """Raise AgentDefinitionError unless answers can be checked against the schema.
+
+    It is a pydantic model, or any other type that pydantic knows (``list[Item]``, ``dict[str,
+    int]``). A `types.Schema`, or a JSON schema as a dict, is passed on to the model, and of the
+    answer only asked that it is JSON (as in ADK).
+    """
+    refused = AgentDefinitionError(
+        f"output_schema {schema!r} is no type that an answer can be checked against; pass a "
+        "pydantic model, list[Model] or the like."
+    )
+    if isinstance(schema, str):
+        raise refused  # pydantic would look for a type of that name
+    try:
+        _adapter(schema)
+    except Exception as error:
+        raise refused from error
+
+
+def parse_answer(schema: Any, text: str) -> Any:
+    """The JSON value of an answer that came as text.
+
+    Raises:
+        OutputSchemaError: It does not fit.
+    """
+    adapter = _adapter(schema)
+    try:
+        return _dumped(adapter, adapter.validate_json(text))
+    except ValidationError as error:
+        raise _unfit(schema, error) from None
+
+
+def answer_in(schema: Any, args: dict[str, Any]) -> Any:
+    """The JSON value of an answer that came as the arguments of a call; see `answer_parameters`.
+
+    Raises:
+        OutputSchemaError: It does not fit.
+    """
+    adapter = _adapter(schema)
+    key = _key(schema)
+    try:
+        if key is not None and key not in args:
+            raise OutputSchemaError(f"The answer lacks the argument {key!r}")
+        return _dumped(adapter, adapter.validate_python(args if key is None else args[key]))
+    except ValidationError as error:
+        raise _unfit(schema, error) from None
+
+
+def answer_parameters(schema: Any) -> dict[str, Any]:
+    """The JSON schema of the arguments of a call that gives the answer."""
+    key = _key(schema)
+    whole = _json_schema(schema)
+    if key is None:
+        return whole
+    inner = {name: value for name, value in whole.items() if name != "$defs"}
+    definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
+    return {"type": "object", "properties": {key: inner}, "required": [key], **definitions}
+
+
+def _adapter(schema: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(Any if isinstance(schema, dict | types.Schema) else schema)
+
+
+def _dumped(adapter: TypeAdapter[Any], value: Any) -> Any:
+    return adapter.dump_python(value, mode="json", exclude_none=True)
+
+
+def _json_schema(schema: Any) -> dict[str, Any]:
+    match schema:
+        case dict():
+            return schema  # pyright: ignore[reportUnknownVariableType]: JSON
+        case types.Schema():
+            return schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
+        case _:
+            return _adapter(schema).json_schema()
+
+
+def _key(schema: Any) -> str | None:
+    """The argument that holds an answer that is no object; None: the arguments are the answer."""
+    if _is_model(schema):
+        return None
+    items = get_args(schema)
+    return "items" if get_origin(schema) is list and _is_model(items[0]) else "response"
+
+
+def _is_model(schema: Any) -> bool:
+    return isinstance(schema, type) and issubclass(schema, BaseModel)
+
+
+def _unfit(schema: Any, error: ValidationError) -> OutputSchemaError:
+    problems = "; ".join(
+        f"{'.'.join(str(part) for part in item['loc']) or 'answer'}: {item['msg']}"
+        for item in error.errors(include_url=False)
+    )
+    name = getattr(schema, "__name__", str(schema))
+    return OutputSchemaError(f"The answer does not fit output_schema {name}: {problems}")

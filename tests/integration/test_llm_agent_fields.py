@@ -1,0 +1,441 @@
+"""What an LlmAgent's fields make of requests and answers (semantics 8.2)."""
+
+from typing import Any
+
+import pytest
+from google.genai import types
+from pydantic import BaseModel
+
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import ResumabilityConfig
+from durable_adk.artifacts import InMemoryArtifactService
+from durable_adk.errors import OutputSchemaError
+from durable_adk.events import Event
+from durable_adk.examples import Example
+from durable_adk.models import LlmRequest, ScriptedModel
+from durable_adk.runners import Runner
+from durable_adk.tools import (
+    AgentTool,
+    BaseTool,
+    ExampleTool,
+    LongRunningFunctionTool,
+    google_search,
+    url_context,
+)
+from tests.conftest import MakeRunner
+from tests.support.scripts import USER, call, calls, ensure_session, gist, send, state, stored
+
+
+class Answer(BaseModel):
+    """What an agent is to answer."""
+
+    n: int
+    unit: str = "km"
+    note: str | None = None
+
+
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"nothing {where}"
+
+
+def agent(*replies: Any, name: str = "a", **fields: Any) -> LlmAgent:
+    """An agent with a scripted model."""
+    return LlmAgent(name=name, model=ScriptedModel(replies=replies), **fields)
+
+
+def requests(of: LlmAgent) -> list[LlmRequest]:
+    """What the agent's model was asked."""
+    assert isinstance(of.model, ScriptedModel)
+    return of.model.requests
+
+
+def instruction(request: LlmRequest) -> str:
+    """The system instruction."""
+    return str(request.config.system_instruction)
+
+
+def shown(request: LlmRequest) -> list[str]:
+    """The contents, each in a few words."""
+    return [_words(content) for content in request.contents]
+
+
+def _words(content: types.Content) -> str:
+    parts = content.parts or []
+    if any(part.function_call for part in parts):
+        return f"{content.role} call"
+    if any(part.function_response for part in parts):
+        return f"{content.role} response"
+    return f"{content.role} " + "".join(part.text or f"<{part.inline_data}>" for part in parts)
+
+
+def declared(request: LlmRequest) -> dict[str, Any]:
+    """The parameters of the declared functions by name."""
+    tools: Any = request.config.tools or []
+    return {
+        item.name: item.parameters_json_schema
+        for tool in tools
+        for item in tool.function_declarations or []
+    }
+
+
+async def reply(runner: Runner, **response: Any) -> list[Event]:
+    """What comes of an answer to the only call that waits."""
+    (pending,) = await runner.pending(**USER)
+    part = types.FunctionResponse(id=pending.call_id, name=pending.name, response=response)
+    message = types.Content(role="user", parts=[types.Part(function_response=part)])
+    return [event async for event in runner.run_async(**USER, new_message=message)]
+
+
+# ----- output_schema
+
+
+async def test_with_tools_the_answer_is_a_call_and_then_a_text(make_runner: MakeRunner) -> None:
+    """AGT-19: the call is answered like any, and the answer is the agent's last text, as JSON."""
+    a = agent(
+        call("look", where="up"),
+        call("set_model_response", n="3"),
+        "never",
+        tools=[look],
+        output_schema=Answer,
+        output_key="answer",
+    )
+    runner = await make_runner(a)
+    events = await send(runner)
+    assert [gist(event) for event in events] == [
+        "a call look",
+        "a response look",
+        "a call set_model_response",
+        "a response set_model_response",
+        'a text {"n": 3, "unit": "km"}',
+    ]
+    value = {"n": 3, "unit": "km"}
+    assert events[3].get_function_responses()[0].response == value
+    assert events[3].actions.set_model_response == value
+    assert events[4].is_final_response()
+    assert events[4].actions.state_delta == {"answer": value}
+    assert await state(runner) == {"answer": value}
+    assert (await stored(runner))[1:] == events
+    first, second = requests(a)
+    assert set(declared(first)) == {"look", "set_model_response"}
+    assert declared(first)["set_model_response"]["required"] == ["n"]
+    assert first.config.response_schema is None
+    assert "set_model_response" in instruction(second)
+
+
+@pytest.mark.parametrize("args", [{}, {"n": "many"}])
+async def test_an_answer_that_does_not_fit_goes_back_to_the_model(
+    make_runner: MakeRunner, args: dict[str, Any]
+) -> None:
+    """AGT-19: as an error response, so it can be given again."""
+    a = agent(
+        call("set_model_response", **args),
+        call("set_model_response", n=1),
+        tools=[look],
+        output_schema=Answer,
+    )
+    events = await send(await make_runner(a))
+    response = events[1].get_function_responses()[0].response or {}
+    assert "does not fit output_schema Answer: n:" in response["error"]
+    assert events[1].actions.set_model_response is None
+    assert events[-1].text == '{"n": 1, "unit": "km"}'
+
+
+async def test_an_answer_beside_other_calls_counts(make_runner: MakeRunner) -> None:
+    """AGT-19, FLW-43: the turn's calls all run, their responses are one event, then the text."""
+    turn = calls(("set_model_response", {"n": 1}), ("look", {"where": "up"}))
+    a = agent(turn, "never", tools=[look], output_schema=Answer)
+    events = await send(await make_runner(a))
+    assert [gist(event) for event in events] == [
+        "a call set_model_response,look",
+        "a response set_model_response,look",
+        'a text {"n": 1, "unit": "km"}',
+    ]
+
+
+async def test_the_later_of_two_answers_stands_unmixed(make_runner: MakeRunner) -> None:
+    """FLW-45: an answer is no state whose keys could be merged."""
+    turn = calls(
+        ("set_model_response", {"n": 1, "note": "first"}), ("set_model_response", {"n": 2})
+    )
+    a = agent(turn, tools=[look], output_schema=Answer)
+    events = await send(await make_runner(a))
+    assert events[-1].text == '{"n": 2, "unit": "km"}'
+
+
+async def test_an_answer_as_text_is_taken_too(make_runner: MakeRunner) -> None:
+    """AGT-19, AGT-22: if it fits; if not the run fails, as it does without tools."""
+    fitting = agent('{"n": 4}', tools=[look], output_schema=Answer, output_key="answer")
+    runner = await make_runner(fitting)
+    await send(runner)
+    assert await state(runner) == {"answer": {"n": 4, "unit": "km"}}
+    with pytest.raises(OutputSchemaError):
+        await send(await make_runner(agent("four", tools=[look], output_schema=Answer)))
+
+
+async def test_an_agent_that_may_hand_over_answers_by_a_call(make_runner: MakeRunner) -> None:
+    """AGT-19: handing over is a function too, and providers refuse a schema beside functions."""
+    a = agent(
+        call("set_model_response", n=1), output_schema=Answer, sub_agents=[agent("x", name="b")]
+    )
+    events = await send(await make_runner(a))
+    assert events[-1].text == '{"n": 1, "unit": "km"}'
+    assert requests(a)[0].config.response_schema is None
+
+
+async def test_without_tools_the_provider_is_given_the_schema(make_runner: MakeRunner) -> None:
+    """AGT-19: any type that an answer can be checked against, not models alone."""
+    a = agent('[{"n": 1}]', output_schema=list[Answer], output_key="answers")
+    runner = await make_runner(a)
+    await send(runner)
+    (request,) = requests(a)
+    assert request.config.response_schema == list[Answer]
+    assert request.config.response_mime_type == "application/json"
+    assert declared(request) == {}
+    assert await state(runner) == {"answers": [{"n": 1, "unit": "km"}]}
+
+
+async def test_a_list_is_an_answer_by_call_too(make_runner: MakeRunner) -> None:
+    """AGT-19, FLW-49: arguments are an object, so the list is one argument."""
+    a = agent(
+        call("set_model_response", items=[{"n": 1}]),
+        tools=[look],
+        output_schema=list[Answer],
+        output_key="answers",
+    )
+    runner = await make_runner(a)
+    events = await send(runner)
+    assert events[1].get_function_responses()[0].response == {"result": [{"n": 1, "unit": "km"}]}
+    assert events[-1].text == '[{"n": 1, "unit": "km"}]'
+    assert await state(runner) == {"answers": [{"n": 1, "unit": "km"}]}
+
+
+async def test_an_agent_as_a_tool_answers_by_its_own_call(make_runner: MakeRunner) -> None:
+    """TOL-21, AGT-19: the caller's tool result is the answer's value."""
+    expert = agent(
+        call("set_model_response", n=7), name="expert", tools=[look], output_schema=Answer
+    )
+    root = agent(call("expert", request="how far?"), "7 km", tools=[AgentTool(expert)])
+    events = await send(await make_runner(root))
+    response = events[1].get_function_responses()[0].response
+    assert response == {"n": 7, "unit": "km"}
+
+
+@pytest.mark.parametrize("schema", ["Answer", 42])
+def test_a_schema_that_checks_nothing_is_refused(schema: Any) -> None:
+    """AGT-19: when the agent is made, not when it has answered."""
+    with pytest.raises(ValueError, match="is no type that an answer can be checked against"):
+        agent(output_schema=schema)
+
+
+# ----- instructions
+
+
+async def test_a_static_instruction_is_the_system_instruction(make_runner: MakeRunner) -> None:
+    """AGT-16: verbatim and first; the dynamic one is in the contents, before the user's words."""
+    a = agent(
+        call("look", where="up"),
+        "ok",
+        tools=[look],
+        static_instruction="Static {x}.",
+        instruction="Dynamic {x}.",
+        description="d",
+    )
+    runner = await make_runner(a)
+    await ensure_session(runner)
+    await send(runner, state_delta={"x": 1})
+    first, second = requests(a)
+    assert instruction(first).startswith("Static {x}.\n\nYou are an agent.")
+    assert "Dynamic" not in instruction(first)
+    assert instruction(first) == instruction(second)
+    assert first.contents[0].parts is not None
+    assert (first.contents[0].parts[0].text or "").endswith("\n\nDynamic 1.")
+    assert shown(first)[1:] == ["user hello"]
+    assert shown(second)[:3] == ["user hello", "model call", "user response"]
+    assert shown(second)[3].endswith("Dynamic 1.")
+
+
+async def test_files_of_a_static_instruction_come_first(make_runner: MakeRunner) -> None:
+    """AGT-16: a system instruction holds text only, so a file is a content before all others."""
+    image = types.Part.from_bytes(data=b"i", mime_type="image/png")
+    a = agent("ok", static_instruction=types.Content(parts=[types.Part(text="See:"), image]))
+    await send(await make_runner(a))
+    (request,) = requests(a)
+    assert instruction(request).startswith("See:\n\n[file 1,")
+    assert request.contents[0].parts is not None
+    assert request.contents[0].parts[1] == image
+    assert shown(request)[1:] == ["user hello"]
+
+
+async def test_what_providers_say_is_taken_as_it_is(make_runner: MakeRunner) -> None:
+    """AGT-12, AGT-14: sync or async, without templating; the root's global one comes first."""
+
+    async def everywhere(ctx: Any) -> str:
+        return f"G {{x}} {ctx.agent_name}"
+
+    below = agent("done", name="b", instruction=lambda ctx: "I {x}", global_instruction="never")
+    root = agent(
+        call("transfer_to_agent", agent_name="b"), global_instruction=everywhere, sub_agents=[below]
+    )
+    await send(await make_runner(root))
+    assert instruction(requests(root)[0]).startswith("G {x} a\n\nYou are")
+    assert instruction(requests(below)[0]).startswith("G {x} b\n\nI {x}\n\nYou are")
+
+
+async def test_an_instruction_holds_an_artifact(make_runner: MakeRunner) -> None:
+    """AGT-13: the text of the latest version."""
+    artifacts = InMemoryArtifactService()
+    a = agent("ok", instruction="Rules: {artifact.rules.txt} {artifact.none.txt?}.")
+    runner = await make_runner(a, artifact_service=artifacts)
+    where = {"app_name": "app", "user_id": "u", "session_id": "s"}
+    for text in ("be long", "be brief"):
+        part = types.Part(text=text)
+        await artifacts.save_artifact(**where, filename="rules.txt", artifact=part)
+    await send(runner)
+    assert instruction(requests(a)[0]).startswith("Rules: be brief .\n\n")
+
+
+# ----- what may not be set, and what may
+
+
+@pytest.mark.parametrize("mode", ["task", "single_turn"])
+def test_other_modes_are_refused_with_what_to_do_instead(mode: str) -> None:
+    """AGT-10: an agent that is a task of another is an AgentTool."""
+    with pytest.raises(ValueError, match="AgentTool"):
+        agent(mode=mode)
+    assert agent(mode="chat").mode == "chat"
+
+
+async def test_generation_settings_reach_the_model(make_runner: MakeRunner) -> None:
+    """AGT-18: thinking among them; each request has a copy of its own."""
+    config = types.GenerateContentConfig(
+        temperature=0.5, thinking_config=types.ThinkingConfig(thinking_budget=9)
+    )
+    a = agent("ok", generate_content_config=config, instruction="Be brief.")
+    await send(await make_runner(a))
+    (request,) = requests(a)
+    assert request.config.temperature == 0.5
+    assert request.config.thinking_config == types.ThinkingConfig(thinking_budget=9)
+    assert config.system_instruction is None
+
+
+# ----- tools
+
+
+class Safe(BaseTool):
+    """A tool that is no function, and must be approved."""
+
+    def __init__(self) -> None:
+        super().__init__(name="open_safe", description="Opens the safe.")
+        self.runs = 0
+
+    async def needs_confirmation(self, args: dict[str, Any], tool_context: Any) -> bool:
+        return args.get("amount", 0) > 1
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> Any:
+        self.runs += 1
+        return "open"
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+async def test_every_tool_waits_for_the_yes_it_needs(
+    make_runner: MakeRunner, *, confirmed: bool
+) -> None:
+    """TOL-60 to TOL-63: also one that is not made of a function, with the same words."""
+    safe = Safe()
+    runner = await make_runner(agent(call("open_safe", amount=5), "so be it", tools=[safe]))
+    events = await send(runner)
+    assert [gist(event) for event in events] == [
+        "a call open_safe",
+        "a call adk_request_confirmation",
+        "a response open_safe",
+    ]
+    asked = "This tool call requires confirmation, please approve or reject."
+    assert events[2].get_function_responses()[0].response == {"error": asked}
+    assert safe.runs == 0
+    after = await reply(runner, confirmed=confirmed)
+    assert [gist(event) for event in after] == ["a response open_safe", "a text so be it"]
+    response = after[0].get_function_responses()[0].response
+    rejected = {"error": "This tool call is rejected."}
+    assert response == ({"result": "open"} if confirmed else rejected)
+    assert safe.runs == int(confirmed)
+
+
+async def test_a_call_that_needs_no_yes_runs_at_once(make_runner: MakeRunner) -> None:
+    """TOL-60: it depends on the arguments."""
+    safe = Safe()
+    events = await send(await make_runner(agent(call("open_safe", amount=1), "ok", tools=[safe])))
+    assert gist(events[-1]) == "a text ok"
+    assert safe.runs == 1
+
+
+class Guarded(AgentTool):
+    """An agent that is not asked without a yes."""
+
+    async def needs_confirmation(self, args: dict[str, Any], tool_context: Any) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+async def test_an_agent_is_not_asked_before_the_yes(
+    make_runner: MakeRunner, *, confirmed: bool
+) -> None:
+    """TOL-60, TOL-21: its run is what has to be approved."""
+    expert = agent("forty-two", name="expert")
+    root = agent(call("expert", request="q"), "so be it", tools=[Guarded(expert)])
+    runner = await make_runner(root)
+    await send(runner)
+    assert requests(expert) == []
+    after = await reply(runner, confirmed=confirmed)
+    assert len(requests(expert)) == int(confirmed)
+    assert gist(after[-1]) == "a text so be it"
+
+
+async def test_the_provider_s_tools_are_in_the_request(make_runner: MakeRunner) -> None:
+    """TOL-27: they are not declared as functions, and examples are part of the instruction."""
+    example = Example(
+        input=types.UserContent("1+1"), output=[types.Content(role="model", parts=[
+            types.Part(text="2")])]
+    )  # fmt: skip
+    a = agent("ok", tools=[google_search, url_context, ExampleTool([example])])
+    assert isinstance(a.model, ScriptedModel)
+    a.model.model = "gemini-2.5-flash"
+    await send(await make_runner(a))
+    (request,) = requests(a)
+    assert request.config.tools == [
+        types.Tool(google_search=types.GoogleSearch()),
+        types.Tool(url_context=types.UrlContext()),
+    ]
+    assert "[user] 1+1" in instruction(request)
+    assert "[model] 2" in instruction(request)
+
+
+async def test_a_provider_s_tool_beside_functions_goes_into_an_agent(
+    make_runner: MakeRunner,
+) -> None:
+    """TOL-27, TOL-21: Gemini takes the one or the other; an agent that searches is a function."""
+    searcher = agent("found", name="searcher", tools=[google_search])
+    assert isinstance(searcher.model, ScriptedModel)
+    searcher.model.model = "gemini-2.5-flash"
+    root = agent(call("searcher", request="q"), "ok", tools=[AgentTool(searcher), look])
+    await send(await make_runner(root))
+    assert set(declared(requests(root)[0])) == {"searcher", "look"}
+    (request,) = requests(searcher)
+    assert request.config.tools == [types.Tool(google_search=types.GoogleSearch())]
+
+
+async def test_a_resumable_app_waits_with_a_first_result(make_runner: MakeRunner) -> None:
+    """RES-1, TOL-42: the model is asked when the last result is there, and not before."""
+
+    def ticket(item: str) -> dict[str, str]:
+        """Open a ticket."""
+        return {"status": "pending"}
+
+    a = agent(call("ticket", item="x"), "it is closed", tools=[LongRunningFunctionTool(ticket)])
+    runner = await make_runner(a, resumability_config=ResumabilityConfig(is_resumable=True))
+    events = await send(runner)
+    assert [gist(event) for event in events] == ["a call ticket", "a response ticket"]
+    assert len(requests(a)) == 1
+    after = await reply(runner, status="closed")
+    assert [gist(event) for event in after] == ["a text it is closed"]
+    assert after[0].invocation_id == events[0].invocation_id

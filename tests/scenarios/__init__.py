@@ -1,0 +1,1 @@
+"""Conversations that must come out the same however they are run."""

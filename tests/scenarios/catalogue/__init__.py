@@ -1,0 +1,49 @@
+"""All scenarios, by theme.
+
+A module is a theme, and every function in it under `scenario` is one. A new theme is a module here
+and a line below.
+"""
+
+from types import ModuleType
+
+from tests.scenarios.catalogue import (
+    agent_tools,
+    apps,
+    artifacts,
+    callbacks,
+    confirmations,
+    contents,
+    custom_agents,
+    errors,
+    instructions,
+    pausing,
+    state,
+    streaming,
+    tools,
+    transfers,
+    workflow_agents,
+)
+from tests.scenarios.scenario import Scenario
+
+_THEMES: tuple[ModuleType, ...] = (
+    workflow_agents,
+    custom_agents,
+    callbacks,
+    tools,
+    state,
+    instructions,
+    transfers,
+    pausing,
+    confirmations,
+    errors,
+    contents,
+    streaming,
+    agent_tools,
+    artifacts,
+    apps,
+)
+
+SCENARIOS = [
+    value for theme in _THEMES for value in vars(theme).values() if isinstance(value, Scenario)
+]
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -1,0 +1,134 @@
+"""Agents that ask other agents as they call tools."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from durable_adk.agents import BaseAgent, LlmAgent, SequentialAgent
+from durable_adk.tools import AgentTool, ToolContext
+from tests.scenarios.parts import instruction, last, speaker, thinker
+from tests.scenarios.scenario import says, scenario
+from tests.support.scripts import call, calls
+
+
+def asking(*experts: LlmAgent | BaseAgent, **fields: Any) -> LlmAgent:
+    """Asks all its experts at once, and tells what they said."""
+
+    def reply(request: Any) -> Any:
+        turn = calls(*((expert.name, {"request": "why?"}) for expert in experts))
+        return last(request) if "=>" in last(request) else turn
+
+    return thinker("root", reply, tools=[AgentTool(agent=expert) for expert in experts], **fields)
+
+
+@scenario(
+    "TOL-21 OPEN-6 TRAP-43",
+    says(
+        "go",
+        "root call expert",
+        "root response expert",
+        "root text expert=>{'result': 'because: why?'}",
+    ),
+    says(
+        "go",
+        "root call expert",
+        "root response expert",
+        "root text expert=>{'result': 'because: why?'}",
+    ),
+)
+def an_expert_is_asked() -> BaseAgent:
+    return asking(thinker("expert", lambda request: f"because: {last(request)}"))
+
+
+@scenario(
+    "TOL-21 FLW-43 STA-3",
+    says(
+        "go",
+        *("root delta", "root call one,two", "root response one,two"),
+        "root text one=>{'result': 'from 1'}+two=>{'result': 'from 1'}",
+    ),
+    state={"given": 1, "found_one": 2, "found_two": 2, "user:liked": "two"},
+)
+def experts_are_asked_side_by_side() -> BaseAgent:
+    """State goes in without `temp:`, and what they changed comes back in the order of the calls."""
+
+    def expert(name: str) -> LlmAgent:
+        def work(tool_context: ToolContext) -> str:
+            """Work."""
+            state = tool_context.state
+            assert "temp:note" not in state
+            state[f"found_{name}"] = state["given"] + 1
+            state["user:liked"] = name
+            return "ok"
+
+        def reply(request: Any) -> Any:
+            return f"from {instruction(request)}" if "=>" in last(request) else call(f"work_{name}")
+
+        work.__name__ = f"work_{name}"
+        return thinker(name, reply, tools=[work], instruction="{given}")
+
+    def prepare(callback_context: Any) -> None:
+        callback_context.state.update({"given": 1, "temp:note": 1})
+
+    return asking(expert("one"), expert("two"), before_agent_callback=prepare)
+
+
+@scenario(
+    "TOL-21 TRAP-43",
+    says(
+        "go",
+        "root call team",
+        "root response team",
+        "root text team=>{'result': 'second after inner said deep'}",
+    ),
+    state={"draft": "inner said deep"},
+)
+def a_team_with_an_expert_of_its_own_is_asked() -> BaseAgent:
+    inner = speaker("inner", "deep")
+    first = thinker(
+        "first",
+        lambda r: "inner said deep" if "deep" in last(r) else call("inner", request="q"),
+        tools=[AgentTool(agent=inner)],
+        output_key="draft",
+    )
+    second = thinker("second", lambda r: f"second after {instruction(r)}", instruction="{draft}")
+    team = SequentialAgent(name="team", description="a team", sub_agents=[first, second])
+    return asking(team)
+
+
+class Question(BaseModel):
+    """What the expert wants to be asked."""
+
+    topic: str
+    depth: int
+
+
+@scenario(
+    "TOL-21 AGT-20",
+    says(
+        "go",
+        *("root call expert", "root response expert") * 2,
+    ),
+)
+def an_expert_is_asked_by_a_schema() -> BaseAgent:
+    """Arguments that do not fit are told to the model; the answer stands as it is."""
+    expert = thinker("expert", last, input_schema=Question)
+    script = (call("expert", topic="tea"), call("expert", topic="tea", depth=2))
+    return speaker("root", *script, tools=[AgentTool(agent=expert, skip_summarization=True)])
+
+
+@scenario(
+    "TOL-21 TOL-18",
+    says(
+        "go",
+        "root call expert",
+        "root response expert",
+        "root error ValueError",
+        raises="ValueError",
+    ),
+    says("go on", "root text here"),
+)
+def an_expert_fails() -> BaseAgent:
+    expert = thinker("expert", lambda _: ValueError("no"))
+    script = (call("expert", request="why?"), "here")
+    return speaker("root", *script, tools=[AgentTool(agent=expert)])

@@ -1,0 +1,113 @@
+"""A worker process that does what it is told, and dies when it is told to."""
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from durable_adk.client import connect
+from durable_adk.events import Event
+from durable_adk.sessions import SessionKey, SqliteSessionService
+from durable_adk.sessions.base_session_service import InvocationRecord
+from durable_adk.worker import WorkerOptions, worker
+from tests.scenarios.catalogue import BY_NAME
+from tests.scenarios.ledger import Ledger
+from tests.scenarios.stores import shared_stores
+
+
+@dataclass(frozen=True)
+class Order:
+    """Scenarios to serve."""
+
+    scenarios: tuple[str, ...]
+    queue: str
+    cache: int = 1000
+    """How many workflows are kept; 0: each is replayed at every task."""
+    dies_after: int | None = None
+    """Number of the committed event of session u/s after which the process is killed."""
+    delay: float = 0
+    """Seconds between that commit and the kill."""
+
+
+class MortalSessions(SqliteSessionService):
+    """A store whose process is killed when a certain event has been committed."""
+
+    def __init__(self, path: Path, order: Order) -> None:
+        super().__init__(path)
+        self._order = order
+
+    async def open_invocation(self, key: SessionKey, **more: Any) -> InvocationRecord:
+        """See base class."""
+        record = await super().open_invocation(key, **more)
+        await self._look(key)
+        return record
+
+    async def commit_event(self, key: SessionKey, event: Event, **more: Any) -> int:
+        """See base class."""
+        seq = await super().commit_event(key, event, **more)
+        await self._look(key)
+        return seq
+
+    async def resume_invocation(self, key: SessionKey, **more: Any) -> InvocationRecord:
+        """See base class."""
+        record = await super().resume_invocation(key, **more)
+        await self._look(key)
+        return record
+
+    async def _look(self, key: SessionKey) -> None:
+        doom = self._order.dies_after
+        if doom is None or key.session_id != "s" or not key.user_id.endswith("-u"):
+            return
+        revision, _ = await self.read_state(key)
+        if revision < doom:
+            return
+        if self._order.delay:
+            asyncio.get_running_loop().call_later(self._order.delay, _die)
+        else:
+            _die()
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(orders: Connection, address: str, folder: Path) -> None:
+    """Serve scenarios as they are ordered, until the other end of the pipe is closed."""
+    with (folder / "workers.log").open("a") as log:
+        os.dup2(log.fileno(), sys.stdout.fileno())
+        os.dup2(log.fileno(), sys.stderr.fileno())
+        asyncio.run(_serve(orders, address, folder))
+
+
+async def _serve(orders: Connection, address: str, folder: Path) -> None:
+    client = await connect(address)
+    async with AsyncExitStack() as stack:
+        while (order := await asyncio.to_thread(_next, orders)) is not None:
+            sessions = MortalSessions(folder / "sessions.db", order)
+            stack.push_async_callback(sessions.close)
+            serving = worker(
+                client,
+                apps=[BY_NAME[name].app(Ledger(folder / "ledger")) for name in order.scenarios],
+                session_service=sessions,
+                options=WorkerOptions(
+                    task_queue=order.queue,
+                    max_cached_workflows=order.cache,
+                    graceful_shutdown=timedelta(seconds=0),
+                ),
+                **shared_stores(folder),
+            )
+            await stack.enter_async_context(serving)
+            orders.send("ready")
+
+
+def _next(orders: Connection) -> Order | None:
+    try:
+        return orders.recv()
+    except EOFError:
+        return None
