@@ -327,6 +327,8 @@ class AnswerStep(Wire):
     """Name of the call that `InvocationAnswer.call_id` means."""
     author: str = "user"
     """Or the agent, when the deadline has decided."""
+    wants_state: bool = False
+    """Whether the loop needs the state as it is then: others have run while it was paused."""
 
 
 class AnswerTaken(Wire):
@@ -338,6 +340,8 @@ class AnswerTaken(Wire):
     seq: int = 0
     call_ids: list[str] = Field(default_factory=list[str])
     """The calls it answers."""
+    state: dict[str, Any] | None = None
+    """The session's, if it was wanted and fits."""
 
 
 class CompactStep(Wire):

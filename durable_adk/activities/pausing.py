@@ -1,5 +1,7 @@
 """Giving a session's lease back while calls wait, and taking it again for an answer."""
 
+from typing import Any
+
 from google.genai import types
 
 from durable_adk.activities.world import World
@@ -11,8 +13,10 @@ from durable_adk.failpoints import failpoint
 from durable_adk.flows.answers import answer_message, check_answers
 from durable_adk.flows.requests import REQUEST_CONFIRMATION, SETTLED, pending_calls
 from durable_adk.holders import ttl_of
+from durable_adk.messages import MAX_BYTES
 from durable_adk.payloads import AnswerStep, AnswerTaken, PauseStep
 from durable_adk.sessions.base_session_service import InvocationRecord, Status, StoredEvent
+from durable_adk.values import canonical
 
 
 async def pause_invocation(world: World, step: PauseStep) -> None:
@@ -69,7 +73,7 @@ async def _lease_only(world: World, step: AnswerStep) -> AnswerTaken:
             user_event=None,
             ttl=ttl_of(step.holder),
         )
-    return AnswerTaken(epoch=_epoch(step, record))
+    return AnswerTaken(epoch=_epoch(step, record), state=await _state(world, step))
 
 
 def _epoch(step: AnswerStep, record: InvocationRecord | None) -> int:
@@ -86,8 +90,17 @@ async def _taken(world: World, step: AnswerStep, found: StoredEvent) -> AnswerTa
     return AnswerTaken(
         epoch=record.epoch if record else step.epoch,
         seq=found.seq,
+        state=await _state(world, step),
         call_ids=[response.id or "" for response in found.event.get_function_responses()],
     )
+
+
+async def _state(world: World, step: AnswerStep) -> dict[str, Any] | None:
+    """The session's state for the bodies of custom agents, unless it is too large to send."""
+    if not step.wants_state:
+        return None
+    _, state = await world.sessions.read_state(step.key)
+    return state if len(canonical(state).encode()) <= MAX_BYTES else None
 
 
 def _event(step: AnswerStep, events: list[Event]) -> Event:

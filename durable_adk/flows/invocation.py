@@ -135,6 +135,14 @@ class Invocation:
         self.events += 1
         self.last_event_id = event_id
 
+    def refresh(self, state: dict[str, Any]) -> None:
+        """Take over the session's state after a pause; what is only here stays (STA-14)."""
+        local = self.local_state()
+        self._committed = deepcopy(state)
+        # In place: a custom agent's body may hold on to it.
+        self.session.state.clear()
+        self.session.state.update(state | local)
+
     def local_state(self) -> dict[str, Any]:
         """What steps must see beyond the committed state: `temp:` keys and dirty writes.
 

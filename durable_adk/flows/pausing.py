@@ -147,7 +147,8 @@ class Pauses:
         self._closed = True
         for answer in self._unread:
             if answer.answer_id is not None:
-                self._inbox.outcomes.setdefault(answer.answer_id, "The invocation ended without it.")
+                reason = "The invocation has ended without it."
+                self._inbox.outcomes.setdefault(answer.answer_id, reason)
 
     async def serve(self) -> None:
         """Pause and go on, until the task is cancelled."""
@@ -246,11 +247,14 @@ class Pauses:
             timestamp=invocation.runtime.now(),
             answer=answer,
             call_name=waiting.name if waiting else "",
+            wants_state=invocation.opened.state is not None,
         )
 
     def _resumed(self, taken: AnswerTaken) -> None:
         self.paused = False
         self._invocation.epoch = taken.epoch
+        if taken.state is not None:
+            self._invocation.refresh(taken.state)
 
     def _not_waited_for(self, answer: InvocationAnswer) -> str | None:
         """Why an answer is refused without looking into the history."""

@@ -89,10 +89,7 @@ class TemporalRuntime:
         """A local activity, then a normal one whose retries are the wait for a busy session."""
         opened = await self._store("open_invocation", step, Opened)
         if opened.state is not None:
-            # A timer ends the workflow task, so the state is recorded before a custom agent's body
-            # runs: an opening that had to be repeated later would show the body its own changes.
-            with suppress(asyncio.CancelledError):  # what is open has to be known, to be sealed
-                await workflow.sleep(timedelta(milliseconds=1))
+            await _recorded()
         self._limits = opened.limits
         self._registry = opened.registry
         return opened
@@ -166,7 +163,10 @@ class TemporalRuntime:
 
     async def take_answer(self, step: AnswerStep) -> AnswerTaken:
         """A local activity, then a normal one whose retries are the wait for a busy session."""
-        return await self._store("take_answer", step, AnswerTaken)
+        taken = await self._store("take_answer", step, AnswerTaken)
+        if taken.state is not None:
+            await _recorded()
+        return taken
 
     async def close_invocation(self, step: CloseStep) -> Ending:
         """A local activity."""
@@ -240,6 +240,16 @@ class TemporalRuntime:
             )
         except FailureError as error:
             raise _reason(error) from error
+
+
+async def _recorded() -> None:
+    """Have a local activity's result in the history before a custom agent's body sees it.
+
+    A timer ends the workflow task. Otherwise what had to be repeated later, after a crash, would
+    show the body its own changes.
+    """
+    with suppress(asyncio.CancelledError):  # what was done has to be known, to be sealed
+        await workflow.sleep(timedelta(milliseconds=1))
 
 
 def _cause(error: FailureError) -> BaseException:

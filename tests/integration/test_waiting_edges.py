@@ -8,7 +8,7 @@ from google.genai import types
 
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelAgent
 from durable_adk.errors import ToolTimeoutError
-from durable_adk.events import Event
+from durable_adk.events import Event, EventActions
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions.base_session_service import Status
 from durable_adk.tools import AgentTool, FunctionTool, ToolContext
@@ -271,3 +271,33 @@ async def test_a_sibling_is_not_asked_about_another_s_answer(make_runner: MakeRu
     log = await stored(runner)
     branches = {e.branch for e in log if e.author == "user" and e.get_function_responses()}
     assert branches == {"par.a", "par.b"}
+
+
+class Adding(BaseAgent):
+    """Adds to what the state holds when the answer is there."""
+
+    inner: BaseAgent
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Own the agent it runs."""
+        self.sub_agents = [self.inner]
+        super().model_post_init(context)
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> Any:
+        if "by hand" in str(ctx.user_content):
+            yield Event(author=self.name, actions=EventActions(state_delta={"n": 5}))
+            return
+        async for event in self.inner.run_async(ctx):
+            yield event
+        n = ctx.session.state.get("n", 0) + 1
+        yield Event(author=self.name, actions=EventActions(state_delta={"n": n}))
+
+
+async def test_a_body_sees_what_others_changed_while_it_waited(make_runner: MakeRunner) -> None:
+    """D9, RUN-4: the state after the answer is the session's, not the opening's."""
+    runner = await make_runner(Adding(name="adding", inner=waiter()))
+    await send(runner)
+    await send(runner, "by hand")
+    (pending,) = await runner.pending(**USER)
+    await reply(runner, answer(pending, ok=True))
+    assert await state(runner) == {"n": 6}
