@@ -35,7 +35,7 @@ async def run_callback(world: World, step: CallbackStep) -> StepResult:
             f"{step.hook}_callback of {agent.name} did not finish in {step.attempt_timeout:g} s."
         ) from None
     delta = context.state.collect_delta()
-    if content is None and not delta:
+    if content is None and not (delta or context.actions.artifact_delta):
         return StepResult(end_invocation=scope.end_invocation)
     event = Event(
         id=step.event_id,

@@ -69,6 +69,7 @@ async def call_model(world: World, step: ModelStep, *, attempt: int = 1) -> Step
                 final=attempt >= world.limits.model_attempts,
             )
             response, called = await call.answer()
+            response = response and response.or_silence()
             response = await _processed(agent, response, context)
     except TimeoutError:
         raise CallbackError(

@@ -29,6 +29,8 @@ async def run_llm(
     """
     unsettled: set[str] = set()
     while not ctx.end_invocation:
+        # What was answered meanwhile is in the prompt that is built now.
+        unsettled -= invocation.pauses.consume(unsettled)
         result = await _call_model(invocation, ctx)
         final = result.event is None
         if result.event is not None:

@@ -101,9 +101,11 @@ class Pauses:
         """Whether a call has an answer that nobody has waited for yet."""
         return call_id in self._answered
 
-    def consume(self, call_id: str) -> None:
-        """Note that such an answer is in the history, which is all that was wanted."""
-        self._answered.remove(call_id)
+    def consume(self, call_ids: Iterable[str]) -> set[str]:
+        """Those of the calls that have such an answer: it is in the history, as was wanted."""
+        found = {name for name in call_ids if name in self._answered}
+        self._answered = [name for name in self._answered if name not in found]
+        return found
 
     def is_expected(self, call_id: str) -> bool:
         """Whether answers to a call are accepted now."""

@@ -46,6 +46,7 @@ class ToolTurn:
         """By the id of the request to the user, the call it is about."""
         self.interim: set[str] = set()
         """Long-running calls that have given a first result, but not their last."""
+        self._responded = False
         self.final = False
         """Whether the last response ends the agent's run."""
         self.answer: Any = None
@@ -84,7 +85,11 @@ class ToolTurn:
     def _outstanding(
         self, calls: Sequence[types.FunctionCall], results: Sequence[StepResult]
     ) -> list[str]:
-        """What to wait for; an interim result lets the model speak first, by default (TOL-42)."""
+        """What to wait for before the model is asked again.
+
+        By default it speaks as soon as there is any response, interim or of another call of the
+        turn; in a resumable app when there are all (TRAP-27, TOL-42).
+        """
         pauses = self._invocation.pauses
         waiting: list[str] = []
         for call, result in zip(calls, results, strict=True):
@@ -92,11 +97,10 @@ class ToolTurn:
             if requests or call.id not in self._waits:
                 waiting += requests
             elif pauses.is_answered(call.id):
-                pauses.consume(call.id)  # it was faster than its tool
-            elif result.pending or (result.waits and self._invocation.opened.resumable):
-                waiting.append(call.id)
-            elif result.waits:
-                self.interim.add(call.id)
+                pauses.consume([call.id])  # it was faster than its tool
+            elif result.pending or result.waits:
+                speaks = self._responded and not self._invocation.opened.resumable
+                (self.interim.add if speaks else waiting.append)(call.id)
             else:
                 pauses.forget(call.id)
                 continue
@@ -119,6 +123,7 @@ class ToolTurn:
             for event in order:
                 yield event
             self._expect(requests, results)
+            self._responded = self._responded or bool(ids - requesting(response))
             self.final = bool(ids) and response.is_final_response()
             if response.actions.set_model_response is not None:
                 self.answer = response.actions.set_model_response

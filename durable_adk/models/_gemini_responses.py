@@ -5,12 +5,10 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.models.llm_response import LlmResponse
+from durable_adk.models.llm_response import NO_CONTENT, LlmResponse, says_something
 
-NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 UNKNOWN = "UNKNOWN_ERROR"
 _TEXT = {"text", "thought"}
-_NOT_SAID = {"text", "thought", "thought_signature", "part_metadata"}
 
 
 def to_llm_response(response: types.GenerateContentResponse) -> LlmResponse:
@@ -35,7 +33,7 @@ def to_llm_response(response: types.GenerateContentResponse) -> LlmResponse:
         usage_metadata=response.usage_metadata,
     )
     parts = _parts(candidate)
-    if candidate.finish_reason is None or any(_says_something(part) for part in parts):
+    if candidate.finish_reason is None or any(says_something(part) for part in parts):
         return result
     result.content = candidate.content if parts else None
     result.error_code, result.error_message = _silence(candidate.finish_reason, candidate)
@@ -117,12 +115,6 @@ def _silence(reason: types.FinishReason, candidate: types.Candidate) -> tuple[st
     return reason.value, (
         candidate.finish_message or f"The model stopped without an answer: {reason.value}."
     )
-
-
-def _says_something(part: types.Part) -> bool:
-    if part.text and part.text.strip() and not part.thought:
-        return True
-    return not _fields(part) <= _NOT_SAID
 
 
 def _fields(part: types.Part) -> set[str]:

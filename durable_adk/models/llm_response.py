@@ -33,6 +33,19 @@ class Wire(BaseModel):
         return cls.model_validate_json(text, extra="ignore")
 
 
+NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
+"""The error of an answer that stopped by itself and says nothing (semantics FLW-5)."""
+_NOT_SAID = {"text", "thought", "thought_signature", "part_metadata"}
+
+
+def says_something(part: types.Part) -> bool:
+    """Whether the part is more than a blank text or a thought."""
+    if part.text and part.text.strip() and not part.thought:
+        return True
+    fields = {name for name in part.model_fields_set if getattr(part, name) is not None}
+    return not fields <= _NOT_SAID
+
+
 class LlmResponse(Wire):
     """One answer of a model, whole or (`partial`) a chunk of it (semantics 2.1, EVT-1)."""
 
@@ -49,3 +62,12 @@ class LlmResponse(Wire):
     usage_metadata: types.GenerateContentResponseUsageMetadata | None = None
     avg_logprobs: float | None = None
     custom_metadata: dict[str, Any] | None = None
+
+    def or_silence(self) -> "LlmResponse":
+        """The answer; as an error if it stopped by itself and says nothing (semantics 17.1)."""
+        parts = (self.content.parts or []) if self.content else []
+        stopped = self.finish_reason is types.FinishReason.STOP and not self.error_code
+        if self.partial or not stopped or any(map(says_something, parts)):
+            return self
+        message = "The model stopped without an answer."
+        return self.model_copy(update={"error_code": NO_CONTENT, "error_message": message})
