@@ -78,7 +78,8 @@ async def call_model(world: World, step: ModelStep, *, attempt: int = 1) -> Step
     context.state.collect_delta()
     ids = call_ids(step, scope.session.events)
     event = to_event(response, step=step, actions=context.actions, ids=ids)
-    if not (event.content or event.error_code or context.actions.state_delta):
+    changed = context.actions.state_delta or context.actions.artifact_delta
+    if not (event.content or event.error_code or changed):
         return StepResult(model_called=called, end_invocation=scope.end_invocation)
     before = _text_before(scope, step)
     save_output(event, output_key=agent.output_key, schema=agent.output_schema, before=before)
