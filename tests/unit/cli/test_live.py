@@ -76,3 +76,19 @@ def test_as_json_every_chunk_is_a_line():
     first, last = map(Event.model_validate_json, lines)
     assert (first.partial, first.custom_metadata) == (True, {"partial": {"attempt": 1, "index": 0}})
     assert last.partial is None
+
+
+def test_what_happens_beside_a_growing_text_waits_for_its_end():
+    """AGT-33, EVT-15: the text is not cut off and printed again; nothing is lost at a failure."""
+
+    def on(branch: str, one: Event) -> Event:
+        return one.model_copy(update={"branch": branch})
+
+    growing = on("par.a", chunk("l1 ", 0, event_id="e-1.1").as_event())
+    beside = on("par.b", event("r", event_id="e-1.2"))
+    whole = on("par.a", event("l1 l2", event_id="e-1.1"))
+    assert shown(growing, beside, whole)[-1] == "[agent]: l1 l2\n[agent]: r\n"
+    failure = event("", event_id="e-1.end").model_copy(update={"error_code": "Broken"})
+    last = shown(growing, beside, failure)[-1]
+    assert "[agent]: r" in last
+    assert "Broken" in last
