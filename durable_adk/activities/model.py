@@ -69,7 +69,6 @@ async def call_model(world: World, step: ModelStep, *, attempt: int = 1) -> Step
                 final=attempt >= world.limits.model_attempts,
             )
             response, called = await call.answer()
-            response = response and response.or_silence()
             response = await _processed(agent, response, context)
     except TimeoutError:
         raise CallbackError(
@@ -83,11 +82,10 @@ async def call_model(world: World, step: ModelStep, *, attempt: int = 1) -> Step
         return StepResult(model_called=called, end_invocation=scope.end_invocation)
     before = _text_before(scope, step)
     save_output(event, output_key=agent.output_key, schema=agent.output_schema, before=before)
-    waits = _long_running(event, request)
+    result = StepResult(event=event, model_called=called, end_invocation=scope.end_invocation)
+    result.waits = _long_running(event, request)
     _check(event, step)
-    return StepResult(
-        event=event, model_called=called, end_invocation=scope.end_invocation, waits=waits
-    )
+    return result
 
 
 async def _processed(
@@ -96,6 +94,7 @@ async def _processed(
     """The response as the agent's code executor and planner leave it, a callback's as well."""
     if response is None:
         return LlmResponse()
+    response = response.or_silence()
     if agent.code_executor is not None:
         response = cut_off(agent.code_executor, response, context=context)
     if agent.planner is not None:
