@@ -291,6 +291,10 @@ class StepResult(Wire):
     error: dict[str, Any] | None = None
     """`errors.as_detail` of what a tool raised: other results are committed first (FLW-46)."""
 
+    def to_json(self) -> str:
+        """Without what is as it is by default: most of a result is, and it is all history."""
+        return self.model_dump_json(by_alias=True, exclude_none=True, exclude_defaults=True)
+
 
 class CommitStep(Wire):
     """Commit one event."""
