@@ -11,7 +11,6 @@ from durable_adk.auth.auth_credential import (
 )
 from durable_adk.auth.auth_schemes import AuthScheme, AuthSchemeType, OpenIdConnectWithConfig
 from durable_adk.auth.auth_tool import AuthConfig, AuthToolArguments
-from durable_adk.auth.credential_exchanger import CredentialExchanger
 from durable_adk.auth.redaction import without_secrets
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "AuthScheme",
     "AuthSchemeType",
     "AuthToolArguments",
-    "CredentialExchanger",
     "HttpAuth",
     "HttpCredentials",
     "OAuth2Auth",

@@ -1,0 +1,94 @@
+"""Credentials that a tool asks its user for (semantics 11.5, TRAP-48)."""
+
+import logging
+from typing import Any
+
+import pytest
+from google.genai import types
+
+from durable_adk.agents import LlmAgent
+from durable_adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes
+from durable_adk.auth.auth_schemes import APIKey
+from durable_adk.auth.credential_service import InMemoryCredentialService
+from durable_adk.errors import InvalidRequestError
+from durable_adk.models import ScriptedModel
+from durable_adk.sessions import SessionKey
+from durable_adk.tools import ToolContext
+from tests.conftest import MakeRunner
+from tests.support.scripts import USER, call, gist, send, stored
+
+SECRET = "canary-7f3a"  # noqa: S105 - looked for where it must not be
+KEY = AuthConfig(
+    auth_scheme=APIKey.model_validate({"type": "apiKey", "in": "header", "name": "X-Key"}),
+    raw_auth_credential=AuthCredential(auth_type=AuthCredentialTypes.API_KEY),
+    credential_key="mail",
+)
+
+
+async def mail(tool_context: ToolContext) -> Any:
+    """Send a mail, with the user's key."""
+    found = await tool_context.get_auth_response(KEY)
+    if found is None:
+        tool_context.request_credential(KEY)
+        return {"status": "asked"}
+    return {"key_length": len(found.api_key or "")}
+
+
+def sender() -> LlmAgent:
+    """An agent whose tool needs a key."""
+    return LlmAgent(name="a", model=ScriptedModel(replies=[call("mail"), "sent"]), tools=[mail])
+
+
+def given(pending: Any) -> types.Content:
+    """The user's answer, with the key in it."""
+    credential = AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key=SECRET)
+    config = KEY.model_copy(update={"exchanged_auth_credential": credential})
+    response = config.model_dump(mode="json", by_alias=True, exclude_none=True)
+    function = types.FunctionResponse(id=pending.call_id, name=pending.name, response=response)
+    return types.Content(role="user", parts=[types.Part(function_response=function)])
+
+
+async def test_a_tool_gets_the_credential_and_nothing_else_does(
+    make_runner: MakeRunner, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TOL-50..55, D9: it runs again with the key, which is in no event, history or log."""
+    caplog.set_level(logging.DEBUG)
+    runner = await make_runner(sender(), credential_service=InMemoryCredentialService())
+    events = await send(runner)
+    assert [gist(event) for event in events] == [
+        "a call mail",
+        "a call adk_request_credential",
+        "a response mail",
+    ]
+    (pending,) = await runner.pending(**USER)
+    assert pending.kind == "credential"
+    after = [event async for event in runner.run_async(**USER, new_message=given(pending))]
+    assert [gist(event) for event in after] == ["a response mail", "a text sent"]
+    assert after[0].get_function_responses()[0].response == {"key_length": len(SECRET)}
+    assert SECRET not in "".join(event.to_json() for event in await stored(runner))
+    assert SECRET not in await _history(runner, events[0].invocation_id)
+    assert SECRET not in caplog.text
+
+
+async def _history(runner: Any, invocation_id: str) -> str:
+    """What Temporal holds of an invocation; in process there is none."""
+    runs = runner._conversation.runs
+    if not hasattr(runs, "_invocations"):
+        return ""
+    handle = runs._invocations.handle(SessionKey("app", "u", "s"), invocation_id)
+    history = str((await handle.workflow.fetch_history()).events)
+    assert "adk_request_credential" in history  # so that a miss below is no empty search
+    return history
+
+
+async def test_without_a_service_the_credential_is_refused(make_runner: MakeRunner) -> None:
+    """TRAP-48: it goes nowhere, and the call waits on."""
+    runner = await make_runner(sender(), credential_service=InMemoryCredentialService())
+    await send(runner)
+    (pending,) = await runner.pending(**USER)
+    before = len(await stored(runner))
+    object.__setattr__(runner._conversation, "credentials", None)
+    with pytest.raises(InvalidRequestError, match="credential_service"):
+        [event async for event in runner.run_async(**USER, new_message=given(pending))]
+    assert len(await stored(runner)) == before
+    assert await runner.pending(**USER) == [pending]
