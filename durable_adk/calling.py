@@ -5,6 +5,8 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from durable_adk.errors import text_of
+
 T = TypeVar("T")
 
 
@@ -12,7 +14,7 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function; a sync one runs in a thread, so it may block (semantics OPEN-7, CB-3).
 
     Context variables are there in the thread too. What the function returns or raises is passed
-    on; only StopIteration, which no future can carry, becomes a RuntimeError.
+    on; only StopIteration and GeneratorExit become a RuntimeError.
     """
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         type(function).__call__  # an object with an async __call__
@@ -39,12 +41,12 @@ async def contained(work: Awaitable[T]) -> T:
     except Exception:
         raise
     except BaseException as error:
-        raise RuntimeError(f"It raised {type(error).__name__}: {error}") from error
+        raise RuntimeError(f"It raised {type(error).__name__}: {text_of(error)}") from error
 
 
 def _without_stop_iteration(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     try:
         return function(*args, **kwargs)
-    except StopIteration as error:
+    except (StopIteration, GeneratorExit) as error:  # no future can carry them
         name = getattr(function, "__name__", type(function).__name__)
-        raise RuntimeError(f"{name} raised StopIteration.") from error
+        raise RuntimeError(f"{name} raised {type(error).__name__}.") from error

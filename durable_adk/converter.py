@@ -1,18 +1,31 @@
 """How values are written into Temporal's history."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from temporalio.api.common.v1 import Payload
+from temporalio.api.failure.v1 import Failure
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter, pydantic_data_converter
 from temporalio.converter import (
     CompositePayloadConverter,
     DataConverter,
+    DefaultFailureConverter,
     DefaultPayloadConverter,
     JSONPlainPayloadConverter,
+    PayloadConverter,
 )
+from temporalio.exceptions import ApplicationError, FailureError
 
+from durable_adk.errors import storable, text_of
 from durable_adk.models.llm_response import Wire
+from durable_adk.storage.payload_driver import folder_storage
+from durable_adk.storage.refusal import RefusalConverter
+
+MAX_TRACE = 8_000
+"""Bytes of a stack trace that cross to Temporal."""
+MAX_CAUSES = 5
+"""Exceptions of a chain that cross to Temporal."""
 
 
 class WireJsonConverter(PydanticJSONPlainPayloadConverter):
@@ -49,18 +62,77 @@ class WirePayloadConverter(CompositePayloadConverter):
     """
 
     def __init__(self) -> None:
-        super().__init__(*_CONVERTERS)
+        super().__init__(*_CONVERTERS, RefusalConverter())
 
 
-data_converter = replace(pydantic_data_converter, payload_converter_class=WirePayloadConverter)
+class ShortFailureConverter(DefaultFailureConverter):
+    """Failures that reach the server whatever user code has put into its exceptions (D6).
+
+    A failure that is too large is dropped on its way, one with half a character cannot be written:
+    either way the activity would run again, however final its error is (reliability 1c). The cause
+    is user code's own exception, and its text may be anything.
+    """
+
+    def to_failure(
+        self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure
+    ) -> None:
+        """See base class; texts are cut, and so is the chain of causes."""
+        super().to_failure(_shortened(exception, MAX_CAUSES), payload_converter, failure)
+        failure.stack_trace = storable(failure.stack_trace[-MAX_TRACE:])
+
+
+def _shortened(error: BaseException, causes: int) -> FailureError:
+    """The error, or what stands for one of user code, with at most so many causes behind it."""
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if not isinstance(error, FailureError):
+        stand_in = ApplicationError(storable(text_of(error)), type=type(error).__name__)
+        error = stand_in.with_traceback(error.__traceback__)
+    error.__cause__ = _shortened(cause, causes - 1) if cause is not None and causes else None
+    return error
+
+
+class PrivateFailureConverter(ShortFailureConverter):
+    """The same, with messages and stack traces as payloads, which a codec or a storage takes."""
+
+    def __init__(self) -> None:
+        super().__init__(encode_common_attributes=True)
+
+
+data_converter = replace(
+    pydantic_data_converter,
+    payload_converter_class=WirePayloadConverter,
+    failure_converter_class=ShortFailureConverter,
+)
 """Plain JSON, readable by every Temporal client."""
 
 
+def stored_in(folder: Path, *, threshold: int) -> DataConverter:
+    """Our converter, with large payloads kept in a folder (design D16).
+
+    Args:
+        folder: Shared by all clients and workers of the namespace.
+        threshold: Bytes from which on a payload is kept there; 0: all that say anything, so that no
+            word of a conversation is in Temporal.
+    """
+    failures = ShortFailureConverter if threshold else PrivateFailureConverter
+    return replace(
+        data_converter,
+        external_storage=folder_storage(folder, threshold=threshold),
+        failure_converter_class=failures,
+    )
+
+
 def with_our_payloads(converter: DataConverter) -> DataConverter:
-    """A client's converter with our payload converter; its codec and failure converter stay."""
+    """A client's converter with our payload and failure converters in the place of the defaults.
+
+    What the client brings of its own stays, and so do its codec and its storage.
+    """
+    changes: dict[str, Any] = {}
     if converter.payload_converter_class in (
         DefaultPayloadConverter,
         pydantic_data_converter.payload_converter_class,
     ):
-        return replace(converter, payload_converter_class=WirePayloadConverter)
-    return converter
+        changes["payload_converter_class"] = WirePayloadConverter
+    if converter.failure_converter_class is DefaultFailureConverter:
+        changes["failure_converter_class"] = ShortFailureConverter
+    return replace(converter, **changes)

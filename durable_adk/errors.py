@@ -17,6 +17,7 @@
     |   +-- NotInLoopError
     +-- RunError                       ends the run: a stored error event, then raised
     |   +-- LlmCallsLimitExceededError
+    |   +-- BudgetExceededError
     |   +-- InstructionError           (KeyError)
     |   +-- OutputSchemaError          (ValueError)
     |   +-- ModelError
@@ -29,10 +30,12 @@
     |   +-- DeterminismError
     |   +-- EventConflictError
     |   +-- LeaseLostError
+    |   +-- PayloadLostError
     |   +-- InvocationCancelledError
     |   +-- InvocationTerminatedError
     +-- TransientError                 tried again; reaches a caller when patience ends
         +-- StoreUnavailableError
+        |   +-- SessionRegressedError
         +-- ModelUnavailableError
         +-- NoWorkerError
         +-- TemporalUnavailableError
@@ -47,13 +50,26 @@ from functools import cache
 from typing import Any, ClassVar
 
 MAX_MESSAGE = 8_000
-"""Characters of a message: a failure of some megabytes never reaches the server (1c)."""
+"""Bytes of a message: a failure of some megabytes never reaches the server (1c, D6)."""
 
 
-def _storable(message: str) -> str:
-    """What every store and the wire can hold of a message that user code may have written."""
-    text = message[:MAX_MESSAGE].replace("\x00", "\N{REPLACEMENT CHARACTER}")
-    return text.encode("utf-8", "replace").decode()
+def storable(message: str, limit: int = MAX_MESSAGE) -> str:
+    """What every store and the wire can hold of a message that user code may have written.
+
+    Args:
+        message: May hold NUL, half characters, and megabytes.
+        limit: Bytes of UTF-8 that are kept.
+    """
+    text = message[:limit].replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception says; user code writes `__str__`, and that may raise."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - it may raise anything
+        return "(its text cannot be read)"
 
 
 class DurableAdkError(Exception):
@@ -63,7 +79,7 @@ class DurableAdkError(Exception):
     """Name of the exception that was first raised: the error event's `error_code` (RUN-8)."""
 
     def __init__(self, message: str | None = None, *, error_type: str | None = None) -> None:
-        self.message = _storable(message or (type(self).__doc__ or "").partition("\n")[0])
+        self.message = storable(message or (type(self).__doc__ or "").partition("\n")[0])
         self.error_type = error_type or type(self).__name__
         super().__init__(self.message)
 
@@ -130,6 +146,10 @@ class LlmCallsLimitExceededError(RunError):
     """The run made more model calls than RunConfig.max_llm_calls allows."""
 
 
+class BudgetExceededError(RunError):
+    """The invocation has used up its budget of model calls, tool calls, tokens or time."""
+
+
 class InstructionError(RunError, KeyError):
     """The instruction names a state variable or artifact that does not exist."""
 
@@ -178,6 +198,10 @@ class LeaseLostError(RunError):
     """The invocation no longer holds its session's lease, so it may not write."""
 
 
+class PayloadLostError(RunError):
+    """A value that is kept outside of Temporal cannot be given: it is lost, or not for us."""
+
+
 class InvocationCancelledError(RunError):
     """The invocation was cancelled."""
 
@@ -192,6 +216,18 @@ class TransientError(DurableAdkError):
 
 class StoreUnavailableError(TransientError):
     """The session store does not answer; whether the last write happened is unknown."""
+
+
+class SessionRegressedError(StoreUnavailableError):
+    """The session store is older than the run that uses it; run `durable-adk doctor --fix`.
+
+    A backup was restored, it seems (I21). Nothing may be appended then, or the session would fork
+    from what the run has seen. It is the store as it should be that is unavailable, so whatever
+    waits for a store waits for its repair: the run stays open, its pending activity shows this
+    error, and it goes on by itself once what is missing has been put back. A commit waits without
+    bound; a step that has not begun waits for the time of its attempts. To fail the run instead
+    would lose it, which no repair can take back.
+    """
 
 
 class ModelUnavailableError(TransientError):
@@ -231,7 +267,10 @@ class _Foreign:
     base_name: ClassVar[str]
 
 
-_SPECIAL = (OSError, UnicodeError, ImportError, SyntaxError, StopIteration, StopAsyncIteration)
+_SPECIAL = (
+    *(OSError, UnicodeError, ImportError, SyntaxError),
+    *(StopIteration, StopAsyncIteration, BaseExceptionGroup),
+)
 """Builtins whose constructors or meaning are not those of a plain exception."""
 
 
@@ -288,7 +327,7 @@ def describe(error: BaseException) -> tuple[str, str]:
     """The error event's (`error_code`, `error_message`) for an exception (semantics RUN-8)."""
     if isinstance(error, DurableAdkError):
         return error.error_type, error.message
-    return type(error).__name__, str(error)
+    return type(error).__name__, storable(text_of(error))
 
 
 def as_detail(error: DurableAdkError) -> dict[str, Any]:

@@ -1,7 +1,13 @@
-"""Places where a test may kill or stop the process, named; they cost one comparison when unused.
+"""Places where a test may hurt the process, named; they cost one comparison when unused.
 
 ``DURABLE_ADK_FAILPOINT="commit.after:kill@3"`` kills the process the third time it comes by
-``commit.after``; ``stop`` instead of ``kill`` freezes it there until somebody sends SIGCONT.
+``commit.after``. The other actions are
+
+- ``stop``: freezes it there until somebody sends SIGCONT;
+- ``stop3s``: freezes it for 3 s, longer than a heartbeat may be missing, so that it goes on as one
+  that others take for dead;
+- ``raise``: raises a `StoreUnavailableError`, as if the store had not answered just there.
+
 ``kill@1,3`` acts twice, and several failpoints are separated by ``;``. Every hit of an armed
 failpoint is appended to ``DURABLE_ADK_FAILPOINT_LOG``, from which the count is taken too, so that
 it goes on across the processes of one test: a process started after the kill does not die again. A
@@ -10,40 +16,90 @@ failpoint that was never hit shows as a missing line.
 
 import os
 import signal
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 
 VARIABLE = "DURABLE_ADK_FAILPOINT"
 LOG_VARIABLE = "DURABLE_ADK_FAILPOINT_LOG"
-_SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+STOP = 3
+"""Seconds of ``stop3s``; a heartbeat may be missing for 2 (`Limits.heartbeat_timeout`)."""
 
 
-class _Action(NamedTuple):
+def _kill(name: str) -> None:
+    del name
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _stop(name: str) -> None:
+    del name
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _stop_a_while(name: str) -> None:
+    del name
+    # A frozen process cannot wake itself; the context waits for its child, which has ended by then.
+    with subprocess.Popen(["sh", "-c", f"sleep {STOP}; kill -CONT {os.getpid()}"]):  # noqa: S603, S607
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _raise(name: str) -> None:
+    """Fail as a store does: whether the last write has happened is unknown.
+
+    A class of its own would be treated in a way of its own; this one meets the code that real
+    faults meet.
+    """
+    raise StoreUnavailableError(f"Failpoint {name}.")
+
+
+_ACTIONS: dict[str, Callable[[str], None]] = {
+    "kill": _kill,
+    "stop": _stop,
+    "stop3s": _stop_a_while,
+    "raise": _raise,
+}
+
+
+class _Armed(NamedTuple):
     """What happens at a failpoint, at which of its hits."""
 
-    signal: signal.Signals
+    act: Callable[[str], None]
     counts: frozenset[int]
 
 
-def _parse(text: str) -> dict[str, _Action]:
-    armed: dict[str, _Action] = {}
+def _parse(text: str) -> dict[str, _Armed]:
+    armed: dict[str, _Armed] = {}
     for part in filter(None, text.split(";")):
         name, _, action = part.partition(":")
         kind, _, counts = action.partition("@")
-        if kind not in _SIGNALS:
-            raise InvalidRequestError(f"{VARIABLE}={text!r}: {part!r} is neither kill nor stop.")
+        if kind not in _ACTIONS:
+            known = ", ".join(_ACTIONS)
+            raise InvalidRequestError(f"{VARIABLE}={text!r}: {part!r} is none of {known}.")
         numbers = frozenset(int(count) for count in (counts or "1").split(","))
-        armed[name] = _Action(_SIGNALS[kind], numbers)
+        armed[name] = _Armed(_ACTIONS[kind], numbers)
     return armed
 
 
 _ARMED = _parse(os.environ.get(VARIABLE, ""))
 
 
+def arm(text: str, log: Path) -> None:
+    """Arm what `text` says, and nothing else, for a process that goes through several tests.
+
+    Raises:
+        InvalidRequestError: `text` is not as the variable's.
+    """
+    os.environ[LOG_VARIABLE] = str(log)
+    armed = _parse(text)
+    _ARMED.clear()
+    _ARMED.update(armed)
+
+
 def failpoint(name: str) -> None:
-    """Die or freeze here if this failpoint is armed and one of its counts is reached."""
+    """Die, freeze or fail here if this failpoint is armed and one of its counts is reached."""
     if not _ARMED or name not in _ARMED:
         return
     log = Path(os.environ[LOG_VARIABLE])
@@ -53,4 +109,4 @@ def failpoint(name: str) -> None:
     os.close(descriptor)
     hits = sum(line.partition(" ")[0] == name for line in log.read_text().splitlines())
     if hits in _ARMED[name].counts:
-        os.kill(os.getpid(), _ARMED[name].signal)
+        _ARMED[name].act(name)

@@ -8,12 +8,13 @@ from google.genai import types
 
 from durable_adk.errors import NotInLoopError
 from durable_adk.events.event import Event
-from durable_adk.payloads import AgentNode
+from durable_adk.manifest import AgentNode
 from durable_adk.run_config import RunConfig
 from durable_adk.sessions.session import SessionKey
 
 if TYPE_CHECKING:
     from durable_adk.agents.base_agent import BaseAgent
+    from durable_adk.flows.trace import Trace
 
 
 class FunctionCall(NamedTuple):
@@ -73,23 +74,84 @@ class Lane:
     """One line of execution within an invocation: the main one, or a child of a ParallelAgent.
 
     Ids are counted within a lane, so that they do not depend on how lanes interleave.
+
+    Args:
+        prefix: What its ids begin with.
+        family: All open lanes of the invocation by prefix; the new one joins them.
+        ids: How many it has given out before.
     """
 
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self._ids = 0
+    def __init__(
+        self, prefix: str, family: "dict[str, Lane] | None" = None, *, ids: int = 0
+    ) -> None:
+        self.prefix = prefix
+        self.family = {} if family is None else family
+        self.family[prefix] = self
+        self.ids = ids
         self.stopped = False
         """Whether its agent was cancelled: no further step may start."""
 
     def next_id(self) -> str:
         """The next event id: the lane and a position, the same at every replay (design D5)."""
-        self._ids += 1
-        return f"{self._prefix}.{self._ids}"
+        self.ids += 1
+        return f"{self.prefix}.{self.ids}"
 
-    def fork(self, number: int) -> "list[Lane]":
-        """New lanes, named after the next position of this one."""
-        place = self.next_id()
-        return [Lane(f"{place}.{index}") for index in range(number)]
+    def fork(self, place: str, number: int) -> "list[Lane]":
+        """The lanes of the children of a ParallelAgent, named after a position of this one.
+
+        Those that the invocation has brought along from an earlier run of its workflow are found.
+        """
+        names = [f"{place}.{index}" for index in range(number)]
+        return [self.family.get(name) or Lane(name, self.family) for name in names]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its agent has not ended."""
+        return self.family.get(self.prefix) is self
+
+    def leave(self) -> None:
+        """Its agent has ended: it gives out no more ids."""
+        self.family.pop(self.prefix, None)
+
+
+class Frame:
+    """Where the run of one agent is, in values that outlive a run of the workflow (design D10).
+
+    Whoever drives the agent says where it is with `tell`. When the invocation goes on in a new run
+    of its workflow, the frames are there again, and `take` gives what had been said.
+    """
+
+    def __init__(self, saved: dict[str, Any] | None = None) -> None:
+        saved = saved or {}
+        self._told: dict[str, Any] = saved.get("told") or {}
+        self.tell: Callable[[], dict[str, Any]] = dict[str, Any]
+        """Says where the agent is, when it is asked: plain JSON."""
+        self._left: dict[str, Any] = saved.get("below") or {}
+        self._below: dict[str, Frame] = {}
+
+    def take(self) -> dict[str, Any]:
+        """What was said in the run before, once; {} for an agent that begins."""
+        told, self._told = self._told, {}
+        return told
+
+    def enter(self, name: str = "") -> "Frame":
+        """The frame of what is begun, or gone on with, below this one."""
+        frame = Frame(self._left.pop(name, None))
+        self._below[name] = frame
+        return frame
+
+    def leave(self, name: str) -> None:
+        """What was begun below this one has ended."""
+        self._below.pop(name, None)
+
+    def renew(self) -> None:
+        """Forget what was here: another agent takes this one's place."""
+        self._told, self.tell, self._left, self._below = {}, dict[str, Any], {}, {}
+
+    def saved(self) -> dict[str, Any]:
+        """The frame and all below it; what `Frame` takes."""
+        below = {name: frame.saved() for name, frame in self._below.items()}
+        return {"told": self.tell(), "below": below}
 
 
 class Loop(Protocol):
@@ -172,6 +234,12 @@ class InvocationContext:
     """Whether its final text ends the invocation."""
     transfer: AgentNode | None = None
     """Whom its model has handed over to: that agent runs next."""
+    frame: Frame = field(default_factory=Frame, repr=False)
+    """Where its run is; see `Frame`."""
+    trace: "Trace | None" = field(default=None, repr=False)
+    """What its body was given, if it is one of a custom agent."""
+    body: str | None = field(default=None, repr=False)
+    """Name of the trace of a body that began in an earlier run of the workflow."""
     left: list[AsyncGenerator[Event, None]] = field(
         default_factory=list[AsyncGenerator[Event, None]], repr=False
     )

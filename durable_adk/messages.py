@@ -27,6 +27,10 @@ class WhenBusy(StrEnum):
     """Wait for its end, then run."""
     REJECT = "reject"
     """Fail at once with SessionBusyError."""
+    INTERRUPT = "interrupt"
+    """Ask the active one to end, as `Runner.cancel` does, then run before those that wait."""
+    STEER = "steer"
+    """Be heard by the active one before its next model call; if there is none, as `ENQUEUE`."""
 
 
 class ToolRun(Wire):
@@ -76,7 +80,7 @@ class InvocationRequest(Wire):
                 "The argument of Invocation must be one JSON object with app, user and message; "
                 f"got {type(raw).__name__}."
             )
-        return _parsed(cls, raw, "invocation request").checked()
+        return parsed(cls, raw, "invocation request").checked()
 
     def checked(self) -> Self:
         """The request with its ids stripped and its message as Content; see `parse`."""
@@ -89,6 +93,9 @@ class InvocationRequest(Wire):
         metadata = canonical(self.run_config.custom_metadata)
         check_size(metadata, "custom_metadata", MAX_METADATA_BYTES)
         self.message = user_content(self.message)
+        if self.state_delta:  # it rides on the message's event
+            both = self.message.model_dump_json(exclude_none=True) + canonical(self.state_delta)
+            check_size(both, "message with its state_delta")
         return self
 
 
@@ -105,15 +112,21 @@ class InvocationAnswer(Wire):
     confirmed: bool | None = None
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
     """State changes that ride on the answer's event (TRAP-17)."""
+    steers: str | None = None
+    """It is no answer, but the message of the invocation of this id, for the active one to hear."""
     answer_id: str | None = None
     """A second answer with the same id is the first one; None: it is named by its place."""
 
     @classmethod
     def parse(cls, raw: Any) -> Self:
         """Read an answer, or raise InvalidRequestError naming each bad field."""
-        answer = _parsed(cls, raw, "answer")
+        answer = parsed(cls, raw, "answer")
         if answer.answer_id is not None:
             check_id(answer.answer_id, "answer_id")
+        if answer.steers is not None:
+            check_id(answer.steers, "steers")
+            answer.message = user_content(answer.message or "")
+            answer.answer_id = answer.answer_id or answer.steers
         given = [answer.response is not None, answer.confirmed is not None]
         if (answer.message is None) == (answer.call_id is None):
             raise InvalidRequestError("Give either message, or call_id with a response.")
@@ -125,7 +138,8 @@ class InvocationAnswer(Wire):
         return answer
 
 
-def _parsed(cls: type[W], raw: Any, what: str) -> W:
+def parsed(cls: type[W], raw: Any, what: str) -> W:
+    """Read a value, or raise InvalidRequestError naming each bad field."""
     try:
         return cls.model_validate(raw)
     except ValidationError as error:
@@ -199,10 +213,14 @@ class InvocationResult(Wire):
     status: Status
     text: str
     """The text of the last final response that had any (EVT-10), at most 64 KiB of it."""
-    last_event_id: str | None
+    last_event_id: str | None = None
+    steered: str | None = None
+    """The active invocation that has heard the message, which then ran none of its own."""
     events: int
     """Events committed, the user's included."""
     model_calls: int
     tool_calls: int
+    tokens: int = 0
+    """As the models have reported them, those of agents used as tools included."""
     revision: int
     """The session's revision at the end: the cursor after the last event."""

@@ -8,72 +8,20 @@ Fields are added, never renamed or removed: histories of open invocations hold t
 """
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
 from google.genai import types
 from pydantic import Field
 
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
+from durable_adk.manifest import AgentNode, ToolSpec, Wait
 from durable_adk.messages import InvocationAnswer, ToolRun, WhenBusy
 from durable_adk.models.llm_response import Wire
-from durable_adk.run_config import RunConfig
+from durable_adk.run_config import Budget, RunConfig
 from durable_adk.sessions.base_session_service import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
-
-OnDeadline = Literal["reject", "approve", "fail", "tell"]
-
-
-class Wait(Wire):
-    """How long a call waits for its answer, and what happens then (design D9)."""
-
-    deadline: float | None = None
-    """Seconds; None: as long as it takes."""
-    on_deadline: OnDeadline = "tell"
-    """``tell``: the model; ``reject`` and ``approve`` decide a confirmation; ``fail``: the run."""
-
-
-class ToolSpec(Wire):
-    """What the loop needs to know of a tool."""
-
-    timeout: float | None = None
-    """Seconds; None: the worker's default."""
-
-
-NodeKind = Literal["llm", "sequential", "loop", "parallel", "custom"]
-"""Which body an agent has; ``custom``: its own code, in the loop."""
-
-
-class AgentNode(Wire):
-    """One agent of the tree as it was when the invocation opened (design D6)."""
-
-    name: str
-    kind: NodeKind
-    before_agent: bool = False
-    after_agent: bool = False
-    tools: dict[str, ToolSpec] = Field(default_factory=dict[str, ToolSpec])
-    """Only the tools that differ from the defaults."""
-    max_iterations: int | None = None
-    """Of a loop."""
-    runs_code: bool = False
-    """Whether code that the model writes is run here, and not by its provider (FLW-90)."""
-    code_timeout: float | None = None
-    """Seconds one execution may take; None: as long as a tool."""
-    output_key: str | None = None
-    """Of an agent whose answer comes through `set_model_response`, so from the loop (AGT-19)."""
-    children: list["AgentNode"] = Field(default_factory=list["AgentNode"])
-    fingerprint: str = ""
-
-    def find(self, name: str) -> "AgentNode | None":
-        """The node of this name in the tree, depth first (AGT-3)."""
-        if self.name == name:
-            return self
-        return next((found for child in self.children if (found := child.find(name))), None)
-
-    def any_custom(self) -> bool:
-        """Whether some agent's own code runs in the loop and so needs the state there."""
-        return self.kind == "custom" or any(child.any_custom() for child in self.children)
 
 
 class OpenStep(Wire):
@@ -108,6 +56,7 @@ class Ending(Wire):
     model_calls: int = 0
     """Events that a model made; calls whose answer was an error event are not told apart."""
     tool_calls: int = 0
+    tokens: int = 0
 
 
 class Opened(Wire):
@@ -118,6 +67,8 @@ class Opened(Wire):
     an activity of their own; an opening is repeated for as long as the session is busy."""
     ending: Ending | None = None
     """If it was opened before and has ended since: another start of the same invocation."""
+    steered: str | None = None
+    """The active invocation that has heard the message, so that there is nothing to open."""
     manifest: AgentNode
     agent: str
     """Name of the agent the run starts with."""
@@ -128,6 +79,8 @@ class Opened(Wire):
     """Name of the registry that has the agents' code; recorded, because a replay has no queue."""
     state: dict[str, Any] | None = None
     """The session's state, only if the tree has custom agents: their code reads it in the loop."""
+    budget: Budget | None = None
+    """The app's."""
     compacts: bool = False
     """Whether the session's events may have to be summarised after the end (CMP-1)."""
     hooks: list[str] = Field(default_factory=list[str])
@@ -218,6 +171,8 @@ class ToolStep(Step):
     """How the agent ended that the call asked."""
     request_id: str | None = None
     """The request to the user whose answer makes this call run again (TOL-52, TOL-63)."""
+    spec: ToolSpec | None = None
+    """The tool's in the manifest; None: all is as by default."""
 
 
 class CodeStep(Step):
@@ -305,6 +260,8 @@ class CommitStep(Wire):
     event: Event
     closing: Status | None = None
     """Close the invocation in the same transaction."""
+    revision: int | None = None
+    """The session has at least this many events, unless its store is older than the run (I21)."""
 
 
 class PauseStep(Wire):
@@ -333,6 +290,8 @@ class AnswerStep(Wire):
     """Or the agent, when the deadline has decided."""
     wants_state: bool = False
     """Whether the loop needs the state as it is then: others have run while it was paused."""
+    revision: int | None = None
+    """As `CommitStep.revision`."""
 
 
 class AnswerTaken(Wire):
@@ -359,6 +318,10 @@ class CompactStep(Wire):
     """Seconds one attempt may take."""
 
 
+UNKNOWN_EPOCH = 0
+"""Of an end before the loop has learnt whether it was opened; the first epoch is 1."""
+
+
 class CloseStep(Wire):
     """End an invocation."""
 
@@ -376,3 +339,5 @@ class CloseStep(Wire):
     """Whether calls may be open although it completed: an agent's run was left before its end."""
     error: dict[str, Any] | None = None
     """`errors.as_detail` of why it failed or was cancelled."""
+    revision: int | None = None
+    """As `CommitStep.revision`."""

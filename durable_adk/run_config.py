@@ -35,11 +35,40 @@ class GetSessionConfig(Wire):
     after_timestamp: float | None = None
 
 
+class Budget(Wire):
+    """What an invocation may use up; agents that it uses as tools included. None: any amount.
+
+    Going beyond it ends the invocation with an error event that says what was used up.
+    """
+
+    model_calls: int | None = Field(default=None, ge=0)
+    """Logical calls: attempts after a crash are not counted, answers of callbacks neither."""
+    tool_calls: int | None = Field(default=None, ge=0)
+    tokens: int | None = Field(default=None, ge=0)
+    """As the models report them. No further call is made once they are used up."""
+    seconds: float | None = Field(default=None, ge=0)
+    """Wall time from the opening to the end, the time of waiting for answers included."""
+
+    def within(self, other: "Budget | None") -> "Budget":
+        """The smaller amount of each."""
+        if other is None:
+            return self
+        both = ((name, getattr(self, name), getattr(other, name)) for name in Budget.model_fields)
+        return Budget(
+            **{
+                name: min((one for one in (mine, its) if one is not None), default=None)
+                for name, mine, its in both
+            }
+        )
+
+
 class RunConfig(Wire):
     """Options of one invocation (semantics 14)."""
 
     max_llm_calls: int = 500
     """Model calls allowed per invocation; 0 or less: any number (CTX-3)."""
+    budget: Budget | None = None
+    """What the invocation may use up; never more than its app allows (`App.budget`)."""
     streaming_mode: StreamingMode = StreamingMode.NONE
     """``SSE``: partial events reach the caller while the model writes; none is stored (FLW-70)."""
     save_input_blobs_as_artifacts: bool = False
@@ -91,9 +120,14 @@ class RunConfig(Wire):
         check_json(value, "custom_metadata")
         return value
 
-    def for_tool(self) -> "RunConfig":
-        """The options of an agent's run as a tool: nobody watches it (TOL-21)."""
+    def for_tool(self, budget: Budget | None) -> "RunConfig":
+        """The options of an agent's run as a tool: nobody watches it (TOL-21).
+
+        Args:
+            budget: What is left for it.
+        """
         changes: dict[str, Any] = {
+            "budget": budget,
             "streaming_mode": StreamingMode.NONE,
             "save_input_blobs_as_artifacts": False,
             "model_input_context": None,

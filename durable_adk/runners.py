@@ -15,6 +15,7 @@ from durable_adk.auth.credential_service.base_credential_service import BaseCred
 from durable_adk.auth.credential_service.in_memory_credential_service import (
     InMemoryCredentialService,
 )
+from durable_adk.client.attempts import read_attempts
 from durable_adk.client.conversation import Conversation, Runs
 from durable_adk.client.debugging import show
 from durable_adk.client.invocations import Invocations
@@ -27,6 +28,7 @@ from durable_adk.events.event import Event
 from durable_adk.flows.requests import PendingCall
 from durable_adk.memory import BaseMemoryService, InMemoryMemoryService
 from durable_adk.messages import InvocationRequest, WhenBusy
+from durable_adk.models.model_attempt import ModelAttempt
 from durable_adk.partials import PartialChannel, partials_of
 from durable_adk.run_config import RunConfig
 from durable_adk.sessions.base_session_service import BaseSessionService
@@ -250,6 +252,16 @@ class Runner:
     async def pending(self, *, user_id: str, session_id: str) -> list[PendingCall]:
         """The session's calls that wait for an answer (design D9)."""
         return await self._conversation.pending(SessionKey(self.app_name, user_id, session_id))
+
+    async def attempts(
+        self, *, user_id: str, session_id: str, invocation_id: str
+    ) -> list[ModelAttempt]:
+        """The model calls of an invocation that gave no answer: failed, cancelled or lost (I10).
+
+        What they cost comes on top of the `usage_metadata` of the invocation's events.
+        """
+        key = SessionKey(self.app_name, user_id, session_id)
+        return await read_attempts(self.session_service, key, invocation_id)
 
     async def cancel(self, *, user_id: str, session_id: str, invocation_id: str) -> bool:
         """End an invocation; what it committed stays, open calls are answered (CAN-1, CAN-2).

@@ -12,6 +12,14 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from durable_adk.closing import uninterrupted
+from durable_adk.continuation import (
+    Continued,
+    ContinueStep,
+    PlaceStep,
+    SaveTraceStep,
+    TracePage,
+    TraceStep,
+)
 from durable_adk.errors import (
     AgentError,
     ModelUnavailableError,
@@ -96,6 +104,22 @@ class Effects(Protocol):
         """Summarise the session's events, if that is due; what goes wrong is only logged."""
         ...
 
+    async def save_place(self, step: PlaceStep) -> None:
+        """Write down where the invocation stands, before its workflow continues as new."""
+        ...
+
+    async def save_trace(self, step: SaveTraceStep) -> None:
+        """Write down what the bodies of custom agents were given in this run of the workflow."""
+        ...
+
+    async def read_place(self, step: ContinueStep) -> Continued:
+        """What the loop has to know to go on."""
+        ...
+
+    async def read_traces(self, step: TraceStep) -> TracePage:
+        """What the bodies of custom agents were given in earlier runs of the workflow."""
+        ...
+
 
 Child = Callable[[InvocationRequest], Awaitable[InvocationResult]]
 """Runs an invocation for another one."""
@@ -106,14 +130,13 @@ class Inbox:
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[InvocationAnswer | None] = asyncio.Queue()
-        self._answers = 0
+        self.answers = 0
+        """How many have come, in all runs of the workflow."""
         self.outcomes: dict[str, str | None] = {}
         """By answer id, why it was refused; None: it was taken."""
 
     def put(self, answer: InvocationAnswer) -> None:
-        """Hand over an answer; one without a name is named by its place among all."""
-        self._answers += 1
-        answer.answer_id = answer.answer_id or f"unnamed-{self._answers}"
+        """Hand over an answer."""
         self._queue.put_nowait(answer)
 
     def empty(self) -> bool:
@@ -130,13 +153,34 @@ class Inbox:
 
     async def get(self) -> InvocationAnswer | None:
         """Wait for the next answer; None for a call of `wake`."""
-        return await self._queue.get()
+        return self._named(await self._queue.get())
+
+    def get_nowait(self) -> InvocationAnswer | None:
+        """The next answer, which is there already; None for a call of `wake`."""
+        return self._named(self._queue.get_nowait())
+
+    def _named(self, answer: InvocationAnswer | None) -> InvocationAnswer | None:
+        """One without a name is named by its place among all; not before those of earlier runs."""
+        if answer is not None:
+            self.answers += 1
+            answer.answer_id = answer.answer_id or f"unnamed-{self.answers}"
+        return answer
 
 
 class Runtime(Effects, Protocol):
     """The effects, and the world's other inputs to a run. All replay-safe."""
 
     inbox: Inbox
+    rolls: bool
+    """Whether the invocation may go on in another run of its workflow."""
+
+    def fullness(self) -> float:
+        """How much there is in the run's history: 1 is time to go on in a new run (D10)."""
+        ...
+
+    async def leave(self, agents: "asyncio.Task[None]") -> None:
+        """Let go of agents that have stopped where a new run goes on."""
+        ...
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:
         """Run another invocation to its end; cancelled with this one.
@@ -186,7 +230,9 @@ class Agents(Protocol):
 class LocalRuntime:
     """The loop in this process: for unit tests and scripts, as durable as the process is.
 
-    It retries what Temporal would retry, with the same ids, for as long as `patience`.
+    It retries what Temporal would retry, with the same ids, for as long as `patience`. With
+    `roll_every` the loop is taken down and set up again after so many model calls, as it is on
+    Temporal when its history has grown long; that is for tests.
     """
 
     def __init__(
@@ -197,7 +243,11 @@ class LocalRuntime:
         limits: Limits,
         run_child: Child | None = None,
         patience: float = 60.0,
+        roll_every: int | None = None,
     ) -> None:
+        self._steps = 0
+        self._roll_every = roll_every
+        self.rolls = roll_every is not None
         self._effects = effects
         self._limits = limits
         self._patience = patience
@@ -220,12 +270,13 @@ class LocalRuntime:
 
     async def open_invocation(self, step: OpenStep) -> Opened:
         """Open, waiting for a busy session if the message is to be enqueued."""
-        wait = step.when_busy is WhenBusy.ENQUEUE
+        wait = step.when_busy is not WhenBusy.REJECT
         return await self._until_free(self._effects.open_invocation, step, wait=wait)
 
     async def call_model(self, step: ModelStep) -> StepResult:
         """Ask the model, again while it is unavailable and attempts are left."""
         attempt = 1
+        self._steps += 1
         while True:
             try:
                 return await self._until_stored(self._effects.call_model, step, attempt=attempt)
@@ -275,6 +326,32 @@ class LocalRuntime:
     async def compact(self, step: CompactStep) -> None:
         """Summarise, at most once."""
         await self._effects.compact(step)
+
+    async def save_place(self, step: PlaceStep) -> None:
+        """Write the place down."""
+        await self._until_stored(self._effects.save_place, step)
+
+    async def save_trace(self, step: SaveTraceStep) -> None:
+        """Write a part of a trace down."""
+        await self._until_stored(self._effects.save_trace, step)
+
+    async def read_place(self, step: ContinueStep) -> Continued:
+        """Read the place."""
+        self._steps = 0
+        return await self._until_stored(self._effects.read_place, step)
+
+    async def read_traces(self, step: TraceStep) -> TracePage:
+        """Read traces."""
+        return await self._until_stored(self._effects.read_traces, step)
+
+    async def leave(self, agents: "asyncio.Task[None]") -> None:
+        """Take them down: nobody else does it."""
+        agents.cancel()
+        await asyncio.gather(agents, return_exceptions=True)
+
+    def fullness(self) -> float:
+        """By the number of model calls."""
+        return self._steps / self._roll_every if self._roll_every else 0.0
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:
         """Run it in this process too."""

@@ -6,6 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 DEFAULT_TASK_QUEUE = "durable-adk"
+PAYLOAD_THRESHOLD = 262_144
+"""Bytes from which on a payload is kept outside of Temporal, where that is set up. An invocation's
+result, of 64 Ki characters, is below it: clients without our storage read it."""
 
 
 class Limits(BaseModel):
@@ -27,6 +30,10 @@ class Limits(BaseModel):
     """One list of agent callbacks."""
     heartbeat_timeout: float = 2.0
     """How soon a dead worker's activity is given to another (design D19)."""
+    max_history_events: int = Field(default=4000, ge=1)
+    """How many events a run of a workflow may have before it continues as new (design D10)."""
+    max_history_bytes: int = Field(default=4_000_000, ge=1)
+    """The same in bytes; the server ends a run at 50 MB or 51,200 events."""
     local_commit_timeout: float = 1.0
     """How long a commit may make the workflow deaf before it becomes a normal activity (D4)."""
 
@@ -50,5 +57,17 @@ class Settings(BaseSettings):
     """SQLite file of the memory service; None: ``memory.db`` in `data_dir`."""
     credentials: Path | None = None
     """Folder of users' credentials, for its owner only; None: ``credentials`` in `data_dir`."""
+    payloads: Path | None = None
+    """Folder of what is too large or too private for Temporal, the same one for all clients and
+    workers of a namespace; None: ``payloads`` in `data_dir` for the embedded server, and with any
+    other Temporal all payloads are in its history (design D16)."""
+    payload_threshold: int = Field(default=PAYLOAD_THRESHOLD, ge=0)
+    """Bytes from which on a payload is kept there; 0: whatever says anything."""
     task_queue: str = DEFAULT_TASK_QUEUE
+    build_id: str | None = None
+    """Of the code of ``durable-adk worker``, for Worker Versioning; None: without (design D6)."""
+    deployment: str | None = None
+    """What that build is of; None: named after the task queue."""
+    auto_upgrade: bool = False
+    """Whether open invocations go on with the build that becomes current; else on their own."""
     limits: Limits = Field(default_factory=Limits)

@@ -20,6 +20,8 @@ from pydantic import BaseModel
 from durable_adk.errors import InvalidRequestError, StateValueError
 
 MAX_DEPTH = 64
+MAX_INT_BITS = 4096
+"""Of an integer; Python's own JSON reader gives up at 4,300 digits."""
 MAX_ID = 128
 _BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
 _BAD_ID = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -36,19 +38,18 @@ def check_json(value: Any, path: str = "value") -> None:
     _check(value, path, 0)
 
 
-def _check(value: Any, path: str, depth: int) -> None:  # noqa: C901 - one case a JSON type
+def _check(value: Any, path: str, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise StateValueError(f"{path} is nested more than {MAX_DEPTH} levels deep; flatten it.")
     if isinstance(value, Enum):
         raise StateValueError(f"{path} is the enum {value!r}; store its .value.")
     match value:
-        case None | bool() | int():
+        case None | bool():
             pass
+        case int() | float():
+            _check_number(value, path)
         case str():
             _check_text(value, path)
-        case float():
-            if not math.isfinite(value):
-                raise StateValueError(f"{path} is {value}, which JSON cannot hold; use None.")
         case list():
             for index, item in enumerate(cast("list[Any]", value)):
                 _check(item, f"{path}[{index}]", depth + 1)
@@ -63,10 +64,24 @@ def _check(value: Any, path: str, depth: int) -> None:  # noqa: C901 - one case 
             )
 
 
+def _check_number(value: float, path: str) -> None:
+    if isinstance(value, int):
+        if value.bit_length() > MAX_INT_BITS:
+            raise StateValueError(f"{path} is an integer of too many digits; store a str.")
+    elif not math.isfinite(value):
+        raise StateValueError(f"{path} is {value}, which JSON cannot hold; use None.")
+
+
 def _check_key(key: Any, path: str) -> None:
     if not isinstance(key, str):
-        raise StateValueError(f"{path} has the key {key!r}; JSON keys are strings.")
+        raise StateValueError(f"{path} has the key {_shown(key)}; JSON keys are strings.")
     _check_text(key, f"a key of {path}")
+
+
+def _shown(key: Any) -> str:
+    """A key in a message; the repr of an object is user code, and may raise."""
+    plain = isinstance(key, (int, float, bytes)) or key is None
+    return repr(key) if plain else f"of type {type(key).__name__}"
 
 
 def _check_text(value: str, path: str) -> None:
@@ -79,33 +94,53 @@ def _check_text(value: str, path: str) -> None:
 def to_json_value(value: Any) -> Any:
     """`value` with what Python tools commonly return (models, tuples, sets, dates) made JSON.
 
-    Unknown objects come back as they are, for `check_json` to name.
+    Unknown objects come back as they are, for `check_json` to name; so does what is nested too
+    deeply, or within itself.
     """
+    return _to_json(value, 0)
+
+
+def _to_json(value: Any, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        return value
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
-        return {key: to_json_value(item) for key, item in items}
+        return {key: _to_json(item, depth + 1) for key, item in items}
     if isinstance(value, (list, tuple)):
-        return [to_json_value(item) for item in cast("Iterable[Any]", value)]
+        return [_to_json(item, depth + 1) for item in cast("Iterable[Any]", value)]
     if isinstance(value, (set, frozenset)):
-        items = [to_json_value(item) for item in cast("Iterable[Any]", value)]
-        return sorted(items, key=canonical)  # a set's own order differs between processes
-    return _scalar(value)
+        items = [_to_json(item, depth + 1) for item in cast("Iterable[Any]", value)]
+        return sorted(items, key=_order)  # a set's own order differs between processes
+    return _scalar(value, depth)
 
 
-def _scalar(value: Any) -> Any:
+def _order(value: Any) -> str:
+    """Where a set's item comes; objects, which have no place, are refused by `check_json`."""
+    return json.dumps(value, sort_keys=True, default=lambda item: type(item).__name__)
+
+
+def _scalar(value: Any, depth: int) -> Any:
     match value:
         case BaseModel():
-            return value.model_dump(mode="json")
+            return _dumped(value)
         case Enum():
-            return to_json_value(value.value)
+            return _to_json(value.value, depth + 1)
         case datetime() | date() | time():
             return value.isoformat()
         case UUID():
             return str(value)
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return to_json_value(dataclasses.asdict(value))
+            fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+            return _to_json(fields, depth)  # `asdict` would follow what holds itself
         case _:
             return value
+
+
+def _dumped(model: BaseModel) -> Any:
+    try:
+        return model.model_dump(mode="json")
+    except Exception:  # noqa: BLE001 - serialisers are user code too
+        return model
 
 
 def canonical(value: Any) -> str:

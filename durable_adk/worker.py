@@ -6,15 +6,23 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Self
 
 from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.service import RPCError, RPCStatusCode
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
+from temporalio.worker import (
+    UnsandboxedWorkflowRunner,
+    Worker,
+    WorkerDeploymentConfig,
+    WorkflowRunner,
+)
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 import durable_adk
 from durable_adk.activities.definitions import InvocationActivities, UserLoop
 from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.witness import StoreWitness
 from durable_adk.activities.world import World
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry, serve
@@ -26,15 +34,90 @@ from durable_adk.errors import InvalidRequestError, TemporalUnavailableError
 from durable_adk.holders import TemporalHolder
 from durable_adk.log import get_logger
 from durable_adk.memory.base_memory_service import BaseMemoryService
+from durable_adk.messages import InvocationAnswer
 from durable_adk.partials import PartialChannel, partials_of
-from durable_adk.sessions.base_session_service import BaseSessionService
-from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits
+from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
+from durable_adk.sessions.session import SessionKey
+from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits, Settings
+from durable_adk.storage import OwnedStorage, SecuredResults
 from durable_adk.workflows.invocation import InvocationWorkflow
 
 CLOSE_TIMEOUT = 5.0
 """Seconds for the models' connections to be closed."""
 
+MAX_VERSION_NAME = 255
+
 logger = get_logger(__name__)
+
+
+@dataclass(kw_only=True, frozen=True)
+class Versioning:
+    """Which build of which deployment a worker is, for Temporal's Worker Versioning (design D6).
+
+    New invocations run on the deployment's current version, which somebody has to set: a worker
+    that has just started is given none.
+    """
+
+    deployment: str
+    """What is deployed as one: the workers of a task queue."""
+    build_id: str
+    """Of this code."""
+    auto_upgrade: bool = False
+    """Whether invocations that are open go on with the version that becomes current, as if there
+    were no versions; else each ends on the build it began on, also where it continues as new."""
+
+    def __post_init__(self) -> None:
+        """Check what Temporal would refuse at each poll.
+
+        Raises:
+            InvalidRequestError: A name is missing, or Temporal takes no such name.
+        """
+        for what, name in (("deployment", self.deployment), ("build id", self.build_id)):
+            if not name.strip() or len(name) > MAX_VERSION_NAME:
+                raise InvalidRequestError(
+                    f"Worker Versioning needs a {what} of 1 to {MAX_VERSION_NAME} characters."
+                )
+        if set(self.deployment) & set(".:"):
+            raise InvalidRequestError(
+                f"The name of deployment {self.deployment!r} must not contain . or :; another one "
+                "is given by DURABLE_ADK_DEPLOYMENT."
+            )
+
+    @classmethod
+    def parse(
+        cls, settings: Settings, *, task_queue: str, build_id: str | None, auto_upgrade: bool
+    ) -> Self | None:
+        """What options say, or else the settings; None: no versioning.
+
+        Args:
+            settings: Of this process.
+            task_queue: After which the deployment is named unless the settings name it.
+            build_id: From an option.
+            auto_upgrade: From an option.
+
+        Raises:
+            InvalidRequestError: They say half of it, or Temporal takes no such names.
+        """
+        if build_id is None:
+            build_id = settings.build_id or None  # an empty variable is none
+        auto_upgrade = auto_upgrade or settings.auto_upgrade
+        if build_id is not None:
+            deployment = settings.deployment or task_queue
+            return cls(deployment=deployment, build_id=build_id, auto_upgrade=auto_upgrade)
+        if settings.deployment or auto_upgrade:
+            raise InvalidRequestError(
+                "Worker Versioning needs a build id: give --build-id or DURABLE_ADK_BUILD_ID."
+            )
+        return None
+
+    def config(self) -> WorkerDeploymentConfig:
+        """The same for Temporal's SDK."""
+        pinned, moves = VersioningBehavior.PINNED, VersioningBehavior.AUTO_UPGRADE
+        return WorkerDeploymentConfig(
+            version=WorkerDeploymentVersion(self.deployment, self.build_id),
+            use_worker_versioning=True,
+            default_versioning_behavior=moves if self.auto_upgrade else pinned,
+        )
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -50,6 +133,8 @@ class WorkerOptions:
     sandboxed: bool = True
     """Whether the workflow sandbox guards the loop; off it takes half the CPU (D15)."""
     graceful_shutdown: timedelta = timedelta(seconds=10)
+    versioning: Versioning | None = None
+    """None: any worker of the task queue goes on with any invocation."""
 
 
 def workflow_runner(*, sandboxed: bool) -> WorkflowRunner:
@@ -92,6 +177,40 @@ class LeaseWatcher:
             return False  # another workflow has taken the id since
         return description.status is WorkflowExecutionStatus.RUNNING
 
+    async def interrupt(self, key: SessionKey, record: InvocationRecord) -> None:
+        """Cancel the workflow that runs an invocation; a repeat adds nothing to its history.
+
+        Runs of other kinds are out of reach from here.
+        """
+        del key
+        parsed = TemporalHolder.parse(record.holder)
+        if parsed is None or parsed.namespace != self.client.namespace:
+            return
+        handle = self.client.get_workflow_handle(
+            parsed.workflow_id, first_execution_run_id=parsed.first_run_id
+        )
+        try:
+            await handle.cancel()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise TemporalUnavailableError(f"Cannot interrupt: {error.message}") from error
+
+    async def steer(
+        self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
+    ) -> None:
+        """Signal a message to the workflow that runs an invocation; one that is over hears none."""
+        del key
+        parsed = TemporalHolder.parse(record.holder)
+        if parsed is None or parsed.namespace != self.client.namespace:
+            return
+        handle = self.client.get_workflow_handle(parsed.workflow_id)
+        payload = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        try:
+            await handle.signal("answer", payload)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise TemporalUnavailableError(f"Cannot steer: {error.message}") from error
+
 
 @asynccontextmanager
 async def worker(
@@ -125,12 +244,16 @@ async def worker(
         InvalidRequestError: Two apps have the same name.
     """
     options = options or WorkerOptions()
+    watcher = LeaseWatcher(client)
     world = World(
         registry=_registry(apps),
         registry_name=options.task_queue,
         sessions=session_service,
         limits=options.limits,
-        is_alive=LeaseWatcher(client).is_alive,
+        is_alive=watcher.is_alive,
+        check_store=StoreWitness(client, session_service, options.task_queue).check,
+        interrupt=watcher.interrupt,
+        steer=watcher.steer,
         services=Services(
             artifacts=artifact_service, memory=memory_service, credentials=credential_service
         ),
@@ -176,13 +299,15 @@ def _temporal_worker(
     client: Client, activities: InvocationActivities, options: WorkerOptions
 ) -> Worker:
     config = client.config()
-    config["data_converter"] = with_our_payloads(client.data_converter)
+    converter = config["data_converter"] = with_our_payloads(client.data_converter)
+    owned = isinstance(converter.external_storage, OwnedStorage)
     heartbeat = timedelta(seconds=options.limits.heartbeat_timeout)
     return Worker(
         Client(**config),
         task_queue=options.task_queue,
         workflows=[InvocationWorkflow],
         activities=activities.all(),
+        interceptors=[SecuredResults(converter)] if owned else [],
         workflow_runner=workflow_runner(sandboxed=options.sandboxed),
         max_cached_workflows=options.max_cached_workflows,
         max_concurrent_activities=options.max_concurrent,
@@ -191,8 +316,12 @@ def _temporal_worker(
         if options.max_cached_workflows
         else None,
         # A dead worker's workflows are given to another after this long; 10 s by default (1b).
-        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
+        # A busy one that comes too late costs a replay.
+        sticky_queue_schedule_to_start_timeout=timedelta(milliseconds=700),
         max_heartbeat_throttle_interval=heartbeat / 3,
         default_heartbeat_throttle_interval=heartbeat / 3,
         graceful_shutdown_timeout=options.graceful_shutdown,
+        # Without any the SDK hashes all loaded code, at each start of a process.
+        build_id=None if options.versioning else f"durable-adk-{durable_adk.__version__}",
+        deployment_config=options.versioning and options.versioning.config(),
     )

@@ -1,20 +1,31 @@
 """Committing an event."""
 
+from durable_adk.activities.regressed import require_known
 from durable_adk.activities.world import World
+from durable_adk.errors import LeaseLostError
 from durable_adk.failpoints import failpoint
 from durable_adk.payloads import CommitStep
 
 
 async def commit_event(world: World, step: CommitStep) -> int:
-    """Store one event; a repeat returns the first one's sequence number (D4)."""
+    """Store one event; a repeat returns the first one's sequence number (D4).
+
+    Raises:
+        SessionRegressedError: The store is older than the run, which waits for its repair (I21).
+    """
     failpoint("commit.before")
-    seq = await world.sessions.commit_event(
-        step.key,
-        step.event,
-        invocation_id=step.invocation_id,
-        epoch=step.epoch,
-        closing=step.closing,
-    )
+    try:
+        seq = await world.sessions.commit_event(
+            step.key,
+            step.event,
+            invocation_id=step.invocation_id,
+            epoch=step.epoch,
+            closing=step.closing,
+            revision=step.revision,
+        )
+    except LeaseLostError:
+        await require_known(world, step.key, step.invocation_id)
+        raise
     failpoint("commit.after")
     world.cache.add(step.key, seq, step.event)
     return seq

@@ -12,6 +12,16 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.tool_run import RunAgain
+from durable_adk.closing import uninterrupted
+from durable_adk.continuation import (
+    Continued,
+    ContinueStep,
+    PlaceStep,
+    SaveTraceStep,
+    TracePage,
+    TraceStep,
+)
 from durable_adk.errors import (
     DurableAdkError,
     ModelUnavailableError,
@@ -45,18 +55,26 @@ from durable_adk.payloads import (
 T = TypeVar("T")
 MAX_ATTEMPTS = 10
 """Attempts of a step, most of them lost with their workers."""
-BUSY_DELAY = timedelta(milliseconds=100)
+BUSY_DELAY = 0.1
+"""Seconds."""
 
 
-def to_application_error(error: BaseException, *, retry: bool) -> ApplicationError:
-    """An exception as it crosses to the workflow: class, message, and whether to try again."""
+def to_application_error(
+    error: BaseException, *, retry: bool, delay: float | None = None
+) -> ApplicationError:
+    """An exception as it crosses to the workflow: class, message, and whether to try again.
+
+    Args:
+        error: The exception.
+        retry: Whether to try again.
+        delay: Seconds until then; None: as the error has it, or else the engine.
+    """
     attempt = activity.info().attempt
     if not isinstance(error, DurableAdkError):
         error = raised(RunError, type(error).__name__, str(error))
-    delay: timedelta | None = None
     category = ApplicationErrorCategory.UNSPECIFIED
     if isinstance(error, ModelUnavailableError):
-        delay = timedelta(seconds=error.delay(attempt))
+        delay = error.delay(attempt)
     if isinstance(error, SessionBusyError):
         # Waiting for the session is this activity's retries: no history, and no news (D7).
         delay, category = BUSY_DELAY, ApplicationErrorCategory.BENIGN
@@ -65,7 +83,7 @@ def to_application_error(error: BaseException, *, retry: bool) -> ApplicationErr
         as_detail(error),
         type=class_name(error),
         non_retryable=not retry,
-        next_retry_delay=delay if retry else None,
+        next_retry_delay=timedelta(seconds=delay) if retry and delay is not None else None,
         category=category,
     )
 
@@ -77,6 +95,8 @@ def translated(*, retry: Callable[[DurableAdkError], bool]) -> Generator[None]:
         yield
     except DurableAdkError as error:
         raise to_application_error(error, retry=retry(error)) from error
+    except RunAgain as again:
+        raise to_application_error(again.error, retry=True, delay=again.delay) from again
     except asyncio.CancelledError:
         raise
     except BaseException as error:
@@ -84,15 +104,19 @@ def translated(*, retry: Callable[[DurableAdkError], bool]) -> Generator[None]:
         raise to_application_error(error, retry=False) from error
 
 
-def check_attempt(what: str) -> int:
+def check_attempt(what: str, *, more: int = 0) -> int:
     """The attempt's number, unless it is one too many.
+
+    Args:
+        what: For the message.
+        more: Attempts that may be needed for another reason than a lost worker.
 
     Raises:
         RunError: Earlier ones were lost, each with its worker. What kills workers, by using up the
             memory or calling `os._exit`, must not go on to the next one for ever (F12).
     """
     attempt = activity.info().attempt
-    if attempt > MAX_ATTEMPTS:
+    if attempt > MAX_ATTEMPTS + more:
         raise RunError(
             f"{what} was given up: its worker was lost, or did not report back, "
             f"{attempt - 1} times. Look for what ends the process, or blocks it."
@@ -182,6 +206,12 @@ async def beating() -> AsyncGenerator[None]:
         beater.cancel()
 
 
+async def whole(work: Coroutine[Any, Any, T]) -> T:
+    """Do a store's work to its end, though cancelled: what it has written must be known."""
+    async with beating():
+        return await uninterrupted(work)
+
+
 class InvocationActivities:
     """The activities of workflow type ``Invocation``. Their names are stable."""
 
@@ -204,14 +234,18 @@ class InvocationActivities:
             self.take_answer,
             self.close_invocation,
             self.compact,
+            self.save_place,
+            self.save_trace,
+            self.read_place,
+            self.read_traces,
         ]
 
     @activity.defn
     async def open_invocation(self, step: OpenStep) -> Opened:
         """Open; while the session is busy an enqueued message is this activity's next attempt."""
-        enqueued = step.when_busy is WhenBusy.ENQUEUE
-        with translated(retry=transient_or_busy if enqueued else transient):
-            return await self._effects.open_invocation(step)
+        waits = step.when_busy is not WhenBusy.REJECT
+        with translated(retry=transient_or_busy if waits else transient):
+            return await whole(self._effects.open_invocation(step))
 
     @activity.defn
     async def call_model(self, step: ModelStep) -> StepResult:
@@ -230,9 +264,10 @@ class InvocationActivities:
 
     @activity.defn
     async def call_tool(self, step: ToolStep) -> StepResult:
-        """Run a tool; what it raises is a result, so only a lost worker makes it run again."""
+        """Run a tool; it runs again after a lost worker, or if its own retry policy says so."""
         with translated(retry=transient):
-            attempt = check_attempt(f"Tool {step.tool!r}")
+            retry = step.spec.retry if step.spec else None
+            attempt = check_attempt(f"Tool {step.tool!r}", more=retry.max_attempts if retry else 0)
             async with beating():
                 return await self._user_loop.run(self._effects.call_tool(step, attempt=attempt))
 
@@ -272,25 +307,25 @@ class InvocationActivities:
     async def commit_event(self, step: CommitStep) -> int:
         """Commit; retried until the store answers, always with the same event id."""
         with translated(retry=transient):
-            return await self._effects.commit_event(step)
+            return await whole(self._effects.commit_event(step))
 
     @activity.defn
     async def pause_invocation(self, step: PauseStep) -> None:
         """Pause; retried until the store answers."""
         with translated(retry=transient):
-            await self._effects.pause_invocation(step)
+            await whole(self._effects.pause_invocation(step))
 
     @activity.defn
     async def take_answer(self, step: AnswerStep) -> AnswerTaken:
         """Take an answer; while the session is busy it is this activity's next attempt."""
         with translated(retry=transient_or_busy):
-            return await self._effects.take_answer(step)
+            return await whole(self._effects.take_answer(step))
 
     @activity.defn
     async def close_invocation(self, step: CloseStep) -> Ending:
         """Close; retried until the store answers, and the session is free if it was paused."""
         with translated(retry=transient_or_busy):
-            return await self._effects.close_invocation(step)
+            return await whole(self._effects.close_invocation(step))
 
     @activity.defn
     async def compact(self, step: CompactStep) -> None:
@@ -299,3 +334,27 @@ class InvocationActivities:
             check_attempt(f"The summary after {step.invocation_id}")
             async with beating():
                 await self._user_loop.run(self._effects.compact(step))
+
+    @activity.defn
+    async def save_place(self, step: PlaceStep) -> None:
+        """Write down where an invocation stands; retried until the store answers."""
+        with translated(retry=transient):
+            await whole(self._effects.save_place(step))
+
+    @activity.defn
+    async def save_trace(self, step: SaveTraceStep) -> None:
+        """Write down what bodies were given; retried until the store answers."""
+        with translated(retry=transient):
+            await whole(self._effects.save_trace(step))
+
+    @activity.defn
+    async def read_place(self, step: ContinueStep) -> Continued:
+        """Read it; retried until the store answers."""
+        with translated(retry=transient):
+            return await whole(self._effects.read_place(step))
+
+    @activity.defn
+    async def read_traces(self, step: TraceStep) -> TracePage:
+        """Read traces; retried until the store answers."""
+        with translated(retry=transient):
+            return await whole(self._effects.read_traces(step))

@@ -1,10 +1,13 @@
 """The effects of one worker: the functions of this package over one `World`."""
 
+import asyncio
+
 from durable_adk.activities import (
     callback,
     code,
     commit,
     compacting,
+    continuing,
     ending,
     function,
     hooks,
@@ -14,7 +17,16 @@ from durable_adk.activities import (
     tool,
 )
 from durable_adk.activities.granted import committed
+from durable_adk.activities.tool_run import RunAgain
 from durable_adk.activities.world import World
+from durable_adk.continuation import (
+    Continued,
+    ContinueStep,
+    PlaceStep,
+    SaveTraceStep,
+    TracePage,
+    TraceStep,
+)
 from durable_adk.payloads import (
     AnswerStep,
     AnswerTaken,
@@ -50,10 +62,19 @@ class WorldEffects:
         work = model.call_model(self.world, step, attempt=attempt)
         return await committed(self.world, step, work, attempt=attempt)
 
-    async def call_tool(self, step: ToolStep, *, attempt: int = 1) -> StepResult:
-        """See `tool.call_tool`."""
-        work = tool.call_tool(self.world, step)
-        return await committed(self.world, step, work, attempt=attempt)
+    async def call_tool(self, step: ToolStep, *, attempt: int | None = None) -> StepResult:
+        """See `tool.call_tool`; who counts no attempts leaves it to this to run a tool again."""
+        number = attempt or 1
+        while True:
+            work = tool.call_tool(self.world, step, attempt=number)
+            try:
+                return await committed(self.world, step, work, attempt=number)
+            except RunAgain as again:
+                if attempt is not None:
+                    raise
+                delay = again.delay
+            await asyncio.sleep(delay)
+            number += 1
 
     async def run_function(self, step: FunctionStep) -> StepResult:
         """See `function.run_function`."""
@@ -92,3 +113,19 @@ class WorldEffects:
     async def compact(self, step: CompactStep) -> None:
         """See `compacting.compact`."""
         await compacting.compact(self.world, step)
+
+    async def save_place(self, step: PlaceStep) -> None:
+        """See `continuing.save_place`."""
+        await continuing.save_place(self.world, step)
+
+    async def save_trace(self, step: SaveTraceStep) -> None:
+        """See `continuing.save_trace`."""
+        await continuing.save_trace(self.world, step)
+
+    async def read_place(self, step: ContinueStep) -> Continued:
+        """See `continuing.read_place`."""
+        return await continuing.read_place(self.world, step)
+
+    async def read_traces(self, step: TraceStep) -> TracePage:
+        """See `continuing.read_traces`."""
+        return await continuing.read_traces(self.world, step)

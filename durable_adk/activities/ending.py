@@ -5,19 +5,27 @@ committed an event that the loop never heard of, because its worker died. The sa
 invocation that was taken over: whoever takes over seals it.
 """
 
+from durable_adk.activities.regressed import require_known
 from durable_adk.activities.world import World
-from durable_adk.errors import InvocationCancelledError, describe, from_detail
+from durable_adk.errors import (
+    InvocationCancelledError,
+    StaleSessionError,
+    describe,
+    from_detail,
+)
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.flows.contents import CONTROL_FUNCTIONS
 from durable_adk.flows.merge import unanswered
 from durable_adk.holders import ttl_of
 from durable_adk.messages import MAX_RESULT_TEXT
-from durable_adk.payloads import CloseStep, Ending
+from durable_adk.payloads import UNKNOWN_EPOCH, CloseStep, Ending
 from durable_adk.sessions.base_session_service import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
 
 ABORTED = "INVOCATION_ABORTED"
+MAX_TRIES = 100
+"""More events than the steps of one invocation that are under way can have."""
 LEFT = "The agent was left before this call was answered; it may have run in part."
 
 
@@ -25,26 +33,84 @@ async def close_invocation(world: World, step: CloseStep) -> Ending:
     """Answer open calls, store why the run ended if it failed, give the lease back.
 
     A repeat changes nothing: ids are derived, and a closed invocation stays as it is.
+
+    Raises:
+        SessionRegressedError: The store is older than the run, which waits for its repair (I21).
     """
     failpoint("close.before")
-    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    if step.epoch == UNKNOWN_EPOCH:
+        record = await _withdrawn(world, step)
+        if record is None or record.holder != step.holder:
+            return _not_opened(step)
+    else:
+        record = await world.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status.closed and record.epoch >= step.epoch:
         # A step's final text has closed it, or an earlier attempt of this.
         return await ending_of(world, step.key, record)
+    await require_known(world, step.key, step.invocation_id, revision=step.revision)
     epoch = await _epoch(world, step, record) if record is not None else step.epoch
+    # A step that was taken for dead may commit in between; what it has stored counts.
+    tries = 0
+    while True:
+        try:
+            record = await _sealed(world, step, record, epoch)
+        except StaleSessionError:
+            tries += 1
+            if tries == MAX_TRIES:
+                raise
+            continue
+        failpoint("close.after")
+        return Ending(record=record)
+
+
+async def _sealed(
+    world: World, step: CloseStep, record: InvocationRecord | None, epoch: int
+) -> InvocationRecord:
+    """Seal and close in one transaction: none of its steps can commit between the two (I9).
+
+    Raises:
+        StaleSessionError: There are events that the seals do not know of.
+    """
+    seals: list[Event] = []
+    revision: int | None = None
     if (step.status is not Status.COMPLETED or step.seals) and record is not None:
-        for event in await _seals(world, step, record):
-            await world.sessions.commit_event(
-                step.key, event, invocation_id=step.invocation_id, epoch=epoch
-            )
-    record = await world.sessions.close_invocation(
+        stored = await world.sessions.read_events(step.key, after=record.start_seq)
+        revision = stored[-1].seq if stored else record.start_seq
+        seals = _seals(world, step, stored, record)
+    return await world.sessions.close_invocation(
         step.key,
         invocation_id=step.invocation_id,
         epoch=epoch,
         status=step.status,
         error=step.error,
+        seals=seals,
+        revision=revision,
     )
-    failpoint("close.after")
+
+
+async def _withdrawn(world: World, step: CloseStep) -> InvocationRecord | None:
+    """What the opening has stored; None: nothing.
+
+    An attempt at it may still be under way: the engine has only given it up, or its worker was
+    frozen. It must not open what its sender is told is over.
+    """
+    of_whom = {"invocation_id": step.invocation_id, "holder": step.holder}
+    if ttl_of(step.holder) is None:
+        return await world.sessions.withdraw_invocation(step.key, **of_whom)
+    # In process no attempt is left over; and the same holder may be asked for it again.
+    await world.sessions.leave_queue(step.key, **of_whom)
+    return await world.sessions.get_invocation(step.key, step.invocation_id)
+
+
+def _not_opened(step: CloseStep) -> Ending:
+    """The end of an invocation that was cancelled before its opening had stored anything."""
+    record = InvocationRecord(
+        invocation_id=step.invocation_id,
+        status=step.status,
+        epoch=UNKNOWN_EPOCH,
+        holder=step.holder,
+        start_seq=0,
+    )
     return Ending(record=record)
 
 
@@ -55,6 +121,7 @@ async def _epoch(world: World, step: CloseStep, record: InvocationRecord) -> int
     invocation, or taken an answer for it.
     """
     if record.status is not Status.PAUSED:
+        # Also if the epoch is not known, because the opening's result was lost.
         return record.epoch if record.holder == step.holder else step.epoch
     resumed = await world.sessions.resume_invocation(
         step.key,
@@ -80,6 +147,9 @@ async def ending_of(world: World, key: SessionKey, record: InvocationRecord) -> 
         model_calls=sum(map(_is_model_answer, events))
         - sum(event.actions.set_model_response is not None for event in events),
         tool_calls=sum(len(event.get_function_responses()) for event in events),
+        tokens=sum(
+            event.usage_metadata.total_token_count or 0 for event in events if event.usage_metadata
+        ),
     )
 
 
@@ -97,8 +167,9 @@ def _is_model_answer(event: Event) -> bool:
     return event.content.role == "model" and not asked & CONTROL_FUNCTIONS
 
 
-async def _seals(world: World, step: CloseStep, record: InvocationRecord) -> list[Event]:
-    stored = await world.sessions.read_events(step.key, after=record.start_seq)
+def _seals(
+    world: World, step: CloseStep, stored: list[StoredEvent], record: InvocationRecord
+) -> list[Event]:
     error = from_detail(step.error or {})
     code, message = describe(error)
     if isinstance(error, InvocationCancelledError):
@@ -111,7 +182,7 @@ async def _seals(world: World, step: CloseStep, record: InvocationRecord) -> lis
     else:
         end = Event(
             id=f"{step.invocation_id}.end",
-            author=step.author,
+            author=step.author or world.registry.app(step.key.app_name).manifest().name,
             error_code=code,
             error_message=message,
         )

@@ -77,6 +77,7 @@ async def _commit(
         epoch=grant.epoch,
         event=event,
         closing=Status.COMPLETED if closes else None,
+        revision=step.revision,
     )
     try:
         seq = await commit_event(world, commit)
@@ -89,7 +90,7 @@ async def _commit(
 
 
 def _ends_the_run(step: Step, event: Event) -> bool:
-    """Whether `run_llm` returns after this event: a model's final answer, without calls or code.
+    """Whether the agent ends after this event: a model's final answer, without calls or code.
 
     A callback's event is final too if it has no content (EVT-11), and the agent has yet to run.
     """

@@ -1,12 +1,14 @@
 """One model call with its callbacks."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from durable_adk.activities.callbacks import answer_of
+from durable_adk.activities.attempts import Attempt
+from durable_adk.activities.callbacks import answer_of, as_list
 from durable_adk.activities.chunks import Chunks, after_model
+from durable_adk.activities.notes import ANSWER, ArrivedAnswer, find_note, offer_note
 from durable_adk.activities.request import build_request
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
@@ -25,19 +27,24 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.flows.response import call_ids, save_output, to_event
+from durable_adk.manifest import Wait
 from durable_adk.messages import check_size
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
-from durable_adk.payloads import ModelStep, StepResult, Wait
+from durable_adk.models.model_attempt import AttemptEnd
+from durable_adk.payloads import ModelStep, StepResult
 from durable_adk.planners.planning import planned
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.run_config import StreamingMode
+from durable_adk.sessions.state import is_temp
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.values import check_json
 
 
 async def call_model(world: World, step: ModelStep, *, attempt: int = 1) -> StepResult:
     """Build the request, run the callbacks, ask the model; the answer as an event.
+
+    An answer that has arrived at an earlier attempt is not asked for again (I10).
 
     Args:
         world: The stores.
@@ -51,49 +58,60 @@ async def call_model(world: World, step: ModelStep, *, attempt: int = 1) -> Step
     agent, scope = await world.scope(step)
     if not isinstance(agent, LlmAgent):
         raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
-    context = CallbackContext(scope)
+    tried = Attempt(world=world, step=step, number=attempt)
+    async with tried.recorded():
+        arrived = await _arrived(world, step) if attempt > 1 else None
+        return await _answered(agent, scope, tried, arrived)
+
+
+async def _arrived(world: World, step: ModelStep) -> ArrivedAnswer | None:
+    body = await find_note(world, step, ANSWER, step.event_id)
+    return None if body is None else ArrivedAnswer.model_validate_json(body, extra="ignore")
+
+
+async def _answered(
+    agent: LlmAgent, scope: StepScope, tried: Attempt, arrived: ArrivedAnswer | None
+) -> StepResult:
+    world, step = tried.world, tried.step
+    if arrived is not None:
+        # The callbacks before the model have run; what they changed goes on with its answer.
+        scope.session.state.update(arrived.actions.state_delta)
+        scope.end_invocation = arrived.end_invocation
+    context = CallbackContext(scope, actions=arrived.actions if arrived else None)
     limit = step.attempt_timeout + world.limits.callback_timeout
     try:
         async with asyncio.timeout(limit):
-            request = await build_request(agent, scope)
-            call = _Call(
-                agent=agent,
-                request=request,
-                scope=scope,
-                context=context,
-                step=step,
-                plugins=world.plugins(step),
-                chunks=Chunks(
-                    world, step, agent=agent, scope=scope, context=context, attempt=attempt
-                ),
-                final=attempt >= world.limits.model_attempts,
-            )
-            response, called = await call.answer()
+            answer = arrived
+            called = True
+            if answer is None:
+                call = await _Call.of(agent, scope, context, tried)
+                answer, called = await call.answer()
+            response = answer.response
+            if called:
+                response = await after_model(agent, world.plugins(step), context, response)
             response = await _processed(agent, response, context)
     except TimeoutError:
         raise CallbackError(
             f"The callbacks round a model call of {step.agent} did not finish in {limit:g} s."
         ) from None
     context.state.collect_delta()
+    result = StepResult(model_called=called, end_invocation=scope.end_invocation)
     ids = call_ids(step, scope.session.events)
     event = to_event(response, step=step, actions=context.actions, ids=ids)
     changed = context.actions.state_delta or context.actions.artifact_delta
     if not (event.content or event.error_code or changed):
-        return StepResult(model_called=called, end_invocation=scope.end_invocation)
+        return result
     before = _text_before(scope, step)
     save_output(event, output_key=agent.output_key, schema=agent.output_schema, before=before)
-    result = StepResult(event=event, model_called=called, end_invocation=scope.end_invocation)
-    result.waits = _long_running(event, request)
+    result.event, result.waits = event, _long_running(event, answer.long_running)
     _check(event, step)
     return result
 
 
 async def _processed(
-    agent: LlmAgent, response: LlmResponse | None, context: CallbackContext
+    agent: LlmAgent, response: LlmResponse, context: CallbackContext
 ) -> LlmResponse:
     """The response as the agent's code executor and planner leave it, a callback's as well."""
-    if response is None:
-        return LlmResponse()
     response = response.or_silence()
     if agent.code_executor is not None:
         response = cut_off(agent.code_executor, response, context=context)
@@ -102,32 +120,55 @@ async def _processed(
     return response
 
 
-def _long_running(event: Event, request: LlmRequest) -> dict[str, Wait]:
+def _long_running(event: Event, known: Mapping[str, Wait]) -> dict[str, Wait]:
     """Mark the calls of long-running tools (FLW-41); how long each waits for its answer."""
-    waits: dict[str, Wait] = {}
-    for call in event.get_function_calls():
-        tool: BaseTool | None = request.tools_dict.get(call.name or "")
-        if tool is not None and tool.is_long_running:
-            waits[call.id or ""] = Wait(deadline=tool.deadline, on_deadline=tool.on_deadline)
+    calls = [call for call in event.get_function_calls() if call.name in known]
+    waits = {call.id or "": known[call.name or ""] for call in calls}
     event.long_running_tool_ids = set(waits) or None
     return waits
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Call:
-    """One call of a model, with the hooks round it."""
+    """One call of a model, with the hooks before it."""
 
     agent: LlmAgent
     request: LlmRequest
     scope: StepScope
     context: CallbackContext
-    step: ModelStep
     plugins: PluginManager
     chunks: Chunks
-    final: bool
-    """Whether nobody will ask again."""
+    tried: Attempt
 
-    async def answer(self) -> tuple[LlmResponse | None, bool]:
+    @classmethod
+    async def of(
+        cls, agent: LlmAgent, scope: StepScope, context: CallbackContext, tried: Attempt
+    ) -> "_Call":
+        """The call of a step's attempt, with the request built."""
+        world, step = tried.world, tried.step
+        return cls(
+            agent=agent,
+            request=await build_request(agent, scope),
+            scope=scope,
+            context=context,
+            plugins=world.plugins(step),
+            chunks=Chunks(
+                world, step, agent=agent, scope=scope, context=context, attempt=tried.number
+            ),
+            tried=tried,
+        )
+
+    @property
+    def step(self) -> ModelStep:
+        """The step."""
+        return self.tried.step
+
+    @property
+    def final(self) -> bool:
+        """Whether nobody will ask again."""
+        return self.tried.number >= self.tried.world.limits.model_attempts
+
+    async def answer(self) -> tuple[ArrivedAnswer, bool]:
         """The response, and whether a model was asked for it (CB-7)."""
         response = await answer_of(
             self.plugins,
@@ -137,29 +178,83 @@ class _Call:
             llm_request=self.request,
         )
         if response is not None or self.scope.end_invocation:
-            return response, False
+            return self._as_arrived(response or LlmResponse()), False
         if self.step.calls_left is not None and self.step.calls_left <= 0:
             raise LlmCallsLimitExceededError(
                 f"Max number of llm calls limit of `{self.step.max_llm_calls}` exceeded"
             )
-        response = await self._ask()
-        return await after_model(self.agent, self.plugins, self.context, response), True
+        await self.tried.begin(self.agent.canonical_model.model)
+        return await self._ask(), True
 
-    async def _ask(self) -> LlmResponse:
+    async def _ask(self) -> ArrivedAnswer:
         """The model's whole answer, or what an error hook has in its place."""
         async with aclosing(self._responses()) as responses:
             while True:
                 try:
                     response = await anext(responses)
                 except DurableAdkError as error:  # the model's: those of hooks are not for hooks
-                    return await self._recovered(error)
+                    return self._as_arrived(await self._recovered(error))
                 if not response.partial:
-                    return response
+                    return await self._noted(self._as_arrived(response))
                 await self.chunks.show(response)
+
+    def _as_arrived(self, response: LlmResponse) -> ArrivedAnswer:
+        self.context.state.collect_delta()
+        tools: Iterable[BaseTool] = self.request.tools_dict.values()
+        return ArrivedAnswer(
+            response=response,
+            actions=self.context.actions,
+            end_invocation=self.scope.end_invocation,
+            long_running={
+                tool.name: Wait(deadline=tool.deadline, on_deadline=tool.on_deadline)
+                for tool in tools
+                if tool.is_long_running
+            },
+        )
+
+    async def _noted(self, answer: ArrivedAnswer) -> ArrivedAnswer:
+        """The answer, written down if its commit does not follow at once.
+
+        Of two attempts that were answered, one's answer stands for both.
+        """
+        if not self._waits_for_commit(answer):
+            return answer
+        check_json(answer.actions.state_delta, "state_delta")
+        try:
+            body = answer.to_json()
+        except ValueError:
+            return answer  # it holds what no store keeps; `_check` will say what
+        step = self.step
+        stands = await offer_note(self.tried.world, step, ANSWER, step.event_id, body)
+        self.tried.kept = True
+        failpoint("answer.noted")
+        if stands == body:
+            return answer
+        response = ArrivedAnswer.model_validate_json(stands, extra="ignore").response
+        return answer.model_copy(update={"response": response})
+
+    def _waits_for_commit(self, answer: ArrivedAnswer) -> bool:
+        """Whether user code, or the loop, comes between the answer and its commit.
+
+        If not, the note would cost as much as the commit that follows it.
+        """
+        grant, content = self.step.grant, answer.response.content
+        calls = (part.function_call for part in (content and content.parts) or ())
+        return (
+            grant is None
+            or bool(grant.on_event)
+            or bool(as_list(self.agent.after_model_callback))
+            or "after_model_callback" in self.plugins.hooks()
+            or self.agent.planner is not None
+            or self.agent.code_executor is not None
+            or any(map(is_temp, answer.actions.state_delta))
+            or any(call.name in answer.long_running for call in calls if call)
+        )
 
     async def _recovered(self, error: DurableAdkError) -> LlmResponse:
         if isinstance(error, ModelUnavailableError) and not self.final:
             raise error  # the engine asks again; the error hooks are for what stays
+        await self.tried.ended(AttemptEnd.FAILED, error)
         recovered = await answer_of(
             self.plugins,
             "on_model_error_callback",
@@ -213,6 +308,7 @@ class _Call:
                     response = await contained(anext(responses, None))
                 if response is None:
                     return
+                self.tried.saw(response)
                 left = until - loop.time()
                 yield response
 

@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 from durable_adk.activities.ending import close_invocation, ending_of
+from durable_adk.activities.steering import heard_by, steer
 from durable_adk.activities.world import World
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
@@ -25,12 +26,20 @@ from durable_adk.flows.history import recent
 from durable_adk.flows.routing import agent_for
 from durable_adk.flows.sent_message import is_sent_as
 from durable_adk.holders import ttl_of
-from durable_adk.messages import check_size
+from durable_adk.messages import WhenBusy, check_size
 from durable_adk.payloads import CloseStep, Opened, OpenStep
 from durable_adk.run_config import GetSessionConfig
-from durable_adk.sessions.base_session_service import InvocationRecord, Status
+from durable_adk.sessions.records import InvocationRecord, Place, Status
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp
 from durable_adk.values import canonical
+
+PLACES = {
+    WhenBusy.ENQUEUE: Place.LAST,
+    WhenBusy.REJECT: None,
+    WhenBusy.INTERRUPT: Place.FIRST,
+    WhenBusy.STEER: Place.LAST,
+}
+"""Where a message that finds its session busy waits; None: it does not."""
 
 SHARED_PREFIXES = (APP_PREFIX, USER_PREFIX)
 
@@ -39,8 +48,9 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
     """Take the session's lease and store the user's event; a repeat finds the first one's record.
 
     Raises:
-        SessionBusyError: Another invocation that is alive holds the lease.
+        SessionBusyError: Another invocation that is alive holds the lease, or comes first.
         CallerError: The app or session does not exist; nothing was stored.
+        SessionRegressedError: The store is older than it was; nothing was stored (I21).
     """
     app = world.registry.app(step.key.app_name)
     root = app.find_agent(step.tool_run.agent) if step.tool_run else app.root_agent
@@ -52,6 +62,7 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
         resumable=app.is_resumable,
         registry=world.registry_name,
         hooks=_hooks(app, step),
+        budget=app.budget,
         # Nobody goes on with the session of an agent that is used as a tool.
         compacts=app.events_compaction_config is not None and step.tool_run is None,
     )
@@ -60,13 +71,12 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
         if not step.prepared:
             return opened
     await _check_answers(world, step)
+    await world.check_store()
     failpoint("open.before")
-    try:
-        record = await _open(world, step)
-    except SessionBusyError:
-        if not await _freed(world, step):
-            raise
-        record = await _open(world, step)
+    record = await _opened_or_heard(world, step)
+    if isinstance(record, str):
+        opened.steered = record
+        return opened
     if record.holder != step.holder and not record.status.closed:
         record = await _ended_or_refused(world, step, record)
     failpoint("open.after")
@@ -75,6 +85,36 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
     opened.ending = await ending_of(world, step.key, record) if record.status.closed else None
     opened.agent = await _first_agent(world, step, root, record)
     return opened
+
+
+async def _opened_or_heard(world: World, step: OpenStep) -> InvocationRecord | str:
+    """The invocation's record, or the id of the one that has heard its message.
+
+    Raises:
+        SessionBusyError: The session is not free.
+    """
+    steers = step.when_busy is WhenBusy.STEER
+    try:
+        try:
+            return await _open(world, step)
+        except SessionBusyError:
+            active = await world.sessions.active_invocation(step.key) if steers else None
+            heard = await steer(world, step, active) if active is not None else None
+            if heard is not None:
+                await world.sessions.leave_queue(
+                    step.key, invocation_id=step.invocation_id, holder=step.holder
+                )
+                return heard
+            if not await _freed(world, step):
+                await _rejected(world, step)
+                raise
+            return await _open(world, step)
+    except EventConflictError:
+        # Who has heard it may be over by now: its event's id is taken all the same.
+        heard = await heard_by(world, step) if steers else None
+        if heard in (None, step.invocation_id):
+            raise
+        return str(heard)
 
 
 def _hooks(app: App, step: OpenStep) -> list[str]:
@@ -204,14 +244,36 @@ def _ending(
 
 
 async def _freed(world: World, step: OpenStep) -> bool:
-    """Whether the session is free now: its holder may have gone without ending its invocation."""
+    """Whether nobody comes first any more: who did may have gone without giving way.
+
+    Asked in this order, so that in the end it is known of all: the one who holds the lease, then
+    those whose turn is before this opening's.
+    """
     active = await world.sessions.active_invocation(step.key)
-    if active is None:
-        return True
-    if await world.is_alive(active.holder):
-        return False
-    await _end_for(world, step, active)
+    if active is not None:
+        if await world.is_alive(active.holder):
+            # Only now: its ticket lets nobody else in between, and every attempt asks again.
+            if step.when_busy is WhenBusy.INTERRUPT:
+                await world.interrupt(step.key, active)
+            return False
+        await _end_for(world, step, active)
+    for ticket in await world.sessions.waiting(step.key):
+        if ticket.invocation_id == step.invocation_id:
+            break
+        if await world.is_alive(ticket.holder):
+            return False
+        await world.sessions.leave_queue(
+            step.key, invocation_id=ticket.invocation_id, holder=ticket.holder
+        )
     return True
+
+
+async def _rejected(world: World, step: OpenStep) -> None:
+    """Keep an attempt that is late from opening what its sender is told is refused (I12)."""
+    if step.when_busy is WhenBusy.REJECT and ttl_of(step.holder) is None:
+        await world.sessions.withdraw_invocation(
+            step.key, invocation_id=step.invocation_id, holder=step.holder
+        )
 
 
 async def _end_for(world: World, step: OpenStep, record: InvocationRecord) -> None:
@@ -280,6 +342,7 @@ async def _open(world: World, step: OpenStep) -> InvocationRecord:
         user_event=user_event,
         create_session=step.create_session,
         ttl=ttl_of(step.holder),
+        place=PLACES[step.when_busy],
     )
     if record.start_seq == 1 and not record.status.closed:
         # A copy, as the store would give it: nobody's later change reaches it (TRAP-8).

@@ -4,6 +4,8 @@ from typing import Any
 
 from google.genai import types
 
+from durable_adk.activities.regressed import require_known
+from durable_adk.activities.steering import hear
 from durable_adk.activities.world import World
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.errors import InvalidRequestError
@@ -22,6 +24,7 @@ from durable_adk.values import canonical
 async def pause_invocation(world: World, step: PauseStep) -> None:
     """Give the lease back; a repeat changes nothing."""
     failpoint("pause.before")
+    await require_known(world, step.key, step.invocation_id)
     await world.sessions.pause_invocation(
         step.key, invocation_id=step.invocation_id, epoch=step.epoch
     )
@@ -33,9 +36,13 @@ async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
 
     Raises:
         SessionBusyError: Another invocation is active in the session; try again.
+        SessionRegressedError: The store is older than the run, which waits for its repair (I21).
     """
+    await require_known(world, step.key, step.invocation_id, revision=step.revision)
     if not step.event_id:
         return await _lease_only(world, step)
+    if step.answer.steers is not None:
+        return await hear(world, step)
     stored = await world.sessions.read_events(step.key, after=step.start_seq - 1)
     if (found := _find(stored, step.event_id)) is not None:
         return await _taken(world, step, found)

@@ -9,6 +9,9 @@ from google.genai import types
 
 from durable_adk.activities.agent_answer import ChildAnswer, child_answer
 from durable_adk.activities.callbacks import answer_of
+from durable_adk.activities.notes import ArrivedResult
+from durable_adk.activities.tool_event import pending_result, response_event
+from durable_adk.activities.tool_run import NotBegunError, RunAgain, ToolRun
 from durable_adk.activities.toolbox import tools_of
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
@@ -18,74 +21,79 @@ from durable_adk.errors import (
     AgentDefinitionError,
     AgentError,
     DurableAdkError,
-    PayloadTooLargeError,
-    StateValueError,
     ToolError,
-    ToolResultError,
     ToolTimeoutError,
     as_detail,
     raised,
 )
-from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.events.tool_confirmation import ToolConfirmation
 from durable_adk.failpoints import failpoint
 from durable_adk.flows.requests import REQUEST_CONFIRMATION, SETTLED
-from durable_adk.messages import check_size
-from durable_adk.payloads import AgentNode, ChildRun, StepResult, ToolStep, Wait
+from durable_adk.manifest import AgentNode, Wait
+from durable_adk.payloads import ChildRun, StepResult, ToolStep
+from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.tools._confirmation import refusal
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
-from durable_adk.values import check_json, to_json_value
 
 
-async def call_tool(world: World, step: ToolStep) -> StepResult:
+async def call_tool(world: World, step: ToolStep, *, attempt: int = 1) -> StepResult:
     """Run one call; its response as an event, or what it raised as the result's `error`.
 
-    The tool runs at least once: when a worker dies in the middle, another runs it again with the
-    same `ToolContext.idempotency_key` (design D11).
+    When a worker dies in the middle, another runs the tool again with the same
+    `ToolContext.idempotency_key`, unless its result has arrived or its contract forbids (D11).
+
+    Raises:
+        RunAgain: The tool has raised, and its retry policy wants another run.
+        StoreUnavailableError: A tool that runs at most once has not been run.
     """
     agent, scope = await world.scope(step)
     if not isinstance(agent, LlmAgent):
         raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
-    call = _find_call(scope, step.call_id)
-    if step.child is not None:
-        # The callbacks before the call have run; what they changed goes on with it.
-        scope.session.state.update(step.child.actions.state_delta)
-    given = _given(scope, step.request_id)
-    context = ToolContext(
-        scope,
-        function_call_id=step.call_id,
-        actions=step.child.actions if step.child else None,
-        tool_confirmation=_confirmation(given),
-    )
+    run = ToolRun(world=world, step=step, attempt=attempt, agent=agent)
+    call = await _Call.of(run, scope)
     try:
         async with asyncio.timeout(step.attempt_timeout):
-            answered, plugins = await _answered(world, step), world.plugins(step)
-            outcome = await _respond(agent, call, context, given, answered, plugins=plugins)
-        if outcome.child is not None:
-            context.state.collect_delta()
-            outcome.child.actions = context.actions
-            return StepResult(child=outcome.child, end_invocation=scope.end_invocation)
-        if outcome.pending and not _asked(context):
-            return _pending(context, step)
-        event = _event(outcome.response, call, context, step)
+            outcome = await call.outcome()
+        return _result(call, outcome)
     except TimeoutError:
+        unknown = run.overdue(call.name)
+        if unknown is not None:
+            return _result(call, _Outcome(response=unknown))
         timeout = ToolTimeoutError(
             f"Tool {call.name!r} did not finish in {step.attempt_timeout:g} s; it may still run. "
             "Give the tool a longer timeout."
         )
         return StepResult(error=as_detail(timeout))
+    except NotBegunError as error:
+        raise error.error from error
     except DurableAdkError as error:
         return StepResult(error=as_detail(error))
-    waits = _waits(outcome, call, context)
+
+
+def _result(call: "_Call", outcome: "_Outcome") -> StepResult:
+    """What the step reports.
+
+    Raises:
+        DurableAdkError: The response cannot be stored.
+    """
+    context, step, scope = call.context, call.run.step, call.scope
+    if outcome.child is not None:
+        context.state.collect_delta()
+        outcome.child.actions = context.actions
+        return StepResult(child=outcome.child, end_invocation=scope.end_invocation)
+    if outcome.pending and not _asked(context):
+        return pending_result(context, step)
+    event = response_event(outcome.response, call.call, context, step)
+    waits = _waits(outcome, call.call, context)
     if outcome.long_running and not waits:
         event.custom_metadata = {SETTLED: [step.call_id]}
     return StepResult(
         event=event,
         end_invocation=scope.end_invocation,
-        transfer=_transfer(agent, event.actions.transfer_to_agent),
+        transfer=_transfer(call.run.agent, event.actions.transfer_to_agent),
         waits=waits,
     )
 
@@ -131,23 +139,6 @@ def _asked(context: ToolContext) -> bool:
     return bool(actions.requested_tool_confirmations or actions.requested_auth_configs)
 
 
-def _pending(context: ToolContext, step: ToolStep) -> StepResult:
-    """A long-running call that has begun; what it changed rides on an event of its own (TRAP-9)."""
-    delta = context.state.collect_delta()
-    check_json(delta, "state_delta")
-    actions = EventActions(state_delta=delta, artifact_delta=context.actions.artifact_delta)
-    event = Event(
-        id=step.event_id,
-        invocation_id=step.invocation_id,
-        author=step.agent,
-        branch=step.branch,
-        actions=actions,
-    )
-    check_size(event.to_json(), f"What tool {step.tool!r} changed")
-    changed = delta or actions.artifact_delta
-    return StepResult(pending=True, event=event if changed else None)
-
-
 def _given(scope: StepScope, request_id: str | None) -> types.FunctionResponse | None:
     """The user's answer to the request that made this call wait."""
     if request_id is None:
@@ -160,10 +151,6 @@ def _confirmation(given: types.FunctionResponse | None) -> ToolConfirmation | No
     if given is None or given.name != REQUEST_CONFIRMATION:
         return None
     return ToolConfirmation.model_validate(given.response)
-
-
-async def _answered(world: World, step: ToolStep) -> ChildAnswer | None:
-    return await child_answer(world, step.child, step.invocation_id) if step.child else None
 
 
 def _transfer(agent: LlmAgent, name: str | None) -> AgentNode | None:
@@ -182,53 +169,150 @@ def _find_call(scope: StepScope, call_id: str) -> types.FunctionCall:
     )
 
 
-async def _respond(
-    agent: LlmAgent,
-    call: types.FunctionCall,
-    context: ToolContext,
-    given: types.FunctionResponse | None,
-    answered: ChildAnswer | None,
-    *,
-    plugins: PluginManager,
-) -> _Outcome:
-    """The call's response: of the tool, or of a callback that stands for it."""
-    tools = await tools_of(agent, context)
-    tool = tools.get(call.name or "")
-    if tool is None:
-        response = await _unknown(agent, call, context, list(tools), plugins=plugins)
-        return _Outcome(response=response)
-    if given is not None and "error" in (given.response or {}):
-        return _Outcome(response=given.response, tool=tool)  # nobody gave what it waits for
-    # A copy: callbacks may change the arguments, never the committed event (TRAP-23, FLW-48).
-    args = copy.deepcopy(call.args or {})
-    response = None
-    if answered is None:
-        response = await answer_of(
-            plugins,
-            "before_tool_callback",
-            agent.before_tool_callback,
-            tool=tool,
-            args=args,
-            tool_context=context,
+@dataclass(kw_only=True)
+class _Call:
+    """One call of a tool, with the hooks round it."""
+
+    run: ToolRun
+    scope: StepScope
+    call: types.FunctionCall
+    context: ToolContext
+    given: types.FunctionResponse | None
+    """The user's answer to what made the call wait."""
+    answered: ChildAnswer | None
+    """What the agent has answered that the tool is."""
+    arrived: ArrivedResult | None
+    """The result, if the tool has run already."""
+    plugins: PluginManager
+
+    @classmethod
+    async def of(cls, run: ToolRun, scope: StepScope) -> "_Call":
+        """The call of a step, where an earlier attempt of it has left it."""
+        world, step = run.world, run.step
+        call = _find_call(scope, step.call_id)
+        arrived = await run.arrived()
+        before = arrived or step.child
+        if before is not None:
+            # The callbacks before the tool have run; what they changed goes on with the response.
+            scope.session.state.update(before.actions.state_delta)
+        scope.end_invocation = arrived is not None and arrived.end_invocation
+        given = _given(scope, step.request_id)
+        return cls(
+            run=run,
+            scope=scope,
+            call=call,
+            context=_context(scope, step, given, before.actions if before else None),
+            given=given,
+            answered=await child_answer(world, step.child, step.invocation_id)
+            if step.child
+            else None,
+            arrived=arrived,
+            plugins=world.plugins(step),
         )
-    ran = response is None
-    if ran and answered is None and isinstance(tool, AgentTool):
-        asked = await _asked_first(tool, args, context)
-        if isinstance(asked, ChildRun):
-            return _Outcome(response=None, child=asked)
-        response, ran = {"error": asked}, False
-    if ran:
-        response = await _run_or_recover(agent, tool, args, context, answered, plugins=plugins)
-    changed = await answer_of(
-        plugins,
-        "after_tool_callback",
-        agent.after_tool_callback,
-        tool=tool,
-        args=args,
-        tool_context=context,
-        tool_response=response,
+
+    @property
+    def name(self) -> str:
+        """The tool's name, as the model wrote it."""
+        return self.call.name or ""
+
+    async def outcome(self) -> "_Outcome":
+        """The call's response: of the tool, or of a callback that stands for it."""
+        tools = await tools_of(self.run.agent, self.context)
+        tool = tools.get(self.name)
+        if tool is None:
+            return _Outcome(response=await self._unknown(list(tools)))
+        if self.given is not None and "error" in (self.given.response or {}):
+            # Nobody gave what it waits for.
+            return _Outcome(response=self.given.response, tool=tool)
+        # A copy: callbacks may change the arguments, never the committed event (TRAP-23, FLW-48).
+        args = copy.deepcopy(self.arrived.args if self.arrived else self.call.args or {})
+        response = None
+        if self.answered is None and self.arrived is None:
+            response = await self._hook("before_tool_callback", tool, args)
+        ran = response is None
+        if ran and self.answered is None and isinstance(tool, AgentTool):
+            asked = await _asked_first(tool, args, self.context)
+            if isinstance(asked, ChildRun):
+                return _Outcome(response=None, child=asked)
+            response, ran = {"error": asked}, False
+        if ran:
+            response = await self._run_or_recover(tool, args)
+        changed = await self._hook("after_tool_callback", tool, args, tool_response=response)
+        return _Outcome(response=response if changed is None else changed, tool=tool, ran=ran)
+
+    async def _run_or_recover(self, tool: BaseTool, args: dict[str, Any]) -> Any:
+        if self.arrived is not None:
+            return self.arrived.response
+        failpoint("tool.before_run")
+        try:
+            response = await self._response(tool, args)
+        except NotBegunError:
+            raise
+        except Exception as error:
+            delay = self.run.again(tool, error)
+            if delay is not None:  # the error hooks are for what stays
+                raise RunAgain(_raised(tool, error), delay) from error
+            recovered = await self._hook("on_tool_error_callback", tool, args, error=error)
+            if recovered is not None:
+                return recovered
+            raise _raised(tool, error) from error
+        failpoint("tool.after_run")
+        result = ArrivedResult(
+            response=response,
+            args=args,
+            actions=self.context.actions,
+            end_invocation=self.scope.end_invocation,
+        )
+        stands = await self.run.noted(tool, result, self.context)
+        if stands is not result:  # another attempt was faster
+            step, actions = self.run.step, stands.actions
+            self.context = _context(self.scope, step, self.given, actions)
+        return stands.response
+
+    async def _response(self, tool: BaseTool, args: dict[str, Any]) -> Any:
+        if self.answered is not None:
+            return self.answered.taken(tool, self.context)
+        if problem := await _unconfirmed(tool, args, self.context):
+            return {"error": problem}
+        return await self.run.response(tool, args, self.context)
+
+    async def _hook(
+        self, hook: HookName, tool: BaseTool, args: dict[str, Any], **given: Any
+    ) -> Any:
+        callbacks = getattr(self.run.agent, hook)
+        given = {"tool": tool, "args": args, "tool_context": self.context} | given
+        return await answer_of(self.plugins, hook, callbacks, **given)
+
+    async def _unknown(self, known: list[str]) -> Any:
+        """The response to a call of a tool that does not exist; hooks for errors may give one."""
+        response = unknown_tool(self.name, known)
+        tool = BaseTool(name=self.name, description="This tool does not exist.")
+        error = raised(ToolError, "ValueError", response["error"])
+        args = copy.deepcopy(self.call.args or {})
+        recovered = await self._hook("on_tool_error_callback", tool, args, error=error)
+        return response if recovered is None else recovered
+
+
+def _context(
+    scope: StepScope,
+    step: ToolStep,
+    given: types.FunctionResponse | None,
+    actions: EventActions | None,
+) -> ToolContext:
+    return ToolContext(
+        scope,
+        function_call_id=step.call_id,
+        actions=actions,
+        tool_confirmation=_confirmation(given),
     )
-    return _Outcome(response=response if changed is None else changed, tool=tool, ran=ran)
+
+
+def _raised(tool: BaseTool, error: Exception) -> DurableAdkError:
+    """What the run fails with when a tool has raised."""
+    if isinstance(error, DurableAdkError):
+        return error
+    kind = type(error).__name__
+    return raised(ToolError, kind, f"Tool {tool.name!r} raised {kind}: {error}")
 
 
 async def _asked_first(
@@ -252,101 +336,7 @@ async def _unconfirmed(tool: BaseTool, args: dict[str, Any], context: ToolContex
     return await contained(refusal(tool, args, context))
 
 
-async def _run_or_recover(
-    agent: LlmAgent,
-    tool: BaseTool,
-    args: dict[str, Any],
-    context: ToolContext,
-    answered: ChildAnswer | None,
-    *,
-    plugins: PluginManager,
-) -> Any:
-    failpoint("tool.before_run")
-    try:
-        if answered is not None:
-            response = answered.taken(tool, context)
-        elif problem := await _unconfirmed(tool, args, context):
-            response = {"error": problem}
-        else:
-            response = await contained(tool.run_async(args=args, tool_context=context))
-    except Exception as error:
-        recovered = await answer_of(
-            plugins,
-            "on_tool_error_callback",
-            agent.on_tool_error_callback,
-            tool=tool,
-            args=args,
-            tool_context=context,
-            error=error,
-        )
-        if recovered is not None:
-            return recovered
-        if isinstance(error, DurableAdkError):
-            raise
-        kind = type(error).__name__
-        raise raised(ToolError, kind, f"Tool {tool.name!r} raised {kind}: {error}") from error
-    failpoint("tool.after_run")
-    return response
-
-
-async def _unknown(
-    agent: LlmAgent,
-    call: types.FunctionCall,
-    context: ToolContext,
-    known: list[str],
-    *,
-    plugins: PluginManager,
-) -> Any:
-    """The response to a call of a tool that does not exist; the hooks for errors may give one."""
-    response = unknown_tool(call.name or "", known)
-    recovered = await answer_of(
-        plugins,
-        "on_tool_error_callback",
-        agent.on_tool_error_callback,
-        tool=BaseTool(name=call.name or "", description="This tool does not exist."),
-        args=copy.deepcopy(call.args or {}),
-        tool_context=context,
-        error=raised(ToolError, "ValueError", response["error"]),
-    )
-    return response if recovered is None else recovered
-
-
 def unknown_tool(name: str, known: list[str]) -> dict[str, str]:
     """What the model is told when it calls a tool that does not exist (FLW-47)."""
     tools = ", ".join(known) or "none"
     return {"error": f"Tool {name!r} not found. The available tools are: {tools}."}
-
-
-def _event(response: Any, call: types.FunctionCall, context: ToolContext, step: ToolStep) -> Event:
-    """The response as an event, checked here: what passes can be stored (reliability 1c, 1j).
-
-    Raises:
-        ToolResultError: The result is not JSON or too large.
-        StateValueError: A state value was changed in place into something that is not JSON.
-    """
-    response = to_json_value(response)
-    if not isinstance(response, dict):
-        response = {"result": response}  # FLW-49
-    try:
-        check_json(response, f"the result of tool {call.name!r}")
-    except StateValueError as error:
-        raise ToolResultError(error.message) from None
-    check_json(context.state.collect_delta(), "state_delta")
-    parts: list[types.Part] = []
-    if step.child is not None and context.actions.skip_summarization:
-        # The agent's words end the caller's turn, so they stand there as text too (17.1, TOL-21).
-        parts.append(types.Part(text=str(response.get("result", ""))))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]: checked JSON
-    answer = types.FunctionResponse(id=call.id, name=call.name, response=response)  # pyright: ignore[reportUnknownArgumentType]: checked JSON
-    event = Event(
-        id=step.event_id,
-        invocation_id=step.invocation_id,
-        author=step.agent,
-        branch=step.branch,
-        content=types.Content(role="user", parts=[types.Part(function_response=answer), *parts]),
-        actions=context.actions,
-    )
-    try:
-        check_size(event.to_json(), f"The result of tool {call.name!r}")
-    except PayloadTooLargeError as error:
-        raise ToolResultError(error.message) from None
-    return event

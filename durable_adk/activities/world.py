@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.context import Services, StepScope
-from durable_adk.errors import StoreUnavailableError
+from durable_adk.errors import SessionRegressedError, StoreUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.flows.history import recent
+from durable_adk.messages import InvocationAnswer
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.payloads import Step
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.run_config import RunConfig
-from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.settings import Limits
 
@@ -101,6 +102,22 @@ async def everyone_is_alive(holder: str) -> bool:
     return True
 
 
+async def nothing_is_known() -> None:
+    """What a process does that has nobody to ask what its store should know."""
+
+
+async def nobody_is_steered(
+    key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
+) -> None:
+    """The answer of a process that reaches nobody: the message waits for its turn."""
+    del key, record, answer
+
+
+async def nobody_is_interrupted(key: SessionKey, record: InvocationRecord) -> None:
+    """What a process does that cannot reach runs: they end when they end."""
+    del key, record
+
+
 @dataclass(kw_only=True)
 class World:
     """The apps, the stores and the limits."""
@@ -113,6 +130,14 @@ class World:
     services: Services = field(default_factory=Services)
     is_alive: Callable[[str], Awaitable[bool]] = everyone_is_alive
     """Whether the holder of a lease still runs; see `InvocationRecord.holder`."""
+    check_store: Callable[[], Awaitable[None]] = nothing_is_known
+    """Raises SessionRegressedError if the store is older than it was; see `StoreWitness`."""
+    interrupt: Callable[[SessionKey, InvocationRecord], Awaitable[None]] = nobody_is_interrupted
+    steer: Callable[[SessionKey, InvocationRecord, InvocationAnswer], Awaitable[None]] = (
+        nobody_is_steered
+    )
+    """Hands a message to the invocation that is active; whether it is heard shows later."""
+    """Asks the run of an invocation to end; it may be asked any number of times."""
     cache: SessionCache = field(default_factory=SessionCache)
     partials: PartialChannel | None = None
     """Where the chunks of streamed answers go; None: nowhere."""
@@ -162,12 +187,17 @@ class World:
     async def _read(self, step: Step) -> tuple[dict[str, Any], list[Event]]:
         """The session as the step may see it; waits for a store that is away for a moment.
 
-        So an outage does not use up the step's attempts, which are for lost workers.
+        So an outage does not use up the step's attempts, which are for lost workers. Where it is
+        older than the run, somebody has to be called, so that may take all of the step's time.
         """
-        until = time.monotonic() + STORE_PATIENCE
+        begun = time.monotonic()
+        until = begun + STORE_PATIENCE
         while True:
             try:
-                _, state = await self.sessions.read_state(step.key)
+                revision, state = await self.sessions.read_state(step.key)
+                if revision < step.revision:
+                    until = max(until, begun + step.attempt_timeout)
+                    raise SessionRegressedError
                 return state, await self.cache.events(
                     self.sessions, step.key, step.revision, step.invocation_id
                 )

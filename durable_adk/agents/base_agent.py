@@ -11,7 +11,7 @@ from durable_adk.context import CallbackContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
 from durable_adk.loop_context import InvocationContext
-from durable_adk.payloads import AgentNode
+from durable_adk.manifest import AgentNode
 from durable_adk.values import canonical
 
 AgentCallback: TypeAlias = Callable[

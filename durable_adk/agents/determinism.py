@@ -43,20 +43,30 @@ _CLIENTS = frozenset({"requests", "httpx", "aiohttp", "urllib", "urllib3", "sock
 """Packages whose only use is I/O."""
 
 
-def body(agent: "BaseAgent") -> "Callable[[InvocationContext], AsyncGenerator[Event, None]]":
+def body(
+    agent: "BaseAgent", *, sleep: Callable[..., Any] | None = None
+) -> "Callable[[InvocationContext], AsyncGenerator[Event, None]]":
     """The agent's `_run_async_impl`, guarded.
 
     Calling what is banned raises DeterminismError naming it and where it belongs.
+
+    Args:
+        agent: Whose body it is.
+        sleep: What the body gets as `asyncio.sleep`; None: that itself.
     """
     method = agent._run_async_impl  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]: ADK's name of the body
     function = getattr(method, "__func__", None)
     if not isinstance(function, types.FunctionType):
         return method
-    return types.MethodType(_guarded_function(function), agent)
+    return types.MethodType(_guarded_function(function, sleep), agent)
 
 
-def _guarded_function(function: types.FunctionType) -> types.FunctionType:
+def _guarded_function(
+    function: types.FunctionType, sleep: Callable[..., Any] | None
+) -> types.FunctionType:
     swapped = {name: _guarded(function.__globals__[name]) for name in _names(function)}
+    if sleep is not None:
+        swapped |= _sleeping(function, sleep)
     swapped |= {name: _refuse(name) for name in ("open", "input") if name in _used(function)}
     guarded = types.FunctionType(
         function.__code__,
@@ -67,6 +77,19 @@ def _guarded_function(function: types.FunctionType) -> types.FunctionType:
     )
     guarded.__kwdefaults__ = function.__kwdefaults__
     return guarded
+
+
+def _sleeping(function: types.FunctionType, sleep: Callable[..., Any]) -> dict[str, Any]:
+    """The body's names for asyncio and its `sleep`, with another `sleep`."""
+    swapped: dict[str, Any] = {}
+    for name in _used(function) & function.__globals__.keys():
+        value = function.__globals__[name]
+        if value is asyncio:
+            refused = dict.fromkeys(_BANNED[asyncio])
+            swapped[name] = _Module(value, {**refused, "sleep": sleep})
+        elif value is asyncio.sleep:
+            swapped[name] = sleep
+    return swapped
 
 
 def _used(function: types.FunctionType) -> set[str]:

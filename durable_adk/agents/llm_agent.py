@@ -11,15 +11,16 @@ from durable_adk.closing import closing
 from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
 from durable_adk.code_executors.built_in_code_executor import BuiltInCodeExecutor
 from durable_adk.context import CallbackContext, ReadonlyContext, ToolContext
+from durable_adk.contracts import ToolContract
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
 from durable_adk.log import get_logger
 from durable_adk.loop_context import InvocationContext
+from durable_adk.manifest import AgentNode, ToolSpec
 from durable_adk.models.base_llm import BaseLlm
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.models.registry import LLMRegistry
-from durable_adk.payloads import AgentNode, ToolSpec
 from durable_adk.planners.base_planner import BasePlanner
 from durable_adk.tools._output_schema import check_schema
 from durable_adk.tools.base_tool import BaseTool
@@ -227,17 +228,24 @@ class LlmAgent(BaseAgent):
         # A subclass with a body of its own is driven by that body, in the loop.
         if type(self)._run_async_impl is LlmAgent._run_async_impl:  # noqa: SLF001 - of the subclass
             node.kind = "llm"
-        node.tools = {
-            name: ToolSpec(timeout=tool.timeout)
-            for name, tool in self.static_tools().items()
-            if tool.timeout is not None
-        }
+        specs = {name: _spec(tool) for name, tool in self.static_tools().items()}
+        node.tools = {name: spec for name, spec in specs.items() if spec != ToolSpec()}
         executor = self.code_executor
         if executor is not None and not isinstance(executor, BuiltInCodeExecutor):
             node.runs_code, node.code_timeout = True, executor.attempt_timeout
         if self.answers_by_tool:
             node.output_key = self.output_key
         return self._describe(node)
+
+
+def _spec(tool: BaseTool) -> ToolSpec:
+    default = tool.contract is ToolContract.AT_LEAST_ONCE
+    return ToolSpec(
+        timeout=tool.timeout,
+        contract=None if default else tool.contract,
+        retry=tool.retry,
+        task_queue=tool.task_queue,
+    )
 
 
 async def _unpacked(toolset: BaseToolset, ctx: ReadonlyContext | None) -> list[BaseTool]:

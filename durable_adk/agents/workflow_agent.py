@@ -7,7 +7,7 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.closing import closing
 from durable_adk.events.event import Event
 from durable_adk.loop_context import InvocationContext
-from durable_adk.payloads import AgentNode, NodeKind
+from durable_adk.manifest import AgentNode, NodeKind
 
 
 class WorkflowAgent(BaseAgent):

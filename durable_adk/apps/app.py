@@ -11,9 +11,10 @@ from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.compaction import EventsCompactionConfig
 from durable_adk.apps.resumability_config import ResumabilityConfig
 from durable_adk.errors import AgentDefinitionError
-from durable_adk.payloads import AgentNode
+from durable_adk.manifest import AgentNode
 from durable_adk.plugins.base_plugin import BasePlugin
 from durable_adk.plugins.plugin_manager import PluginManager
+from durable_adk.run_config import Budget
 from durable_adk.tools.agent_tool import AgentTool
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -30,6 +31,8 @@ class App(BaseModel):
     """In the order in which their hooks run; their names are unique."""
     events_compaction_config: EventsCompactionConfig | None = None
     """When a session's events are summarised, as it grows; None: never (CMP-1)."""
+    budget: Budget | None = None
+    """What each invocation may use up at most; None: what its `RunConfig.budget` says."""
     resumability_config: ResumabilityConfig | None = None
     """When an invocation waits for a long-running tool (RES-1)."""
     context_cache_config: ContextCacheConfig | None = None

@@ -24,7 +24,12 @@ from durable_adk.cli.reach import await_worker
 from durable_adk.cli.terminal import gist, plain_console, read_line
 from durable_adk.client.invocations import Invocations, workflow_id
 from durable_adk.embedded.server import ServerInfo
-from durable_adk.embedded.shared import connect_embedded, prepare_data_dir, shared_server
+from durable_adk.embedded.shared import (
+    connect_embedded,
+    payloads_folder,
+    prepare_data_dir,
+    shared_server,
+)
 from durable_adk.embedded.worker_process import start_worker_process
 from durable_adk.errors import DurableAdkError
 from durable_adk.log import configure
@@ -130,7 +135,7 @@ class Story:
     @asynccontextmanager
     async def stage(self) -> AsyncGenerator[Runner]:
         """The store, and a runner that only watches: all work is the worker processes'."""
-        self.client = await connect_embedded(self.server.address)
+        self.client = await connect_embedded(self.server.address, payloads_folder(self.folder))
         sessions = SqliteSessionService(self.folder / "sessions.db")
         try:
             async with Runner(

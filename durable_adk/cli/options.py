@@ -49,6 +49,21 @@ Store = Annotated[
 TaskQueue = Annotated[
     str | None, typer.Option(help="Where the app's workers listen.", show_default=False)
 ]
+BuildId = Annotated[
+    str | None,
+    typer.Option(
+        envvar="DURABLE_ADK_BUILD_ID",
+        help="Worker Versioning: the build that this worker is. Invocations end on the build they "
+        "began on.",
+        show_default=False,
+    ),
+]
+AutoUpgrade = Annotated[
+    bool,
+    typer.Option(
+        "--auto-upgrade", help="With --build-id: open invocations move to the current build."
+    ),
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(

@@ -13,9 +13,11 @@ from durable_adk.cli.answer import (
     reject_command,
     respond_command,
 )
+from durable_adk.cli.attempts import attempts_command
 from durable_adk.cli.cancel import cancel_command
 from durable_adk.cli.demo import demo_command
 from durable_adk.cli.dev import dev_command
+from durable_adk.cli.doctor import doctor_command
 from durable_adk.cli.execution import leave
 from durable_adk.cli.pending import pending_command
 from durable_adk.cli.run import attach_command, run_command
@@ -33,11 +35,13 @@ app.command("demo")(demo_command)
 app.command("run")(run_command)
 app.command("attach")(attach_command)
 app.command("pending")(pending_command)
+app.command("attempts")(attempts_command)
 app.command("approve")(approve_command)
 app.command("reject")(reject_command)
 app.command("respond")(respond_command)
 app.command("credential")(credential_command)
 app.command("cancel")(cancel_command)
+app.command("doctor")(doctor_command)
 app.command("dev")(dev_command)
 app.command("worker")(worker_command)
 

@@ -29,6 +29,7 @@ from durable_adk.cli.terminal import EventPrinter, read_line
 from durable_adk.cli.waiting import waiting_of
 from durable_adk.errors import DurableAdkError
 from durable_adk.log import configure
+from durable_adk.messages import WhenBusy
 from durable_adk.run_config import RunConfig, StreamingMode
 from durable_adk.runners import Runner
 from durable_adk.sessions.session import SessionKey
@@ -43,6 +44,10 @@ InSession = Annotated[str, typer.Option(help="The session's id.", show_default=F
 Stream = Annotated[
     bool, typer.Option("--stream", help="Show each answer's text while the model writes it.")
 ]
+Busy = Annotated[
+    WhenBusy,
+    typer.Option(help="While another message is being answered: wait, be refused, or end that."),
+]
 
 
 def run_command(
@@ -53,6 +58,7 @@ def run_command(
     session: Session = None,
     as_json: Json = False,
     stream: Stream = False,
+    when_busy: Busy = WhenBusy.ENQUEUE,
     address: Address = None,
     store: Store = None,
     task_queue: TaskQueue = None,
@@ -80,6 +86,7 @@ def run_command(
         session=session or uuid.uuid4().hex[:12],
         as_json=as_json,
         stream=stream,
+        when_busy=when_busy,
     )
     execute(conversation.hold(message), debug=debug)
 
@@ -122,6 +129,7 @@ class Conversation:
     session: str
     as_json: bool
     stream: bool
+    when_busy: WhenBusy = WhenBusy.ENQUEUE
 
     async def hold(self, message: str | None) -> None:
         """Send the message; without one, ask for them until the user has no more."""
@@ -179,6 +187,7 @@ class Conversation:
             new_message=message,
             invocation_id=invocation,
             run_config=self._run_config(),
+            when_busy=self.when_busy,
             yield_user_message=message is None,
         )
         try:

@@ -7,12 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sqlalchemy import select
-
 from durable_adk.errors import InvalidRequestError
 from durable_adk.flows.requests import PendingCall, pending_calls
-from durable_adk.sessions._schema import INVOCATIONS
-from durable_adk.sessions._sql_tables import SqlTables
 from durable_adk.sessions.base_session_service import (
     BaseSessionService,
     InvocationRecord,
@@ -47,15 +43,9 @@ class Waiting:
     call: PendingCall
 
 
-async def app_names(sessions: DatabaseSessionService) -> list[str]:
-    """The apps that ever ran an invocation."""
-    query = select(INVOCATIONS.c.app_name).distinct().order_by(INVOCATIONS.c.app_name)
-
-    def work(tables: SqlTables) -> list[str]:
-        # The port lists the invocations of one app; which apps there are only the tables tell.
-        return list(tables._connection.scalars(query))  # noqa: SLF001  # see above  # pyright: ignore[reportPrivateUsage]: see above
-
-    return await sessions._sql.read(work)  # noqa: SLF001  # see above  # pyright: ignore[reportPrivateUsage]: see above
+async def app_names(sessions: BaseSessionService) -> list[str]:
+    """The apps that have sessions."""
+    return await sessions.list_apps()
 
 
 async def invocations(

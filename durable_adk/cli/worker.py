@@ -8,12 +8,21 @@ from temporalio.api.workflowservice.v1 import GetClusterInfoRequest
 from temporalio.client import Client
 
 from durable_adk.cli.execution import execute
-from durable_adk.cli.options import Address, DataDir, Debug, Store, Targets, TaskQueue
+from durable_adk.cli.options import (
+    Address,
+    AutoUpgrade,
+    BuildId,
+    DataDir,
+    Debug,
+    Store,
+    Targets,
+    TaskQueue,
+)
 from durable_adk.cli.places import Places, load_app
 from durable_adk.client.connect import connect
 from durable_adk.errors import InvalidRequestError
 from durable_adk.log import configure
-from durable_adk.worker import WorkerOptions, worker
+from durable_adk.worker import Versioning, WorkerOptions, worker
 
 _HERE = ("127.", "localhost:", "[::1]:", "unix:")
 
@@ -27,6 +36,8 @@ def worker_command(
     store: Store = None,
     task_queue: TaskQueue = None,
     data_dir: DataDir = None,
+    build_id: BuildId = None,
+    auto_upgrade: AutoUpgrade = False,
     dev: Dev = False,
     debug: Debug = False,
 ) -> None:
@@ -38,17 +49,24 @@ def worker_command(
     [bold]Example[/bold]
 
       durable-adk worker my_agent other_agent --store shared/sessions.db
+      durable-adk worker my_agent --build-id $(git rev-parse --short HEAD)
     """
     configure("info")
     places = Places(address=address, store=store, task_queue=task_queue, data_dir=data_dir)
-    execute(_serve(targets, places, dev=dev), debug=debug, stopped=0)
+    serving = _serve(targets, places, build_id=build_id, auto_upgrade=auto_upgrade, dev=dev)
+    execute(serving, debug=debug, stopped=0)
 
 
-async def _serve(targets: list[str], places: Places, *, dev: bool) -> None:
-    apps = [load_app(target) for target in targets]
-    options = WorkerOptions(
-        task_queue=places.task_queue or places.settings.task_queue, limits=places.settings.limits
+async def _serve(
+    targets: list[str], places: Places, *, build_id: str | None, auto_upgrade: bool, dev: bool
+) -> None:
+    settings = places.settings
+    task_queue = places.task_queue or settings.task_queue
+    versioning = Versioning.parse(
+        settings, task_queue=task_queue, build_id=build_id, auto_upgrade=auto_upgrade
     )
+    options = WorkerOptions(task_queue=task_queue, limits=settings.limits, versioning=versioning)
+    apps = [load_app(target) for target in targets]
     async with places.stores() as stores:
         client = await connect(places.address)
         if not dev:

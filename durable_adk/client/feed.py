@@ -7,6 +7,7 @@ is not stored (DUR-7), nothing twice and nothing left out (TRAP-45).
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from durable_adk.errors import (
     DurableAdkError,
@@ -15,6 +16,7 @@ from durable_adk.errors import (
     StoreUnavailableError,
     from_detail,
 )
+from durable_adk.messages import InvocationResult
 from durable_adk.sessions.base_session_service import (
     BaseSessionService,
     InvocationRecord,
@@ -74,12 +76,35 @@ async def follow(
                 "next message ends it; send the message again."
             )
         if over and run is not None:
-            await run  # raises what it ended with
-            raise InvocationNotFoundError(
-                f"Invocation {invocation_id!r} has ended, but this session store does not know it. "
-                "Give the client and the worker the same store."
-            )
+            async for stored in _heard(sessions, key, invocation_id, await run):
+                yield stored
+            return
         await _wait(sessions, key, cursor, run)
+
+
+async def _heard(
+    sessions: BaseSessionService, key: SessionKey, invocation_id: str, result: object
+) -> AsyncGenerator[StoredEvent, None]:
+    """What comes of a message that another invocation has heard, from the message on.
+
+    Raises:
+        InvocationNotFoundError: None has: `result` is of an invocation that the store lacks.
+    """
+    name = result.steered if isinstance(result, InvocationResult) else None
+    if name is None:
+        raise InvocationNotFoundError(
+            f"Invocation {invocation_id!r} has ended, but this session store does not know it. "
+            "Give the client and the worker the same store."
+        )
+    record = await sessions.get_invocation(key, name)
+    after = record.start_seq - 1 if record else 0
+    feed = follow(sessions, key, invocation_id=name, after=after)
+    found = False
+    async with aclosing(feed):
+        async for stored in feed:
+            found = found or stored.event.id == f"{invocation_id}.0"
+            if found:
+                yield stored
 
 
 async def _orphan(

@@ -31,6 +31,7 @@ from durable_adk.errors import (
     InvocationTerminatedError,
     NoWorkerError,
     PayloadTooLargeError,
+    SessionRegressedError,
     TemporalUnavailableError,
     from_detail,
 )
@@ -39,7 +40,8 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import DEFAULT_TASK_QUEUE
 
 QUERY_TIMEOUT = timedelta(seconds=2)
-TASK_TIMEOUT = timedelta(seconds=5)
+TASK_TIMEOUT = timedelta(seconds=3)
+"""A local activity takes a second at most, and ends with its task (D19)."""
 POLLER_MAX_AGE = 75.0
 """Seconds; a live worker's long poll is renewed every 60."""
 
@@ -98,6 +100,15 @@ class InvocationHandle:
         """Whether the workflow still runs."""
         description = await self.workflow.describe()
         return description.status is WorkflowExecutionStatus.RUNNING
+
+    async def check_store(self) -> None:
+        """Raise SessionRegressedError if the run waits for the repair of a store that is older."""
+        description = await self.workflow.describe()
+        for pending in description.raw_description.pending_activities:
+            failure = pending.last_failure
+            kind = failure.application_failure_info.type
+            if kind == SessionRegressedError.__name__:
+                raise SessionRegressedError(failure.message)
 
     async def _reached(self, call: Awaitable[None]) -> bool:
         try:

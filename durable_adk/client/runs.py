@@ -13,7 +13,13 @@ from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.client.invocations import InvocationHandle, Invocations
 from durable_adk.context import Services
-from durable_adk.errors import InvalidRequestError, StoreUnavailableError, TemporalUnavailableError
+from durable_adk.continuation import Cursor
+from durable_adk.errors import (
+    InvalidRequestError,
+    SessionRegressedError,
+    StoreUnavailableError,
+    TemporalUnavailableError,
+)
 from durable_adk.flows.event_loop import run_invocation
 from durable_adk.holders import LOCAL_PREFIX, LOCAL_TTL, TemporalHolder
 from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult
@@ -55,6 +61,8 @@ class LocalRuns:
                 limits=limits,
                 services=services,
                 partials=partials,
+                interrupt=self._interrupt,
+                steer=self._steer,
             )
         )
         self._registry = registry
@@ -62,6 +70,8 @@ class LocalRuns:
         self._tasks: dict[tuple[SessionKey, str], asyncio.Task[Any]] = {}
         self._inboxes: dict[tuple[SessionKey, str], Inbox] = {}
         self._process = uuid.uuid4().hex
+        self.roll_every: int | None = None
+        """See `LocalRuntime`; for tests."""
 
     async def start(self, request: InvocationRequest) -> asyncio.Task[Any]:
         """Start a task, or find the running one of the same ids."""
@@ -134,9 +144,36 @@ class LocalRuns:
             return record is not None and record.status.closed
         return False
 
+    async def _interrupt(self, key: SessionKey, record: InvocationRecord) -> None:
+        """Cancel a run of this process, once: asked again it must not be cut off while it seals."""
+        task = self._tasks.get((key, record.invocation_id))
+        if task is None or record.holder != self._holder(record.invocation_id):
+            return
+
+        def cancel() -> None:
+            if not task.cancelling():
+                task.cancel()
+
+        task.get_loop().call_soon_threadsafe(cancel)
+
+    async def _steer(
+        self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
+    ) -> None:
+        """Put a message into the inbox of a run of this process."""
+        inbox = self._inboxes.get((key, record.invocation_id))
+        if inbox is not None and record.holder == self._holder(record.invocation_id):
+            inbox.put(answer)
+
+    def _holder(self, invocation_id: str) -> str:
+        return f"{LOCAL_PREFIX}{self._process}:{invocation_id}"
+
     def _runtime(self) -> LocalRuntime:
         return LocalRuntime(
-            self._effects, self._registry, limits=self._limits, run_child=self._run_child
+            self._effects,
+            self._registry,
+            limits=self._limits,
+            run_child=self._run_child,
+            roll_every=self.roll_every,
         )
 
     async def _run_child(self, request: InvocationRequest) -> InvocationResult:
@@ -152,14 +189,30 @@ class LocalRuns:
     async def _run(
         self, runtime: LocalRuntime, key: SessionKey, request: InvocationRequest
     ) -> InvocationResult:
-        holder = f"{LOCAL_PREFIX}{self._process}:{request.invocation_id}"
+        holder = self._holder(request.invocation_id or "")
         renewing = asyncio.create_task(self._renew(key, request.invocation_id or ""))
         try:
-            return await run_invocation(runtime, request, holder=holder)
+            return await self._to_end(runtime, request, holder)
+        except asyncio.CancelledError:
+            await self._leave(key, request.invocation_id or "", holder)
+            raise
         finally:
             renewing.cancel()
             with suppress(asyncio.CancelledError):
                 await renewing
+
+    async def _to_end(
+        self, runtime: LocalRuntime, request: InvocationRequest, holder: str
+    ) -> InvocationResult:
+        outcome = await run_invocation(runtime, request, holder=holder)
+        while isinstance(outcome, Cursor):
+            outcome = await run_invocation(runtime, outcome, holder=holder)
+        return outcome
+
+    async def _leave(self, key: SessionKey, invocation_id: str, holder: str) -> None:
+        """Let those go on who wait behind a message that was cancelled before it was opened."""
+        with suppress(StoreUnavailableError):  # then they wait until its ticket expires
+            await self._sessions.leave_queue(key, invocation_id=invocation_id, holder=holder)
 
     async def _renew(self, key: SessionKey, invocation_id: str) -> None:
         """Keep the lease during steps that take longer than its time to live."""
@@ -278,6 +331,9 @@ class TemporalRuns:
             opened = await self._sessions.get_invocation(handle.key, handle.invocation_id)
             if opened is None:
                 await self._invocations.check_worker(handle.invocation_id)
+            await handle.check_store()
+        except SessionRegressedError:
+            raise
         except (RPCError, StoreUnavailableError):
             return lost_since  # whoever is away is asked again
         return None

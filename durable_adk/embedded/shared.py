@@ -11,11 +11,12 @@ from typing import BinaryIO
 from temporalio.client import Client
 
 from durable_adk.client.connect import KEEP_ALIVE
-from durable_adk.converter import data_converter
+from durable_adk.converter import data_converter, stored_in
 from durable_adk.embedded.locks import open_lock, try_lock
 from durable_adk.embedded.server import START_TIMEOUT, ServerInfo, TemporalServer
 from durable_adk.errors import AlreadyExistsError, TemporalUnavailableError
 from durable_adk.log import get_logger
+from durable_adk.settings import Settings
 
 NAMESPACE = "default"
 
@@ -26,9 +27,13 @@ ENVIRONMENT = MappingProxyType(
         "TEMPORAL_API_KEY": "",
         "TEMPORAL_PROFILE": "",
         "TEMPORAL_CONFIG_FILE": os.devnull,
+        "DURABLE_ADK_BUILD_ID": "",
+        "DURABLE_ADK_DEPLOYMENT": "",
+        "DURABLE_ADK_AUTO_UPGRADE": "false",
     }
 )
-"""For child processes that connect to it: the user's Temporal profile is about another server."""
+"""For child processes that connect to it: the user's Temporal profile and deployment are about
+another server; here messages would wait for a deployment that nobody has made current."""
 
 _POLL = 0.05
 _PATIENCE = 1.0  # seconds before we say what we wait for
@@ -46,17 +51,29 @@ def prepare_data_dir(data_dir: Path) -> Path:
     return data_dir
 
 
-async def connect_embedded(address: str) -> Client:
+def payloads_folder(data_dir: Path) -> Path:
+    """Where all who use the data folder's server keep large payloads."""
+    chosen = Settings().payloads
+    return chosen.expanduser().absolute() if chosen else data_dir / "payloads"
+
+
+async def connect_embedded(address: str, payloads: Path | None = None) -> Client:
     """A client of an embedded server, whatever the environment says of other servers.
+
+    Args:
+        address: The server's.
+        payloads: Folder of the large payloads; None: all of them are in the server's file.
 
     Raises:
         TemporalUnavailableError: The server does not answer.
     """
+    threshold = Settings().payload_threshold
+    converter = stored_in(payloads, threshold=threshold) if payloads else data_converter
     try:
         return await Client.connect(
             address,
             namespace=NAMESPACE,
-            data_converter=data_converter,
+            data_converter=converter,
             keep_alive_config=KEEP_ALIVE,
         )
     except RuntimeError as error:  # what the SDK raises when the first connection fails
@@ -71,7 +88,7 @@ async def embedded_client(data_dir: Path) -> AsyncGenerator[Client]:
         TemporalUnavailableError: The server cannot be started, or does not answer.
     """
     async with shared_server(data_dir) as server:
-        yield await connect_embedded(server.address)
+        yield await connect_embedded(server.address, payloads_folder(data_dir))
 
 
 @asynccontextmanager

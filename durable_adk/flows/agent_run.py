@@ -1,8 +1,9 @@
 """One run of one agent: callbacks, body, callbacks (semantics AGT-5..8)."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from durable_adk.agents import determinism
@@ -14,10 +15,12 @@ from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.llm_flow import run_llm
 from durable_adk.flows.parallel import run_parallel
 from durable_adk.flows.run_hooks import agent_failed
+from durable_adk.flows.trace import Trace
 from durable_adk.flows.workflow_agents import run_loop, run_sequential
 from durable_adk.loop_context import FunctionCall, InvocationContext, SubRun
+from durable_adk.manifest import AgentNode
 from durable_adk.messages import check_size
-from durable_adk.payloads import AgentNode, CallbackStep, FunctionStep, Hook, StepResult
+from durable_adk.payloads import CallbackStep, FunctionStep, Hook, StepResult
 from durable_adk.values import canonical, check_json
 
 if TYPE_CHECKING:
@@ -45,6 +48,7 @@ class AgentLoop:
             # Else the hook would come after the end.
             closes=not invocation.hooked("after_run_callback"),
             lane=invocation.lane,
+            frame=invocation.frame,
             loop=self,
         )
         return self._run_node(node, None, ctx)
@@ -53,16 +57,23 @@ class AgentLoop:
         """Run a sub-agent for a custom agent."""
         # An agent that the custom body brought along after the opening has no recorded node.
         node = self._invocation.opened.manifest.find(agent.name) or agent.node()
-        own = replace(ctx, direct=False, closes=False)
-        return SubRun(self._after_left(ctx, self._run_node(node, agent, own)), ctx.left)
+        name = ctx.trace.sub_run_name() if ctx.trace else ""
+        own = replace(ctx, direct=False, closes=False, frame=ctx.frame.enter(name))
+        events = self._run_node(node, agent, own)
+        if ctx.trace is not None:
+            events = ctx.trace.sub_run(events)
+        return SubRun(self._after_left(ctx, events, name), ctx.left)
 
     async def _after_left(
-        self, ctx: InvocationContext, events: AsyncGenerator[Event, None]
+        self, ctx: InvocationContext, events: AsyncGenerator[Event, None], name: str
     ) -> AsyncGenerator[Event, None]:
         await self._close_left(ctx)
-        async with closing(events):
-            async for event in events:
-                yield event
+        try:
+            async with closing(events):
+                async for event in events:
+                    yield event
+        finally:
+            ctx.frame.leave(name)
 
     async def _close_left(self, ctx: InvocationContext) -> None:
         """End what a custom agent's body has let go of; its open calls are sealed at the end."""
@@ -74,6 +85,18 @@ class AgentLoop:
         self, ctx: InvocationContext, function: Callable[..., Any], call: FunctionCall
     ) -> Any:
         """Run a function of a custom agent as a step; see `InvocationContext.step`."""
+        if ctx.trace is None:
+            return await self._function(ctx, function, call)
+        if ctx.trace.is_past():
+            return await ctx.trace.past_value()
+        await self._invocation.rolling.safe_point(ctx.trace)
+        value = await ctx.trace.value(self._function(ctx, function, call))
+        self._invocation.rolling.move()
+        return value
+
+    async def _function(
+        self, ctx: InvocationContext, function: Callable[..., Any], call: FunctionCall
+    ) -> Any:
         invocation = self._invocation
         if ctx.agent is None:
             raise AgentError("ctx.step needs the agent's own code, which this worker lacks.")
@@ -95,6 +118,26 @@ class AgentLoop:
 
     def run_built_in(self, node: AgentNode, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         """Run a built-in body, also for a subclass whose own body calls it."""
+        if ctx.trace is None:
+            return self._built_in(node, ctx)
+        name = ctx.trace.sub_run_name()
+        return ctx.trace.sub_run(self._called_by_body(node, ctx, name), ctx)
+
+    async def _called_by_body(
+        self, node: AgentNode, ctx: InvocationContext, name: str
+    ) -> AsyncGenerator[Event, None]:
+        """A built-in body that a custom one calls, maybe several times: each has its frame."""
+        outer = ctx.frame
+        ctx.frame = outer.enter(name)
+        try:
+            async with closing(self._built_in(node, ctx)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            ctx.frame = outer
+            outer.leave(name)
+
+    def _built_in(self, node: AgentNode, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         match node.kind:
             case "sequential":
                 return run_sequential(node, ctx, self._run_child)
@@ -106,7 +149,7 @@ class AgentLoop:
                 return run_llm(self._invocation, node, ctx)
 
     def _run_child(self, node: AgentNode, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        return self._run_node(node, None, replace(ctx, closes=False))
+        return self._run_node(node, None, replace(ctx, closes=False, frame=ctx.frame.enter()))
 
     async def _run_node(
         self, node: AgentNode, agent: "BaseAgent | None", parent: InvocationContext
@@ -115,14 +158,22 @@ class AgentLoop:
 
         A loop and no recursion: agents may hand over to each other without end (TRAP-29).
         """
-        unfinished: list[InvocationContext] = []
+        frame, told = parent.frame, parent.frame.take()
+        unfinished = [self._told_of(parent, one) for one in told.get("unfinished", [])]
+        if told and told["agent"] != node.name:  # it has handed over since
+            node, agent = self._node_told(told, node), None
         while True:
             ctx = self._context(node, agent, parent)
+            if told:
+                ctx.run_start, ctx.body = told["start"], told["body"]
+                ctx.closes = ctx.closes and told["closes"]
+            frame.tell = partial(self._tell, node, ctx, tuple(unfinished))
+            if unfinished or self._has(Hook.AFTER_AGENT, node):
+                ctx.closes, parent = False, replace(parent, closes=False)
             if self._has(Hook.AFTER_AGENT, node):
-                parent = replace(parent, closes=False)
                 unfinished.append(ctx)
             try:
-                async with closing(self._run_one(node, ctx)) as events:
+                async with closing(self._run_one(node, ctx, begun=bool(told))) as events:
                     async for event in events:
                         event.branch = event.branch or ctx.branch
                         yield event
@@ -131,7 +182,14 @@ class AgentLoop:
                 raise
             if ctx.transfer is None:
                 break
-            node, agent = ctx.transfer, None
+            node, agent, told = ctx.transfer, None, {}
+            frame.renew()
+        async with closing(self._finish(unfinished)) as events:
+            async for event in events:
+                yield event
+
+    async def _finish(self, unfinished: list[InvocationContext]) -> AsyncGenerator[Event, None]:
+        """The after callbacks, last agent first."""
         for own in reversed(unfinished):
             if not (own.end_invocation or own.answered):
                 try:
@@ -141,6 +199,34 @@ class AgentLoop:
                     raise
                 if result.event:
                     yield result.event
+
+    def _tell(
+        self, node: AgentNode, ctx: InvocationContext, unfinished: Sequence[InvocationContext]
+    ) -> dict[str, Any]:
+        """Where a run of agents that hand over to each other is; see `Frame`."""
+        known = self._invocation.opened.manifest.find(node.name) == node
+        return {
+            "agent": node.name,
+            # Only one that a deploy has added since the opening is not in the manifest.
+            "node": None if known else node.model_dump(mode="json"),
+            "start": ctx.run_start,
+            "closes": ctx.closes,
+            "body": ctx.trace and ctx.trace.name,
+            "unfinished": [
+                {"agent": one.agent_name, "start": one.run_start}
+                for one in unfinished
+                if not (one.end_invocation or one.answered)
+            ],
+        }
+
+    def _node_told(self, told: dict[str, Any], begun: AgentNode) -> AgentNode:
+        if told["node"] is not None:
+            return AgentNode.model_validate(told["node"])
+        return self._invocation.opened.manifest.find(told["agent"]) or begun
+
+    def _told_of(self, parent: InvocationContext, told: dict[str, Any]) -> InvocationContext:
+        """The context in which the after callbacks of an agent are to run that handed over."""
+        return replace(parent, agent=None, agent_name=told["agent"], run_start=told["start"])
 
     def _context(
         self, node: AgentNode, agent: "BaseAgent | None", parent: InvocationContext
@@ -156,6 +242,8 @@ class AgentLoop:
             transfer=None,
             answered=False,
             left=[],
+            frame=parent.frame.enter("body"),
+            trace=None,
             run_start=self._invocation.revision,
             # A body of its own may change or drop what the agents below it yield.
             direct=parent.direct and node.kind != "custom",
@@ -163,10 +251,10 @@ class AgentLoop:
         )
 
     async def _run_one(
-        self, node: AgentNode, ctx: InvocationContext
+        self, node: AgentNode, ctx: InvocationContext, *, begun: bool
     ) -> AsyncGenerator[Event, None]:
-        """The before callbacks and the body."""
-        if self._has(Hook.BEFORE_AGENT, node):
+        """The before callbacks, unless the body has begun in an earlier run, and the body."""
+        if self._has(Hook.BEFORE_AGENT, node) and not begun:
             result = await self._callback(Hook.BEFORE_AGENT, ctx)
             if result.event:
                 yield result.event
@@ -182,13 +270,16 @@ class AgentLoop:
         self, agent: "BaseAgent", ctx: InvocationContext
     ) -> AsyncGenerator[Event, None]:
         loop = asyncio.get_running_loop()
+        rolling = self._invocation.rolling
+        ctx.trace = rolling.trace(ctx)
         try:
-            async with closing(_checked(agent, ctx)) as events:
+            async with closing(_checked(agent, ctx, rolling.safe_point)) as events:
                 async for event in events:
                     yield event
         finally:
             if not abandoned(loop):
                 await self._close_left(ctx)
+                rolling.forget(ctx.trace)
 
     def _body(self, node: AgentNode, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         if node.kind == "custom" and ctx.agent is not None:
@@ -215,17 +306,27 @@ class AgentLoop:
         return result
 
 
-async def _checked(agent: "BaseAgent", ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+async def _checked(
+    agent: "BaseAgent", ctx: InvocationContext, safe_point: Callable[[Trace], Awaitable[None]]
+) -> AsyncGenerator[Event, None]:
     """Run a custom agent's body; what it yields is checked here, where it can be named."""
+    trace = ctx.trace
+    body = determinism.body(agent, sleep=trace.sleep if trace else None)
     try:
-        async with closing(determinism.body(agent)(ctx)) as events:
+        async with closing(body(ctx)) as events:
             async for event in events:
+                if trace is not None and trace.is_past():
+                    trace.past_yield()
+                    continue
                 check_json(event.actions.state_delta, f"state_delta of {agent.name}'s event")
                 check_size(event.to_json(), f"An event of {agent.name}")
                 event.author = event.author or agent.name
                 event.id = event.id or ctx.lane.next_id()
                 yield event
+                if trace is not None:
+                    trace.went_on()
+                    await safe_point(trace)
     except DurableAdkError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # the last two end the worker
         raise raised(AgentError, type(error).__name__, str(error)) from error

@@ -16,67 +16,84 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from durable_adk.closing import abandoned, closing, uninterrupted
+from durable_adk.continuation import Cursor
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
     InvocationCancelledError,
     LeaseLostError,
     as_detail,
-    from_detail,
     raised,
 )
 from durable_adk.flows.agent_run import AgentLoop
+from durable_adk.flows.beginning import Ended, Heard, begin, go_on
 from durable_adk.flows.invocation import Invocation
-from durable_adk.flows.run_hooks import hooked_run, prepared, run_failed
-from durable_adk.messages import InvocationRequest, InvocationResult, user_content
-from durable_adk.payloads import CloseStep, CompactStep, Ending, Opened, OpenStep
-from durable_adk.run_config import RunConfig
+from durable_adk.flows.run_hooks import hooked_run, run_failed
+from durable_adk.messages import InvocationRequest, InvocationResult
+from durable_adk.payloads import (
+    CloseStep,
+    CompactStep,
+    Ending,
+)
 from durable_adk.runtime import Runtime
 from durable_adk.sessions.base_session_service import Status
-from durable_adk.sessions.session import SessionKey
 
 
 async def run_invocation(
     runtime: Runtime,
-    request: InvocationRequest,
+    request: InvocationRequest | Cursor,
     *,
     holder: str,
     opened: Callable[[Invocation], None] | None = None,
-) -> InvocationResult:
-    """Run one invocation from its request to its end.
+) -> InvocationResult | Cursor:
+    """Run one invocation from its request to its end, or to where a new run has to go on.
 
     Args:
         runtime: The world.
-        request: Checked (`InvocationRequest.checked`).
+        request: Checked (`InvocationRequest.checked`); or where the run before has ended.
         holder: Who runs it; see `InvocationRecord.holder`.
         opened: Called once it is open, for whoever wants to look at it.
+
+    Returns:
+        How it ended; or a cursor, if the history of this run has grown long (design D10).
 
     Raises:
         CallerError: It could not be opened; nothing was stored.
         DurableAdkError: The run failed; an error event is stored and the invocation closed.
     """
-    invocation = await _open(runtime, request, holder)
+    invocation = await (
+        go_on(runtime, request, holder)
+        if isinstance(request, Cursor)
+        else begin(runtime, request, holder)
+    )
+    if isinstance(invocation, Ended | Heard):
+        return invocation.result(runtime)
     if opened is not None:
         opened(invocation)
-    if invocation.opened.ending is not None:
-        return _ended_before(invocation, invocation.opened.ending)
     try:
-        await _drive(invocation)
+        cursor = await _drive(invocation)
     except LeaseLostError:
         raise  # the session is another's now: this run may not write any more (I6)
-    except (asyncio.CancelledError, Exception) as error:
-        ending = await _close_early(invocation, error)
-        if ending.record.status is Status.CANCELLED:
-            raise asyncio.CancelledError from error
-        if ending.record.status is Status.FAILED:
-            await run_failed(invocation, ending.record.error or {})
-            if isinstance(error, DurableAdkError):
-                raise
-        return _ended_before(invocation, ending)
+    except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - the run ends with it
+        return await _failed(invocation, error)
+    if cursor is not None:
+        return cursor
     if not invocation.closed:
         await _close(invocation, Status.COMPLETED)
     await _compact(invocation)
     return _result(invocation)
+
+
+async def _failed(invocation: Invocation, error: BaseException) -> InvocationResult:
+    """End a run that was cancelled or failed, and raise why, unless it had ended before that."""
+    ending = await _close_early(invocation, error)
+    if ending.record.status is Status.CANCELLED:
+        raise asyncio.CancelledError from error
+    if ending.record.status is Status.FAILED:
+        await run_failed(invocation, ending.record.error or {})
+        if isinstance(error, DurableAdkError):
+            raise error
+    return Ended(invocation.key, ending).result(invocation.runtime)
 
 
 async def _close_early(invocation: Invocation, error: BaseException) -> Ending:
@@ -88,76 +105,70 @@ async def _close_early(invocation: Invocation, error: BaseException) -> Ending:
     return await _close(invocation, Status.FAILED, error)
 
 
-async def _drive(invocation: Invocation) -> None:
-    """The loop itself."""
+async def _drive(invocation: Invocation) -> Cursor | None:
+    """Run the agents, and take their answers; where to go on, if it is time for a new run."""
     if invocation.cancelled:
         raise asyncio.CancelledError
     loop = asyncio.get_running_loop()
+    over = invocation.rolling.over
+    agents = asyncio.ensure_future(_in_time(invocation))
     answers = asyncio.ensure_future(invocation.pauses.serve())
     try:
-        async with closing(hooked_run(invocation, AgentLoop(invocation).root)) as events:
-            async for event in events:
-                await invocation.commit(event)
-                if invocation.runtime.cancelled() and not invocation.closed:
-                    raise asyncio.CancelledError
+        await _first(agents, over)
     finally:
-        if not abandoned(loop):
+        if not abandoned(loop) and not over.done():
             invocation.pauses.close()
             answers.cancel()
             # What it was doing must be known before the end is recorded.
             await uninterrupted(_over(answers))
+    if not over.done():
+        return None
+    await invocation.runtime.leave(agents)
+    return over.result()
+
+
+async def _first(agents: asyncio.Task[None], over: asyncio.Future[Cursor]) -> None:
+    """Wait for the agents' end, or for the end of the run; a cancellation is the agents'."""
+    try:
+        await asyncio.wait([agents, over], return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        agents.cancel()
+        await agents  # what it finishes in spite of this counts
+    if agents.done():
+        agents.result()
+
+
+async def _in_time(invocation: Invocation) -> None:
+    """Run the agents for as long as the budget allows.
+
+    Raises:
+        BudgetExceededError: Their time was up.
+    """
+    seconds = invocation.spending.seconds_left(invocation.runtime.now())
+    if seconds is None:
+        await _run_agents(invocation)
+        return
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            await _run_agents(invocation)
+    except TimeoutError:
+        if limit.expired():
+            raise invocation.spending.time_is_up() from None
+        raise  # a tool's, say
+
+
+async def _run_agents(invocation: Invocation) -> None:
+    """The loop itself."""
+    async with closing(hooked_run(invocation, AgentLoop(invocation).root)) as events:
+        async for event in events:
+            await invocation.commit(event)
+            if invocation.runtime.cancelled() and not invocation.closed:
+                raise asyncio.CancelledError
 
 
 async def _over(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
-
-
-async def _open(runtime: Runtime, request: InvocationRequest, holder: str) -> Invocation:
-    invocation_id = request.invocation_id or f"e-{runtime.new_id()}"
-    key = SessionKey(request.app, request.user, request.session or invocation_id)
-    step = OpenStep(
-        key=key,
-        invocation_id=invocation_id,
-        holder=holder,
-        event_id=f"{invocation_id}.0",
-        timestamp=runtime.now(),
-        message=user_content(request.message),
-        state_delta=request.state_delta,
-        custom_metadata=request.run_config.custom_metadata,
-        tool_run=request.tool_run,
-        create_session=request.create_session or request.session is None,
-        when_busy=request.when_busy,
-        run_config=None if request.run_config == RunConfig() else request.run_config,
-    )
-    opened, cancelled = await _opened(runtime, step)
-    while (record := opened.record) is None:
-        if cancelled:
-            raise asyncio.CancelledError
-        step = await prepared(runtime, request, step, opened)
-        opened, cancelled = await _opened(runtime, step)
-    invocation = Invocation(
-        runtime=runtime,
-        request=request,
-        key=key,
-        opened=opened,
-        record=record,
-        message=step.message,
-        holder=holder,
-    )
-    invocation.cancelled = cancelled
-    invocation.apply_local(step.state_delta)
-    return invocation
-
-
-async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened, bool]:
-    """The opening, and whether the run was cancelled meanwhile."""
-    opening = asyncio.ensure_future(runtime.open_invocation(step))
-    try:
-        return await asyncio.shield(opening), False
-    except asyncio.CancelledError:
-        # This ends the wait for a busy session; an invocation that was opened must be sealed.
-        opening.cancel()
-        return await opening, True
 
 
 async def _close(
@@ -172,6 +183,7 @@ async def _close(
         timestamp=invocation.runtime.now(),
         holder=invocation.holder,
         seals=invocation.left_calls,
+        revision=invocation.revision,
         error=as_detail(error) if error else None,
     )
     # Too late for a cancellation, which would leave the lease behind.
@@ -191,17 +203,6 @@ async def _compact(invocation: Invocation) -> None:
             await invocation.runtime.compact(step)
 
 
-def _ended_before(invocation: Invocation, ending: Ending) -> InvocationResult:
-    """The outcome of an invocation that had ended without this run of the loop."""
-    record = ending.record
-    if record.error:
-        raise from_detail(record.error)
-    invocation.final_text, invocation.last_event_id = ending.text, ending.last_event_id
-    invocation.events, invocation.revision = ending.events, record.end_seq or record.start_seq
-    invocation.model_calls, invocation.tool_calls = ending.model_calls, ending.tool_calls
-    return _result(invocation)
-
-
 def _result(invocation: Invocation) -> InvocationResult:
     return InvocationResult(
         app=invocation.key.app_name,
@@ -214,5 +215,6 @@ def _result(invocation: Invocation) -> InvocationResult:
         events=invocation.events,
         model_calls=invocation.model_calls,
         tool_calls=invocation.tool_calls,
+        tokens=invocation.spending.used["tokens"],
         revision=invocation.revision,
     )

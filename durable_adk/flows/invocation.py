@@ -5,19 +5,22 @@ Everything here is rebuilt by replay from the results of the effects: nothing of
 
 import asyncio
 from copy import deepcopy
-from typing import Any
+from typing import Any, Self
 
 from google.genai import types
 
 from durable_adk.closing import uninterrupted
+from durable_adk.continuation import Continued, Place
 from durable_adk.events.event import Event
 from durable_adk.flows.pausing import Pauses
+from durable_adk.flows.rolling import Rolling
 from durable_adk.flows.run_hooks import on_event
-from durable_adk.loop_context import InvocationContext, Lane, LoopSession
+from durable_adk.flows.spending import Spending
+from durable_adk.loop_context import Frame, InvocationContext, Lane, LoopSession
 from durable_adk.messages import MAX_RESULT_TEXT, InvocationRequest, check_size
 from durable_adk.payloads import AnswerTaken, CommitGrant, CommitStep, Opened, StepResult
 from durable_adk.plugins.base_plugin import HookName
-from durable_adk.run_config import RunConfig
+from durable_adk.run_config import Budget, RunConfig
 from durable_adk.runtime import Runtime
 from durable_adk.sessions.base_session_service import InvocationRecord
 from durable_adk.sessions.session import SessionKey
@@ -27,6 +30,8 @@ from durable_adk.values import canonical, check_json
 
 class Invocation:
     """An open invocation and the one way to commit to it."""
+
+    COUNTERS = ("model_calls", "tool_calls", "events", "bodies")
 
     def __init__(
         self,
@@ -64,9 +69,101 @@ class Invocation:
         self.left_calls = False
         """Whether a custom agent has left a sub-agent's run, and perhaps calls without response."""
         self.lane = Lane(self.invocation_id)
+        self.frame = Frame()
+        """Where its agents are."""
+        self.bodies = 0
+        """How many bodies of custom agents have begun."""
         self.holder = holder
         self.epoch = record.epoch
         self.pauses = Pauses(self)
+        self.rolling = Rolling(self)
+        self.opened_at = runtime.now()
+        self.spending = self._spending()
+        self.begun = False
+        """Whether its agents have begun in an earlier run of the workflow."""
+
+    @classmethod
+    def continued(
+        cls,
+        *,
+        runtime: Runtime,
+        key: SessionKey,
+        place: Place,
+        told: Continued,
+        past: dict[str, list[Any]],
+        holder: str,
+    ) -> Self:
+        """An invocation that stands where an earlier run of its workflow has ended.
+
+        Args:
+            runtime: The world.
+            key: The session.
+            place: Where it stands.
+            told: What else was read with it.
+            past: What the bodies of custom agents were given before, by name.
+            holder: Who runs it.
+        """
+        invocation = cls(
+            runtime=runtime,
+            request=place.request,
+            key=key,
+            opened=place.opened.model_copy(update={"state": told.state}),
+            record=place.record,
+            message=told.message or types.Content(role="user"),
+            holder=holder,
+        )
+        invocation._stand_at(place)
+        invocation.rolling.past = past
+        return invocation
+
+    def _stand_at(self, place: Place) -> None:
+        for name, number in place.counters.items():
+            setattr(self, name, number)
+        self.begun = True
+        self.opened_at = place.opened_at
+        self.spending = self._spending(place.used)
+        self.epoch, self.revision = place.epoch, place.revision
+        self.last_event_id, self.final_text = place.last_event_id, place.final_text
+        self.left_calls = place.left_calls
+        self.session.state.update(place.local_state)
+        self.frame = Frame(place.frame)
+        lanes = self.lane.family
+        for prefix, ids in place.lanes.items():
+            Lane(prefix, lanes, ids=ids)
+        self.lane = lanes[self.invocation_id]
+        self.pauses.go_on_from(place.pauses)
+        self.rolling = Rolling(self, number=place.number)
+
+    def place_now(self, number: int, bodies: list[str]) -> Place:
+        """Where the loop stands; what `continued` takes."""
+        return Place(
+            number=number,
+            request=self.request.model_copy(update={"message": "", "state_delta": {}}),
+            opened=self.opened.model_copy(update={"state": None, "record": None}),
+            record=self.record,
+            epoch=self.epoch,
+            revision=self.revision,
+            opened_at=self.opened_at,
+            used=self.spending.used,
+            counters={name: getattr(self, name) for name in self.COUNTERS},
+            last_event_id=self.last_event_id,
+            final_text=self.final_text,
+            left_calls=self.left_calls,
+            local_state=self.local_state(),
+            lanes={prefix: lane.ids for prefix, lane in self.lane.family.items()},
+            frame=self.frame.saved(),
+            bodies=bodies,
+            pauses=self.pauses.place_now(),
+        )
+
+    def _spending(self, used: dict[str, int] | None = None) -> Spending:
+        budget = (self.request.run_config.budget or Budget()).within(self.opened.budget)
+        return Spending(budget, started=self.opened_at, used=used)
+
+    def new_body(self) -> str:
+        """A name for the body of a custom agent that begins, the same at every replay."""
+        self.bodies += 1
+        return f"body-{self.bodies}"
 
     def place(self, ctx: InvocationContext, event_id: str) -> dict[str, Any]:
         """The fields every `Step` has, for a step of the agent run `ctx`.
@@ -142,6 +239,7 @@ class Invocation:
         # In place: a custom agent's body may hold on to it.
         self.session.state.clear()
         self.session.state.update(state | local)
+        self.rolling.changed(self.session.state, whole=True)
 
     def local_state(self) -> dict[str, Any]:
         """What steps must see beyond the committed state: `temp:` keys and dirty writes.
@@ -162,7 +260,9 @@ class Invocation:
 
     def apply_local(self, state: dict[str, Any]) -> None:
         """Take over the `temp:` keys of a step's delta; they are in no stored event (TRAP-7)."""
-        self.session.state.update({k: v for k, v in state.items() if is_temp(k)})
+        temporary = {k: v for k, v in state.items() if is_temp(k)}
+        self.session.state.update(temporary)
+        self.rolling.changed(temporary)
 
     @property
     def calls_left(self) -> int | None:
@@ -197,6 +297,7 @@ class Invocation:
             invocation_id=self.invocation_id,
             epoch=self.epoch,
             event=event,
+            revision=self.revision,
         )
         # Not to be interrupted, or it could land among the events that seal the session.
         seq = await uninterrupted(self.runtime.commit_event(step))
@@ -213,8 +314,11 @@ class Invocation:
 
     def _remember(self, event: Event) -> None:
         self.events += 1
+        self.rolling.move()
+        self.spending.committed(event)
         self.last_event_id = event.id
         self.session.state.update(event.actions.state_delta)
+        self.rolling.changed(event.actions.state_delta)
         if self.opened.state is not None:
             self._committed.update(deepcopy(event.actions.state_delta))
         else:

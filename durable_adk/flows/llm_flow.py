@@ -13,52 +13,97 @@ from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.tool_turn import ToolTurn
 from durable_adk.loop_context import InvocationContext
-from durable_adk.payloads import AgentNode, CodeStep, ModelStep, StepResult
+from durable_adk.manifest import AgentNode
+from durable_adk.payloads import CodeStep, ModelStep, StepResult
 
 
 async def run_llm(
     invocation: Invocation, node: AgentNode, ctx: InvocationContext
 ) -> AsyncGenerator[Event, None]:
-    """Yield the agent's events; after each one the caller commits it before it asks for the next.
+    """See `LlmRun.run`; where it is, is looked up when it is begun, and not before."""
+    async with closing(LlmRun(invocation, node, ctx).run()) as events:
+        async for event in events:
+            yield event
 
-    A long-running call that has an interim result lets the model speak; the agent has not ended
-    before the real one came.
 
-    Raises:
-        DurableAdkError: A step failed; what could be committed has been yielded before.
-    """
-    unsettled: set[str] = set()
-    while not ctx.end_invocation:
-        # What was answered meanwhile is in the prompt that is built now.
-        unsettled -= invocation.pauses.consume(unsettled)
-        result = await _call_model(invocation, ctx)
-        final = result.event is None
-        if result.event is not None:
-            yield result.event
-            final = result.event.is_final_response()
-            if node.runs_code and pending_code(result.event.content) is not None:
-                yield await _run_code(invocation, node, ctx)
-                final = False
-            if result.event.get_function_calls():
-                turn = ToolTurn(invocation, node, ctx, result)
-                async with closing(turn.run()) as events:
+class LlmRun:
+    """One run of the body of an LlmAgent."""
+
+    def __init__(self, invocation: Invocation, node: AgentNode, ctx: InvocationContext) -> None:
+        self._invocation = invocation
+        self._node = node
+        self._ctx = ctx
+        told = ctx.frame.take()
+        self._unsettled: set[str] = set(told.get("unsettled", ()))
+        """Long-running calls that have an interim result: the model may speak, but not end."""
+        self._final: bool = told.get("final", False)
+        """Whether nothing but `_unsettled` keeps the run from its end."""
+        turn = told.get("turn")
+        self._turn = ToolTurn.resumed(invocation, node, ctx, turn) if turn else None
+        """The calls that are not answered yet."""
+        ctx.frame.tell = self._tell
+
+    def _tell(self) -> dict[str, Any]:
+        turn = self._turn.told() if self._turn else None
+        return {"unsettled": sorted(self._unsettled), "final": self._final, "turn": turn}
+
+    async def run(self) -> AsyncGenerator[Event, None]:
+        """Yield the agent's events; after each the caller commits it before it asks for the next.
+
+        Raises:
+            DurableAdkError: A step failed; what could be committed has been yielded before.
+        """
+        ctx, pauses = self._ctx, self._invocation.pauses
+        while not ctx.end_invocation:
+            if self._turn is None and not self._final:
+                await self._invocation.rolling.safe_point()
+                async with closing(self._ask()) as events:
                     async for event in events:
                         yield event
-                unsettled |= turn.interim
-                final = turn.final
-                if turn.answer is not None and ctx.transfer is None:
-                    yield _answer(node, ctx, turn.answer)
-                    final = True
-        if ctx.transfer is not None or (final and not unsettled):
-            break
-        if final:
-            unsettled.discard(await invocation.pauses.answer_to(sorted(unsettled)))
-    # Who hands over, or is ended, waits no longer; a late answer starts another invocation.
-    for call_id in sorted(unsettled):
-        invocation.pauses.forget(call_id)
+            if self._turn is not None:
+                async with closing(self._answer(self._turn)) as events:
+                    async for event in events:
+                        yield event
+            if ctx.transfer is not None or (self._final and not self._unsettled):
+                break
+            if self._final:
+                self._unsettled.discard(await pauses.answer_to(sorted(self._unsettled)))
+                self._final = False
+        # Who hands over, or is ended, waits no longer; a late answer starts another invocation.
+        for call_id in sorted(self._unsettled):
+            pauses.forget(call_id)
+
+    async def _ask(self) -> AsyncGenerator[Event, None]:
+        """One answer of the model, and the result of the code in it."""
+        # What was said or answered meanwhile is in the prompt that is built now.
+        await self._invocation.pauses.hear()
+        self._unsettled -= self._invocation.pauses.consume(self._unsettled)
+        result = await _call_model(self._invocation, self._ctx)
+        if result.event is None:
+            self._final = True
+            return
+        yield result.event
+        self._final = result.event.is_final_response()
+        if self._node.runs_code and pending_code(result.event.content) is not None:
+            yield await _run_code(self._invocation, self._node, self._ctx)
+            self._final = False
+        if result.event.get_function_calls():
+            self._turn = ToolTurn(self._invocation, self._node, self._ctx, result)
+
+    async def _answer(self, turn: ToolTurn) -> AsyncGenerator[Event, None]:
+        """The responses to the model's calls; a text, if its answer came as a call."""
+        async with closing(turn.run()) as events:
+            async for event in events:
+                yield event
+        self._unsettled |= turn.interim
+        self._turn, self._final = None, turn.final
+        if turn.answer is not None and self._ctx.transfer is None:
+            yield _final_text(self._node, self._ctx, turn.answer)
+            self._final = True
 
 
 async def _call_model(invocation: Invocation, ctx: InvocationContext) -> StepResult:
+    invocation.spending.model_call(invocation.runtime.now())
     step = ModelStep(
         **invocation.place(ctx, ctx.lane.next_id()),
         attempt_timeout=invocation.opened.limits.model_timeout,
@@ -69,6 +114,8 @@ async def _call_model(invocation: Invocation, ctx: InvocationContext) -> StepRes
     invocation.take(result)
     if result.model_called:
         invocation.count_model_call()
+    else:
+        invocation.spending.no_model_call()
     ctx.end_invocation = ctx.end_invocation or result.end_invocation
     return result
 
@@ -85,7 +132,7 @@ async def _run_code(invocation: Invocation, node: AgentNode, ctx: InvocationCont
     return result.event or Event()
 
 
-def _answer(node: AgentNode, ctx: InvocationContext, value: Any) -> Event:
+def _final_text(node: AgentNode, ctx: InvocationContext, value: Any) -> Event:
     """The agent's final text, for an answer that came as a call of `set_model_response`.
 
     The call's response is committed already: a loop that is run again makes the same text of it.

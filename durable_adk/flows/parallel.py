@@ -8,6 +8,7 @@ which steps completed, which is in the workflow's history: replay sees the same 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from durable_adk.closing import abandoned, closing, uninterrupted
 from durable_adk.events.event import Event
@@ -15,7 +16,7 @@ from durable_adk.flows.merge import unanswered
 from durable_adk.flows.pausing import Pauses
 from durable_adk.flows.workflow_agents import RunNode
 from durable_adk.loop_context import InvocationContext
-from durable_adk.payloads import AgentNode
+from durable_adk.manifest import AgentNode
 
 STOPPED = "Cancelled because another agent of the same ParallelAgent ended it; it may have run."
 
@@ -31,6 +32,18 @@ class _Child:
     """What it yielded, if it has to be sealed."""
     task: "asyncio.Task[None] | None" = None
     lane_open: bool = True
+
+    def told(self) -> dict[str, Any]:
+        """Where it is; of its events only those that still would have to be sealed."""
+        open_ids = {
+            r.id for seal in unanswered(self.events, STOPPED) for r in seal.get_function_responses()
+        }
+        asked = [e for e in self.events if {c.id for c in e.get_function_calls()} & open_ids]
+        return {
+            "open": self.lane_open,
+            "stopped": self.ctx.lane.stopped,
+            "asked": [event.model_dump(mode="json", exclude_none=True) for event in asked],
+        }
 
 
 _News = asyncio.Queue[tuple[_Child, Event | BaseException | None]]
@@ -49,14 +62,11 @@ async def run_parallel(
         return
     news: _News = asyncio.Queue()
     loop = asyncio.get_running_loop()
-    lanes = ctx.lane.fork(len(node.children))
-    children = [
-        _Child(child, replace(ctx, branch=_branch(ctx, node, child), lane=lane, direct=False))
-        for child, lane in zip(node.children, lanes, strict=True)
-    ]
-    pauses.fork(len(children))
+    children = _children(node, ctx)
+    pauses.fork(sum(child.lane_open for child in children))
     for child in children:
-        child.task = asyncio.ensure_future(_feed(child, run, news))
+        if child.lane_open:
+            child.task = asyncio.ensure_future(_feed(child, run, news))
     try:
         async with closing(_events(children, news, pauses)) as events:
             async for event in events:
@@ -65,6 +75,27 @@ async def run_parallel(
         if not abandoned(loop):
             await uninterrupted(_stop(children))
             pauses.join_all(sum(child.lane_open for child in children))
+            for child in children:
+                child.ctx.lane.leave()
+
+
+def _children(node: AgentNode, ctx: InvocationContext) -> list[_Child]:
+    """The children with their lanes; as far as they were in an earlier run of the workflow."""
+    told = ctx.frame.take()
+    place: str = told.get("place") or ctx.lane.next_id()
+    children: list[_Child] = []
+    for index, lane in enumerate(ctx.lane.fork(place, len(node.children))):
+        branch = _branch(ctx, node, node.children[index])
+        frame = ctx.frame.enter(str(index))
+        own = replace(ctx, branch=branch, lane=lane, frame=frame, direct=False)
+        child = _Child(node.children[index], own)
+        if told:
+            known: dict[str, Any] = told["children"][index]
+            child.lane_open, lane.stopped = known["open"], known["stopped"]
+            child.events = [Event.model_validate(event) for event in known["asked"]]
+        children.append(child)
+    ctx.frame.tell = lambda: {"place": place, "children": [child.told() for child in children]}
+    return children
 
 
 async def _events(

@@ -15,14 +15,19 @@ from typing import TYPE_CHECKING
 
 from google.genai import types
 
+from durable_adk.continuation import PausesPlace, WaitingPlace
 from durable_adk.errors import AgentError, DurableAdkError, ToolTimeoutError, raised
 from durable_adk.flows.requests import REQUEST_CONFIRMATION
 from durable_adk.loop_context import InvocationContext, Lane
+from durable_adk.manifest import Wait
 from durable_adk.messages import InvocationAnswer
-from durable_adk.payloads import AnswerStep, AnswerTaken, PauseStep, Wait
+from durable_adk.payloads import AnswerStep, AnswerTaken, PauseStep
 
 if TYPE_CHECKING:
     from durable_adk.flows.invocation import Invocation
+
+MAX_OUTCOMES = 1000
+"""Answers that are known when they are sent again to a later run of the workflow."""
 
 
 @dataclass(eq=False)
@@ -37,6 +42,17 @@ class WaitingCall:
     """Seconds since the epoch."""
     lane: Lane
     """Whose agent asked."""
+
+    def place(self) -> WaitingPlace:
+        """The call without its lane, which is named."""
+        return WaitingPlace(
+            call_id=self.call_id,
+            name=self.name,
+            author=self.author,
+            on_deadline=self.on_deadline,
+            due=self.due,
+            lane=self.lane.prefix,
+        )
 
 
 @dataclass(eq=False)
@@ -63,6 +79,8 @@ class Pauses:
         """Every call that was answered from outside."""
         self._closed = False
         self._unread: list[InvocationAnswer] = []
+        self._to_hear: list[InvocationAnswer] = []
+        """Messages for the next model call."""
         self._failure: DurableAdkError | None = None
         self.paused = False
         """Whether the lease is given back."""
@@ -71,6 +89,48 @@ class Pauses:
     def waiting(self) -> list[WaitingCall]:
         """The calls that wait, oldest first; none of agents that were cancelled."""
         return [call for call in self._waiting.values() if not call.lane.stopped]
+
+    @property
+    def busy(self) -> int:
+        """How many lanes do not wait for an answer."""
+        return self._busy
+
+    def wake(self) -> None:
+        """Look again: something has changed."""
+        self._inbox.wake()
+
+    def place_now(self) -> PausesPlace:
+        """Who waits and what was answered; what `go_on_from` takes. Empties the inbox."""
+        while not self._inbox.empty():
+            if (answer := self._inbox.get_nowait()) is not None:
+                self._unread.append(answer)
+        alone = len(self._invocation.lane.family) == 1
+        latest = list(self._inbox.outcomes.items())[-MAX_OUTCOMES:]
+        return PausesPlace(
+            paused=self.paused,
+            waiting=[call.place() for call in self.waiting if call.lane.is_open],
+            answered=self._answered,
+            # Only the siblings of lanes that are side by side have to know.
+            delivered=[] if alone else sorted(self.delivered),
+            unread=[*self._unread, *self._to_hear],
+            outcomes=dict(latest),
+            answers=self._inbox.answers,
+        )
+
+    def go_on_from(self, place: PausesPlace) -> None:
+        """Stand where the run of the workflow before this one has ended."""
+        self.paused = place.paused
+        lanes = self._invocation.lane.family
+        for call in place.waiting:
+            self._waiting[call.call_id] = WaitingCall(
+                call.call_id, call.name, call.author, call.on_deadline, call.due, lanes[call.lane]
+            )
+        self._answered, self.delivered = list(place.answered), set(place.delivered)
+        self._unread = [answer for answer in place.unread if answer.steers is None]
+        self._to_hear = [answer for answer in place.unread if answer.steers is not None]
+        # An answer may have come to this run before it knew those of the one before.
+        self._inbox.outcomes.update(place.outcomes)
+        self._inbox.answers = place.answers
 
     def fork(self, lanes: int) -> None:
         """A lane has become several; it goes on when the last of them has ended."""
@@ -134,6 +194,13 @@ class Pauses:
                 self._rests.remove(rest)
                 self._busy += 1
 
+    async def hear(self) -> None:
+        """Store the messages that have come for the invocation, before its next model call (D7)."""
+        while self._to_hear and not self._closed:
+            answer = self._to_hear.pop(0)
+            if answer.answer_id not in self._inbox.outcomes:
+                await self._store(answer, f"{answer.steers}.0", author="user")
+
     async def go_on(self) -> None:
         """Take the lease again, if it is given back, for a lane that goes on without an answer.
 
@@ -147,7 +214,8 @@ class Pauses:
     def close(self) -> None:
         """Take no further answers: a step that finishes all the same swallows a cancellation."""
         self._closed = True
-        for answer in self._unread:
+        self._inbox.wake()  # a step of `serve` that finishes all the same has it look once more
+        for answer in [*self._unread, *self._to_hear]:
             if answer.answer_id is not None:
                 reason = "The invocation has ended without it."
                 self._inbox.outcomes.setdefault(answer.answer_id, reason)
@@ -157,6 +225,10 @@ class Pauses:
         try:
             while not self._closed:
                 await self._take_what_can_be_taken()
+                if self._invocation.rolling.is_ready:
+                    if await self._invocation.rolling.roll():
+                        return
+                    continue  # what has come in meanwhile is among the unread
                 if self._busy == 0 and not self.paused:
                     await self._pause()
                 answer = await self._next()
@@ -176,7 +248,9 @@ class Pauses:
         """
         unread, self._unread = self._unread, []
         for answer in unread:
-            if self._busy > 0 and self._not_waited_for(answer) is not None:
+            if answer.steers is not None:
+                self._to_hear.append(answer)
+            elif self._busy > 0 and self._not_waited_for(answer) is not None:
                 self._unread.append(answer)
             else:
                 await self._take(answer, author="user")
@@ -220,15 +294,20 @@ class Pauses:
 
     async def _take(self, answer: InvocationAnswer, *, author: str) -> None:
         answer_id = answer.answer_id or ""
+        self._invocation.rolling.move()
         if answer_id in self._inbox.outcomes:
             return  # the same answer again
         if (reason := self._not_waited_for(answer)) is not None:
             self._inbox.outcomes[answer_id] = reason
             return
-        step = self._step(answer, f"{self._invocation.invocation_id}.answer.{answer_id}")
+        event_id = f"{self._invocation.invocation_id}.answer.{answer_id}"
+        await self._store(answer, event_id, author=author)
+
+    async def _store(self, answer: InvocationAnswer, event_id: str, *, author: str) -> None:
+        step = self._step(answer, event_id)
         step.author = author
         taken = await self._invocation.runtime.take_answer(step)
-        self._inbox.outcomes[answer_id] = taken.refused
+        self._inbox.outcomes[answer.answer_id or ""] = taken.refused
         if taken.refused is None:
             self._resumed(taken)
             self._invocation.answered(step.event_id, taken)
@@ -250,6 +329,7 @@ class Pauses:
             answer=answer,
             call_name=waiting.name if waiting else "",
             wants_state=invocation.opened.state is not None,
+            revision=invocation.revision,
         )
 
     def _resumed(self, taken: AnswerTaken) -> None:
@@ -290,3 +370,4 @@ class Pauses:
             rest.answered.set_exception(error)
         self._rests.clear()
         self._waiting.clear()
+        self._invocation.rolling.fail(error)

@@ -74,7 +74,7 @@ async def hooked_run(
     Raises:
         DurableAdkError: The run failed, or a hook did: then it fails with that.
     """
-    first = await _round_run(invocation, "before_run_callback")
+    first = None if invocation.begun else await _round_run(invocation, "before_run_callback")
     if first is not None:
         yield first
     if first is None or first.content is None:

@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from google.genai import types
 
+from durable_adk.closing import closing
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
+    PayloadLostError,
     PayloadTooLargeError,
     as_detail,
     from_detail,
@@ -21,8 +23,9 @@ from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.merge import error_response, merge_responses, requesting
 from durable_adk.flows.requests import confirmation_request, credential_request
 from durable_adk.loop_context import InvocationContext
+from durable_adk.manifest import AgentNode, Wait
 from durable_adk.messages import InvocationRequest, ToolRun, check_size, child_key
-from durable_adk.payloads import AgentNode, ChildEnd, ChildRun, StepResult, ToolSpec, ToolStep, Wait
+from durable_adk.payloads import ChildEnd, ChildRun, StepResult, ToolStep
 from durable_adk.values import canonical
 
 MAX_TASK_BYTES = 3_000_000
@@ -51,6 +54,37 @@ class ToolTurn:
         """Whether the last response ends the agent's run."""
         self.answer: Any = None
         """What the model has given as its final answer, by `set_model_response`."""
+        self._waiting: list[str] | None = None
+        """What the turn still waits for; None: its calls have not run yet."""
+
+    @classmethod
+    def resumed(
+        cls, invocation: Invocation, node: AgentNode, ctx: InvocationContext, told: dict[str, Any]
+    ) -> Self:
+        """A turn that was waiting when the run of the workflow before this one ended."""
+        event = Event.model_validate(told["event"])
+        waits = {name: Wait.model_validate(wait) for name, wait in told["waits"].items()}
+        turn = cls(invocation, node, ctx, StepResult(event=event, waits=waits))
+        calls = {call.id: call for call in event.get_function_calls()}
+        turn._requests = {name: calls[about] for name, about in told["requests"].items()}
+        turn.interim = set(told["interim"])
+        turn._waiting = list(told["waiting"])
+        turn._responded, turn.final = told["responded"], told["final"]
+        turn.answer = told["answer"]
+        return turn
+
+    def told(self) -> dict[str, Any]:
+        """Where a turn is that waits; what `resumed` takes."""
+        return {
+            "event": self._event.model_dump(mode="json", exclude_none=True),
+            "waits": {name: wait.model_dump() for name, wait in self._waits.items()},
+            "requests": {name: call.id for name, call in self._requests.items()},
+            "interim": sorted(self.interim),
+            "waiting": self._waiting,
+            "responded": self._responded,
+            "final": self.final,
+            "answer": self.answer,
+        }
 
     async def run(self) -> AsyncGenerator[Event, None]:
         """Yield the turn's responses and requests; what it hands over to is in `ctx.transfer`.
@@ -59,17 +93,11 @@ class ToolTurn:
             DurableAdkError: A tool failed; the responses of the others have been yielded.
         """
         ctx, pauses = self._ctx, self._invocation.pauses
-        calls = self._event.get_function_calls()
-        for call in calls:
-            if call.id in self._waits:
-                # Its answer may be faster than the tool that asks for it.
-                pauses.expect(call, self._waits[call.id], ctx)
-                ctx.closes = False
-                invocation_must_wait(self._invocation)
-        results = await self._call_all(calls)
-        async for event in self._told(results):
-            yield event
-        waiting = self._outstanding(calls, results)
+        if self._waiting is None:
+            async with closing(self._begin()) as events:
+                async for event in events:
+                    yield event
+        waiting = self._waiting or []
         while waiting and not ctx.end_invocation:
             answered = await pauses.answer_to(waiting)
             waiting.remove(answered)
@@ -81,6 +109,21 @@ class ToolTurn:
                 waiting += self._outstanding([call], results)
         for call_id in waiting:
             pauses.forget(call_id)
+
+    async def _begin(self) -> AsyncGenerator[Event, None]:
+        """Run the calls; what has no response yet is waited for afterwards."""
+        ctx, pauses = self._ctx, self._invocation.pauses
+        calls = self._event.get_function_calls()
+        for call in calls:
+            if call.id in self._waits:
+                # Its answer may be faster than the tool that asks for it.
+                pauses.expect(call, self._waits[call.id], ctx)
+                ctx.closes = False
+                invocation_must_wait(self._invocation)
+        results = await self._call_all(calls)
+        async for event in self._told(results):
+            yield event
+        self._waiting = self._outstanding(calls, results)
 
     def _outstanding(
         self, calls: Sequence[types.FunctionCall], results: Sequence[StepResult]
@@ -176,6 +219,7 @@ class ToolTurn:
         ctx, invocation = self._ctx, self._invocation
         alone = len(calls) == 1
         _check_together(invocation, len(calls))
+        invocation.spending.tool_calls(len(calls), invocation.runtime.now())
         # An interim result must not be stored behind an answer that was faster.
         direct = ctx.direct and alone and calls[0].id not in self._waits
         place = invocation.place(replace(ctx, direct=direct), ctx.lane.next_id())
@@ -204,14 +248,19 @@ class ToolTurn:
     async def _call(self, place: dict[str, Any], call: types.FunctionCall) -> StepResult:
         name = call.name or ""
         limits = self._invocation.opened.limits
-        timeout = self._node.tools.get(name, ToolSpec()).timeout or limits.tool_timeout
-        step = ToolStep(**place, attempt_timeout=timeout, call_id=call.id or "", tool=name)
+        spec = self._node.tools.get(name)
+        timeout = (spec and spec.timeout) or limits.tool_timeout
+        step = ToolStep(
+            **place, attempt_timeout=timeout, call_id=call.id or "", tool=name, spec=spec
+        )
         runtime = self._invocation.runtime
         try:
             result = await runtime.call_tool(step)
             if result.child is not None:
                 step.child = await self._ask(result.child, call.id or "")
                 result = await runtime.call_tool(step)
+        except PayloadLostError:
+            raise  # its response may be stored, though nobody can say so
         except DurableAdkError as error:
             return StepResult(error=as_detail(error))
         return result
@@ -226,7 +275,9 @@ class ToolTurn:
             session=key.session_id,
             message=child.message,
             invocation_id=invocation.invocation_id,
-            run_config=invocation.request.run_config.for_tool(),
+            run_config=invocation.request.run_config.for_tool(
+                invocation.spending.left(invocation.runtime.now())
+            ),
             tool_run=ToolRun(
                 agent=child.agent,
                 caller=invocation.artifact_owner or invocation.key,
@@ -235,7 +286,7 @@ class ToolTurn:
         )
         end = ChildEnd(key=key, actions=child.actions)
         try:
-            await invocation.runtime.run_child(request)
+            invocation.spending.by_agent(await invocation.runtime.run_child(request))
         except DurableAdkError as error:
             end.error = as_detail(error)
         return end

@@ -10,7 +10,7 @@ from durable_adk.closing import closing
 from durable_adk.errors import AgentError
 from durable_adk.events.event import Event
 from durable_adk.loop_context import InvocationContext
-from durable_adk.payloads import AgentNode
+from durable_adk.manifest import AgentNode
 
 RunNode = Callable[[AgentNode, InvocationContext], AsyncGenerator[Event, None]]
 """Runs a child with its callbacks."""
@@ -20,31 +20,41 @@ async def run_sequential(
     node: AgentNode, ctx: InvocationContext, run: RunNode
 ) -> AsyncGenerator[Event, None]:
     """Run each child once, in order; an escalation does not stop it (AGT-31)."""
-    for child in node.children:
-        async with closing(run(child, ctx)) as events:
+    at: int = ctx.frame.take().get("at", 0)
+    ctx.frame.tell = lambda: {"at": at}
+    while at < len(node.children):
+        async with closing(run(node.children[at], ctx)) as events:
             async for event in events:
                 yield event
+        at += 1
 
 
 async def run_loop(
     node: AgentNode, ctx: InvocationContext, run: RunNode
 ) -> AsyncGenerator[Event, None]:
     """Run the children in rounds until one escalates; that one ends its own run first (AGT-32)."""
-    rounds = 0
+    told = ctx.frame.take()
+    rounds, at = told.get("rounds", 0), told.get("at", 0)
+    silent, escalated = told.get("silent", True), told.get("escalated", False)
+    ctx.frame.tell = lambda: {
+        "rounds": rounds,
+        "at": at,
+        "silent": silent,
+        "escalated": escalated,
+    }
     while node.children and (node.max_iterations is None or rounds < node.max_iterations):
-        rounds += 1
-        silent = True
-        for child in node.children:
-            escalated = False
-            async with closing(run(child, ctx)) as events:
+        while at < len(node.children):
+            async with closing(run(node.children[at], ctx)) as events:
                 async for event in events:
                     silent = False
                     escalated = escalated or bool(event.actions.escalate)
                     yield event
             if escalated:
                 return
+            at += 1
         if silent and node.max_iterations is None:
             raise AgentError(
                 f"A round of loop {node.name!r} had no event, so nothing can ever end it; set "
                 "max_iterations, or have an agent escalate."
             )
+        rounds, at, silent = rounds + 1, 0, True

@@ -1,14 +1,17 @@
 """Sessions, their state, and where they are stored."""
 
-from durable_adk.sessions.base_session_service import (
-    BaseSessionService,
+from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.sessions.in_memory_session_service import InMemorySessionService
+from durable_adk.sessions.records import (
     GetSessionConfig,
     InvocationRecord,
     ListSessionsResponse,
+    Note,
+    Place,
     Status,
     StoredEvent,
+    Ticket,
 )
-from durable_adk.sessions.in_memory_session_service import InMemorySessionService
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.sql_session_service import DatabaseSessionService, SqliteSessionService
 from durable_adk.sessions.state import State
@@ -20,10 +23,13 @@ __all__ = [
     "InMemorySessionService",
     "InvocationRecord",
     "ListSessionsResponse",
+    "Note",
+    "Place",
     "Session",
     "SessionKey",
     "SqliteSessionService",
     "State",
     "Status",
     "StoredEvent",
+    "Ticket",
 ]

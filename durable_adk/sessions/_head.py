@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from durable_adk.errors import LeaseLostError, SessionBusyError, StaleSessionError
+from durable_adk.errors import LeaseLostError, SessionRegressedError, StaleSessionError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,8 @@ class Head:
     """Grows with every opening and never goes back, so an old holder is told from a new one."""
     lease_ttl: float | None = None
     lease_expires_at: float | None = None
+    waiting: int = 0
+    """How many tickets there are, so that without any nobody needs to look."""
 
     def active(self, now: float) -> str | None:
         """The invocation that holds an unexpired lease."""
@@ -42,16 +44,6 @@ class Head:
         if not self.holds(invocation_id, epoch):
             raise lease_lost(invocation_id, epoch)
 
-    def require_free(self, now: float) -> None:
-        """Make sure that an invocation may take the lease.
-
-        Raises:
-            SessionBusyError: Another one holds it.
-        """
-        active = self.active(now)
-        if active is not None:
-            raise SessionBusyError(f"The invocation {active!r} is active in this session.")
-
     def require_fresh(self, revision: int) -> None:
         """Make sure that a caller's copy shows the end of the log (SSN-30).
 
@@ -62,6 +54,19 @@ class Head:
             raise StaleSessionError(
                 f"The session is at revision {self.revision} in storage and at {revision} in "
                 "this copy; read it again."
+            )
+
+    def require_grown(self, revision: int) -> None:
+        """Make sure that the log is as long as it was known to be (I21).
+
+        Raises:
+            SessionRegressedError: It is shorter, which it never gets: the store is an older one.
+        """
+        if self.revision < revision:
+            raise SessionRegressedError(
+                f"The session has {self.revision} events, and had {revision} before: its store is "
+                "older than the run, as after the restoring of a backup. Nothing is written to it; "
+                "run `durable-adk doctor --fix` to put back what is missing."
             )
 
     def appended(self, timestamp: float, now: float) -> "Head":

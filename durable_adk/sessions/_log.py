@@ -5,22 +5,30 @@ meets its own first attempt rather than its consequences (TRAP-11, TRAP-12).
 """
 
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from durable_adk.errors import (
     AlreadyExistsError,
     EventConflictError,
     InvalidRequestError,
+    InvocationCancelledError,
     InvocationNotFoundError,
     InvocationTerminatedError,
+    SessionBusyError,
     SessionNotFoundError,
     as_detail,
 )
+from durable_adk.sessions import _queue
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head, lease_lost
-from durable_adk.sessions._tables import Row, Tables, Window
-from durable_adk.sessions.base_session_service import InvocationRecord, Status
+from durable_adk.sessions._tables import NoteKey, Row, Tables, Window
+from durable_adk.sessions.records import WITHDRAWN, InvocationRecord, Place, Status, Ticket
 from durable_adk.sessions.session import SessionKey
+
+RESUMING_TTL = 30.0
+"""Seconds that the ticket of a resumption lasts without another attempt. Its holder may live on and
+not want the lease any more: an answer may turn out to be unfit while it waits."""
 
 
 class View(NamedTuple):
@@ -82,9 +90,12 @@ def commit(
     invocation_id: str,
     epoch: int,
     closing: Status | None = None,
+    revision: int | None = None,
 ) -> int:
     """Append under the lease; see `BaseSessionService.commit_event`."""
     head = tables.head(key)
+    if head is not None:
+        head.require_grown(revision or 0)
     # The insert itself finds a repeat: one statement less for the usual, first commit.
     if (
         head is None
@@ -106,8 +117,12 @@ def open_invocation(
     holder: str,
     create_session: bool,
     ttl: float | None,
-) -> InvocationRecord:
-    """Take the lease and append the user's event; see `BaseSessionService.open_invocation`."""
+    place: Place | None,
+) -> InvocationRecord | SessionBusyError:
+    """Take the lease and append the user's event; see `BaseSessionService.open_invocation`.
+
+    That others come first is returned and not raised: the ticket that was taken must stay.
+    """
     now = time.time()
     if create_session and tables.head(key) is None:
         tables.add_session(key, _new_head())
@@ -117,17 +132,40 @@ def open_invocation(
     if opened is not None:
         _require_opened_by(tables, key, opened, entry)
         return opened
-    head.require_free(now)
-    leased = _append(tables, key, head.leased(entry.invocation_id, ttl, now), entry)
+    invocation_id = entry.invocation_id
+    if tables.find_note(key, NoteKey(invocation_id, WITHDRAWN, holder)) is not None:
+        raise InvocationCancelledError("It was withdrawn before this attempt to open it.")
+    busy = _queue.held(head, now) or _queue.behind(
+        tables, key, head, invocation_id=invocation_id, place=place, now=now
+    )
+    if busy is not None:
+        if place is not None:
+            _queue.take(tables, key, head, _ticket(invocation_id, holder, place, ttl), now)
+        return busy
+    leased = _append(tables, key, head.leased(invocation_id, ttl, now), entry)
     _abandon(tables, key, head)  # not before the event's id has proved to be free
+    _queue.leave(tables, key, leased, invocation_id, now)
     record = InvocationRecord(
-        invocation_id=entry.invocation_id,
+        invocation_id=invocation_id,
         status=Status.RUNNING,
         epoch=leased.lease_epoch,
         holder=holder,
         start_seq=leased.revision,
     )
     return _set_status(tables, key, record, Status.RUNNING)
+
+
+def withdraw(
+    tables: Tables, key: SessionKey, invocation_id: str, holder: str
+) -> InvocationRecord | None:
+    """Keep a holder from opening; see `BaseSessionService.withdraw_invocation`."""
+    if tables.head(key) is None:  # which else is locked: an opening comes before this or after it
+        return None
+    record = tables.invocation(key, invocation_id)
+    if record is None:
+        tables.put_note(key, NoteKey(invocation_id, WITHDRAWN, holder), "true", replace=True)
+        _queue.drop(tables, key, invocation_id, holder, time.time())
+    return record
 
 
 def pause(tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int) -> InvocationRecord:
@@ -151,27 +189,33 @@ def resume(
     invocation_id: str,
     holder: str,
     ttl: float | None,
-) -> InvocationRecord:
-    """Take the lease again; see `BaseSessionService.resume_invocation`."""
+) -> InvocationRecord | SessionBusyError:
+    """Take the lease again; see `BaseSessionService.resume_invocation`.
+
+    That the session is busy is returned and not raised: the ticket that was taken must stay. It
+    only holds others back; what has begun waits for none who has not.
+    """
     now = time.time()
     head, record = tables.head(key), tables.invocation(key, invocation_id)
     if head is None or record is None:
-        raise InvocationNotFoundError(
-            f"The session {key.session_id!r} has no invocation {invocation_id!r}."
-        )
+        raise invocation_not_found(key, invocation_id)
     if _is_resumed(tables, key, record, entry, holder):
         return record
     if record.status is not Status.PAUSED:
         raise InvalidRequestError(
             f"The invocation {invocation_id!r} is {record.status.value}, not paused."
         )
-    head.require_free(now)
+    if (busy := _queue.held(head, now)) is not None:
+        wanted = _ticket(invocation_id, holder, Place.FIRST, RESUMING_TTL)
+        _queue.take(tables, key, head, wanted, now)
+        return busy
     _abandon(tables, key, head)
     head = head.leased(invocation_id, ttl, now)
     if entry is None:
         tables.save_head(key, head)
     else:
-        _append(tables, key, head, entry)
+        head = _append(tables, key, head, entry)
+    _queue.leave(tables, key, head, invocation_id, now)
     record.epoch, record.holder = head.lease_epoch, holder
     return _set_status(tables, key, record, Status.RUNNING)
 
@@ -191,6 +235,8 @@ def close(
     epoch: int,
     status: Status,
     error: dict[str, Any] | None = None,
+    seals: Sequence[Entry] = (),
+    revision: int | None = None,
 ) -> InvocationRecord:
     """End an invocation; see `BaseSessionService.close_invocation`."""
     head, record = tables.head(key), tables.invocation(key, invocation_id)
@@ -203,9 +249,23 @@ def close(
     # A paused invocation has no lease to check: the one there may be is of another invocation.
     if (record.status, record.epoch, status) != (Status.PAUSED, epoch, Status.ABANDONED):
         head.require_held(invocation_id, epoch)
-        tables.save_head(key, head.released())
+        if revision is not None:
+            head.require_fresh(revision)
+        for entry in seals:
+            head = _append(tables, key, head, entry)
+        head = head.released()
+        tables.save_head(key, head)
     record.error, record.end_seq = error, head.revision
+    tables.remove_notes(key, invocation_id)
+    _queue.leave(tables, key, head, invocation_id, time.time())
     return _set_status(tables, key, record, status)
+
+
+def invocation_not_found(key: SessionKey, invocation_id: str) -> InvocationNotFoundError:
+    """The error for an invocation that was never opened."""
+    return InvocationNotFoundError(
+        f"The session {key.session_id!r} has no invocation {invocation_id!r}."
+    )
 
 
 def active(tables: Tables, key: SessionKey) -> InvocationRecord | None:
@@ -229,6 +289,11 @@ def invocations(
     ]
     found.sort(key=lambda item: item[1].update_time, reverse=True)
     return found[:limit]
+
+
+def _ticket(invocation_id: str, holder: str, place: Place, ttl: float | None) -> Ticket:
+    """A ticket that is wanted; it gets its number when it is taken."""
+    return Ticket(invocation_id=invocation_id, holder=holder, place=place, number=0, ttl=ttl)
 
 
 def _new_head() -> Head:
@@ -298,4 +363,5 @@ def _abandon(tables: Tables, key: SessionKey, head: Head) -> None:
     if record is not None:
         record.end_seq = head.revision
         record.error = as_detail(InvocationTerminatedError("Its process has ended without it."))
+        tables.remove_notes(key, record.invocation_id)
         _set_status(tables, key, record, Status.ABANDONED)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 
 from durable_adk.errors import InvalidRequestError
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest version in `migrations/versions`."""
 
 _LOCK = 0x61646B  # any number that all processes agree on

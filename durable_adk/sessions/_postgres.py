@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock, Thread
 from typing import Any
 
@@ -28,6 +28,7 @@ class _Running:
     thread: Thread
     reader: AsyncEngine
     writer: AsyncEngine
+    migrating: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class PostgresStore:
@@ -47,7 +48,6 @@ class PostgresStore:
         """Create the tables, or bring them to the version of this code, once."""
         if not self._ready:
             await self._in_loop(self._migrate())
-            self._ready = True
 
     async def read(self, work: Callable[[SqlTables], T]) -> T:
         """See `Store.read`."""
@@ -79,8 +79,15 @@ class PostgresStore:
             )
 
     async def _migrate(self) -> None:
-        async with self._start().writer.begin() as connection:
-            await connection.run_sync(_migrate.migrate)
+        running = self._start()
+        # One at a time. A second one would wait for Alembic's turn, a lock of threads, and so stop
+        # the loop that the first needs to find out that its connection is broken.
+        async with running.migrating:
+            if self._ready:
+                return
+            async with running.writer.begin() as connection:
+                await connection.run_sync(_migrate.migrate)
+            self._ready = True
 
     def _start(self) -> _Running:
         with self._lock:

@@ -37,6 +37,8 @@ SESSIONS = Table(
     Column("lease_epoch", BigInteger, nullable=False),
     Column("lease_ttl", Double),
     Column("lease_expires_at", Double),
+    # With a default, because workers of the version before do not know this column.
+    Column("waiting", BigInteger, nullable=False, server_default="0"),
     sqlite_with_rowid=False,
 )
 """One row a session: a `Head`."""
@@ -87,3 +89,29 @@ STATE = Table(
 """One row a state key, prefix included. User keys have session_id '', app keys also user_id ''.
 So a commit writes only the keys it touches, and writers of other keys never meet. A session's own
 key has its `initial` value too, if the session was created with one."""
+
+NOTES = Table(
+    "notes",
+    METADATA,
+    *_session_key(),
+    Column("invocation_id", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    # Ordered by code point everywhere; a PostgreSQL database has an order of its own.
+    Column("name", Text().with_variant(Text(collation="C"), "postgresql"), primary_key=True),
+    Column("body", Text, nullable=False),
+)
+"""One row a note. Not stored in the key's index as the others are: a body may have megabytes."""
+
+TICKETS = Table(
+    "tickets",
+    METADATA,
+    *_session_key(),
+    Column("invocation_id", Text, primary_key=True),
+    Column("place", BigInteger, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("ttl", Double),
+    Column("expires_at", Double),
+    sqlite_with_rowid=False,
+)
+"""One row an invocation that waits for its session's lease: a `Ticket`."""

@@ -11,6 +11,7 @@ from sqlalchemy import (
     BindParameter,
     ColumnElement,
     Connection,
+    Executable,
     RowMapping,
     Table,
     and_,
@@ -24,9 +25,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
-from durable_adk.sessions._schema import EVENTS, INVOCATIONS, SESSIONS, STATE
-from durable_adk.sessions._tables import Row, Window, owner
-from durable_adk.sessions.base_session_service import InvocationRecord, Status
+from durable_adk.sessions._schema import EVENTS, INVOCATIONS, NOTES, SESSIONS, STATE, TICKETS
+from durable_adk.sessions._tables import NoteKey, Row, Window, owner
+from durable_adk.sessions.records import ATTEMPT, InvocationRecord, Note, Status, Ticket
 from durable_adk.sessions.session import SessionKey
 
 _KEY = SessionKey._fields
@@ -49,12 +50,16 @@ def _is(table: Table) -> ColumnElement[bool]:
 _HEAD_OF = select(*_HEAD).where(_is(SESSIONS))
 _LOCKED_HEAD_OF = _HEAD_OF.with_for_update()  # SQLite has one writer at a time and ignores it
 _SAVE_HEAD = update(SESSIONS).where(_is(SESSIONS))
-_REMOVE = [delete(table).where(_is(table)) for table in (STATE, INVOCATIONS, EVENTS, SESSIONS)]
+_REMOVE = [
+    delete(table).where(_is(table))
+    for table in (NOTES, TICKETS, STATE, INVOCATIONS, EVENTS, SESSIONS)
+]
 _EVENTS_OF = select(EVENTS.c.seq, EVENTS.c.digest, EVENTS.c.body).where(_is(EVENTS))
 _EVENT_OF = _EVENTS_OF.where(EVENTS.c.event_id == bindparam("id"))
 _INVOCATION_OF = select(*_INVOCATION).where(
     _is(INVOCATIONS), INVOCATIONS.c.invocation_id == bindparam("id")
 )
+_APPS = select(SESSIONS.c.app_name).distinct()
 _NEWEST_INVOCATIONS = (
     select(INVOCATIONS)
     .where(INVOCATIONS.c.app_name == _APP, INVOCATIONS.c.status == bindparam("status"))
@@ -67,7 +72,21 @@ _STATE_OF = select(STATE.c.key, STATE.c.value).where(
         _is(STATE),
     )
 )
-
+_NOTES_OF = (
+    select(NOTES.c.name, NOTES.c.body)
+    .where(_is(NOTES), NOTES.c.invocation_id == bindparam("id"), NOTES.c.kind == bindparam("kind"))
+    .order_by(NOTES.c.name)
+)
+_NOTE_OF = _NOTES_OF.where(NOTES.c.name == bindparam("name"))
+_REMOVE_NOTES = delete(NOTES).where(
+    _is(NOTES), NOTES.c.invocation_id == bindparam("id"), NOTES.c.kind != ATTEMPT
+)
+_TICKETS_OF = (
+    select(*(column for column in TICKETS.c if column.name not in _KEY))
+    .where(_is(TICKETS))
+    .order_by(TICKETS.c.place, TICKETS.c.number)
+)
+_REMOVE_TICKET = delete(TICKETS).where(_is(TICKETS), TICKETS.c.invocation_id == bindparam("id"))
 
 _INITIAL_STATE_OF = select(STATE.c.key, STATE.c.initial).where(
     _is(STATE), STATE.c.initial.is_not(None)
@@ -92,6 +111,16 @@ class _Inserts:
             index_elements=[*_KEY, "invocation_id"],
             set_={column.name: invocation.excluded[column.name] for column in _INVOCATION},
         )
+        note = insert(NOTES)
+        self.first_note = note.on_conflict_do_nothing()
+        self.last_note = note.on_conflict_do_update(
+            index_elements=[*_KEY, *NoteKey._fields], set_={"body": note.excluded.body}
+        )
+        ticket = insert(TICKETS)
+        self.ticket = ticket.on_conflict_do_update(
+            index_elements=[*_KEY, "invocation_id"],
+            set_={name: ticket.excluded[name] for name in Ticket.model_fields},
+        )
 
 
 _inserts = cache(_Inserts)
@@ -108,6 +137,9 @@ class SqlTables:
     def head(self, key: SessionKey) -> Head | None:
         row = self._connection.execute(self._head_of, _params(key)).mappings().one_or_none()
         return None if row is None else Head(**row)
+
+    def apps(self) -> list[str]:
+        return sorted(self._connection.scalars(_APPS))
 
     def heads(self, app_name: str, user_id: str | None) -> list[tuple[SessionKey, Head]]:
         query = select(SESSIONS).where(SESSIONS.c.app_name == app_name)
@@ -205,6 +237,52 @@ class SqlTables:
         values = {**key._asdict(), **record.model_dump(mode="json")}
         values["error"] = None if record.error is None else json.dumps(record.error)
         self._connection.execute(self._insert.invocation, values)
+
+    def put_note(self, key: SessionKey, note: NoteKey, body: str, *, replace: bool) -> str:
+        statement = self._insert.last_note if replace else self._insert.first_note
+        values = {**key._asdict(), **note._asdict(), "body": body}
+        if self._connection.execute(statement, values).rowcount == 1:
+            return body
+        (first,) = self._named(key, note)
+        return first.body
+
+    def find_note(self, key: SessionKey, note: NoteKey) -> Note | None:
+        return next(iter(self._named(key, note)), None)
+
+    def notes(
+        self,
+        key: SessionKey,
+        invocation_id: str,
+        kind: str,
+        *,
+        after: str | None,
+        limit: int | None,
+    ) -> list[Note]:
+        query = _NOTES_OF.limit(limit)
+        if after is not None:
+            query = query.where(NOTES.c.name > after)
+        return self._notes(key, query, {"id": invocation_id, "kind": kind})
+
+    def _named(self, key: SessionKey, note: NoteKey) -> list[Note]:
+        named = {"id": note.invocation_id, "kind": note.kind, "name": note.name}
+        return self._notes(key, _NOTE_OF, named)
+
+    def _notes(self, key: SessionKey, query: Executable, values: dict[str, str]) -> list[Note]:
+        rows = self._connection.execute(query, {**_params(key), **values})
+        return [Note(name=row.name, body=row.body) for row in rows]
+
+    def remove_notes(self, key: SessionKey, invocation_id: str) -> None:
+        self._connection.execute(_REMOVE_NOTES, {**_params(key), "id": invocation_id})
+
+    def tickets(self, key: SessionKey) -> list[Ticket]:
+        rows = self._connection.execute(_TICKETS_OF, _params(key)).mappings()
+        return [Ticket.model_validate(dict(row)) for row in rows]
+
+    def put_ticket(self, key: SessionKey, ticket: Ticket) -> None:
+        self._connection.execute(self._insert.ticket, {**key._asdict(), **ticket.model_dump()})
+
+    def remove_ticket(self, key: SessionKey, invocation_id: str) -> None:
+        self._connection.execute(_REMOVE_TICKET, {**_params(key), "id": invocation_id})
 
 
 def _state_row(key: SessionKey, name: str, value: str, *, initial: bool) -> dict[str, str | None]:

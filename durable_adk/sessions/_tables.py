@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
-from durable_adk.sessions.base_session_service import InvocationRecord, Status
+from durable_adk.sessions.records import InvocationRecord, Note, Status, Ticket
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX
 
@@ -33,6 +33,14 @@ class Window:
     last: int | None = None
 
 
+class NoteKey(NamedTuple):
+    """What names a note of a session."""
+
+    invocation_id: str
+    kind: str
+    name: str
+
+
 class Tables(Protocol):
     """The tables of a store within one transaction.
 
@@ -41,6 +49,10 @@ class Tables(Protocol):
 
     def head(self, key: SessionKey) -> Head | None:
         """The session's row, locked until the end of a writing transaction; None if missing."""
+        ...
+
+    def apps(self) -> list[str]:
+        """The apps that have sessions, by name."""
         ...
 
     def heads(self, app_name: str, user_id: str | None) -> list[tuple[SessionKey, Head]]:
@@ -56,7 +68,7 @@ class Tables(Protocol):
         ...
 
     def remove_session(self, key: SessionKey) -> None:
-        """Remove a session with its events, invocations and own state."""
+        """Remove a session with all that is kept for it, except its app's and user's state."""
         ...
 
     def add_event(self, key: SessionKey, seq: int, entry: Entry) -> bool:
@@ -102,6 +114,42 @@ class Tables(Protocol):
 
     def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:
         """Add the invocation's row or replace it."""
+        ...
+
+    def put_note(self, key: SessionKey, note: NoteKey, body: str, *, replace: bool) -> str:
+        """Add a note, or replace it if so wished; returns the body that is there now."""
+        ...
+
+    def notes(
+        self,
+        key: SessionKey,
+        invocation_id: str,
+        kind: str,
+        *,
+        after: str | None,
+        limit: int | None,
+    ) -> list[Note]:
+        """The notes of a kind whose names come after one, by name."""
+        ...
+
+    def find_note(self, key: SessionKey, note: NoteKey) -> Note | None:
+        """The note of this name."""
+        ...
+
+    def remove_notes(self, key: SessionKey, invocation_id: str) -> None:
+        """Remove an invocation's notes, except those of kind `ATTEMPT`."""
+        ...
+
+    def tickets(self, key: SessionKey) -> list[Ticket]:
+        """Copies of the session's tickets, in the order in which their turns come."""
+        ...
+
+    def put_ticket(self, key: SessionKey, ticket: Ticket) -> None:
+        """Add a ticket, or replace its invocation's."""
+        ...
+
+    def remove_ticket(self, key: SessionKey, invocation_id: str) -> None:
+        """Remove an invocation's ticket, if there is one."""
         ...
 
 

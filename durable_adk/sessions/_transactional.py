@@ -1,25 +1,30 @@
 """The session service over any store that has transactions."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import InvalidRequestError, SessionBusyError
 from durable_adk.events.event import Event
-from durable_adk.sessions import _log
+from durable_adk.sessions import _log, _queue
 from durable_adk.sessions._changes import Changes
+from durable_adk.sessions._copies import session_copy
 from durable_adk.sessions._entry import Entry, check_state, decode, decode_event, encode
 from durable_adk.sessions._head import Head
+from durable_adk.sessions._notes import TransactionalNotebook
 from durable_adk.sessions._tables import Store, Tables, Window, owners
-from durable_adk.sessions.base_session_service import (
-    BaseSessionService,
+from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.sessions.rebuilt import Rebuilt, rebuild
+from durable_adk.sessions.records import (
     GetSessionConfig,
     InvocationRecord,
     ListSessionsResponse,
+    Place,
     Status,
     StoredEvent,
+    Ticket,
 )
 from durable_adk.sessions.session import CHILD_PREFIX, Session, SessionKey
 from durable_adk.sessions.state import USER_PREFIX, without_temp
@@ -30,11 +35,11 @@ _PATIENCE = 0.5
 and its wait changes nothing afterwards; a wait that ends early makes the caller look again."""
 
 
-class TransactionalSessionService(BaseSessionService):
+class TransactionalSessionService(TransactionalNotebook, BaseSessionService):
     """Checks what it is given, lets the store run the rules of `_log`, and tells who waits."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        super().__init__(store)
         self._changes = Changes()
 
     # ----- ADK's calls
@@ -54,7 +59,7 @@ class TransactionalSessionService(BaseSessionService):
         texts = encode(without_temp(state))
         view = await self._store.write(lambda tables: _log.create(tables, key, texts))
         self._changes.announce(key)
-        return _session(key, view.head, view.state)
+        return session_copy(key, view.head, view.state)
 
     async def get_session(
         self,
@@ -71,7 +76,7 @@ class TransactionalSessionService(BaseSessionService):
         view = await self._store.read(lambda tables: _log.view(tables, key, window))
         if view is None:
             return None
-        session = _session(key, view.head, view.state)
+        session = session_copy(key, view.head, view.state)
         session.events = [decode_event(row.body) for row in view.rows]
         return session
 
@@ -85,7 +90,7 @@ class TransactionalSessionService(BaseSessionService):
         heads.sort(key=lambda item: (item[1].update_time, item[0]))
         return ListSessionsResponse(
             sessions=[
-                _session(key, head, _merged(states.get(one) for one in owners(key)))
+                session_copy(key, head, *(states.get(one) for one in owners(key)))
                 for key, head in heads
                 if not key.session_id.startswith(CHILD_PREFIX)
             ]
@@ -138,11 +143,12 @@ class TransactionalSessionService(BaseSessionService):
         user_event: Event,
         create_session: bool = False,
         ttl: float | None = None,
+        place: Place | None = None,
     ) -> InvocationRecord:
         """See `BaseSessionService.open_invocation`."""
         key = _checked(*key)
         check_id(invocation_id, "invocation_id")
-        record = await self._store.write(
+        opened = await self._store.write(
             partial(
                 _log.open_invocation,
                 key=key,
@@ -150,10 +156,10 @@ class TransactionalSessionService(BaseSessionService):
                 holder=holder,
                 create_session=create_session,
                 ttl=ttl,
+                place=place,
             )
         )
-        self._changes.announce(key)
-        return record
+        return self._taken(key, opened)
 
     async def commit_event(
         self,
@@ -163,14 +169,21 @@ class TransactionalSessionService(BaseSessionService):
         invocation_id: str,
         epoch: int,
         closing: Status | None = None,
+        revision: int | None = None,
     ) -> int:
         """See `BaseSessionService.commit_event`."""
         if closing is not None:
             _require_ending(closing)
         entry = _entry(event, invocation_id)
         seq = await self._store.write(
-            lambda tables: _log.commit(
-                tables, key, entry, invocation_id=invocation_id, epoch=epoch, closing=closing
+            partial(
+                _log.commit,
+                key=key,
+                entry=entry,
+                invocation_id=invocation_id,
+                epoch=epoch,
+                closing=closing,
+                revision=revision,
             )
         )
         self._changes.announce(key)
@@ -196,7 +209,7 @@ class TransactionalSessionService(BaseSessionService):
         ttl: float | None = None,
     ) -> InvocationRecord:
         """See `BaseSessionService.resume_invocation`."""
-        record = await self._store.write(
+        resumed = await self._store.write(
             partial(
                 _log.resume,
                 key=key,
@@ -206,8 +219,33 @@ class TransactionalSessionService(BaseSessionService):
                 ttl=ttl,
             )
         )
+        return self._taken(key, resumed)
+
+    def _taken(
+        self, key: SessionKey, record: InvocationRecord | SessionBusyError
+    ) -> InvocationRecord:
+        if isinstance(record, SessionBusyError):
+            raise record
         self._changes.announce(key)
         return record
+
+    async def waiting(self, key: SessionKey) -> list[Ticket]:
+        """See `BaseSessionService.waiting`."""
+        return await self._store.read(lambda tables: _queue.live(tables, key, time.time()))
+
+    async def leave_queue(self, key: SessionKey, *, invocation_id: str, holder: str) -> None:
+        """See `BaseSessionService.leave_queue`."""
+        await self._store.write(
+            lambda tables: _queue.drop(tables, key, invocation_id, holder, time.time())
+        )
+
+    async def withdraw_invocation(
+        self, key: SessionKey, *, invocation_id: str, holder: str
+    ) -> InvocationRecord | None:
+        """See `BaseSessionService.withdraw_invocation`."""
+        return await self._store.write(
+            lambda tables: _log.withdraw(tables, key, invocation_id, holder)
+        )
 
     async def renew(self, key: SessionKey, *, invocation_id: str, epoch: int) -> None:
         """See `BaseSessionService.renew`."""
@@ -223,6 +261,8 @@ class TransactionalSessionService(BaseSessionService):
         epoch: int,
         status: Status,
         error: dict[str, Any] | None = None,
+        seals: Sequence[Event] = (),
+        revision: int | None = None,
     ) -> InvocationRecord:
         """See `BaseSessionService.close_invocation`."""
         _require_ending(status)
@@ -234,6 +274,8 @@ class TransactionalSessionService(BaseSessionService):
                 epoch=epoch,
                 status=status,
                 error=error,
+                seals=[_entry(event, invocation_id) for event in seals],
+                revision=revision,
             )
         )
         self._changes.announce(key)
@@ -285,6 +327,20 @@ class TransactionalSessionService(BaseSessionService):
         """See `BaseSessionService.read_initial_state`."""
         return decode(await self._store.read(lambda tables: tables.initial_state(key)))
 
+    # ----- repair
+
+    async def list_apps(self) -> list[str]:
+        """See `BaseSessionService.list_apps`."""
+        return await self._store.read(lambda tables: tables.apps())
+
+    async def rebuild(self, sessions: Sequence[Rebuilt]) -> None:
+        """See `BaseSessionService.rebuild`."""
+        await self._store.write(lambda tables: rebuild(tables, sessions))
+        for one in sessions:
+            self._changes.announce(one.key)
+
+    # ----- news
+
     async def wait_for_change(self, key: SessionKey, *, after: int, timeout: float) -> None:  # noqa: ASYNC109  # as in the port
         """See `BaseSessionService.wait_for_change`."""
         with self._changes.watch(key) as watch:
@@ -315,18 +371,3 @@ def _entry(event: Event, invocation_id: str) -> Entry:
             f"not to {invocation_id!r}."
         )
     return Entry.of(event)
-
-
-def _merged(parts: Iterable[dict[str, str] | None]) -> dict[str, str]:
-    return {name: text for part in parts if part for name, text in part.items()}
-
-
-def _session(key: SessionKey, head: Head, state: dict[str, str]) -> Session:
-    return Session(
-        id=key.session_id,
-        app_name=key.app_name,
-        user_id=key.user_id,
-        state=decode(state),
-        last_update_time=head.update_time,
-        revision=head.revision,
-    )

@@ -11,78 +11,26 @@ Contract of every implementation, tested by one suite (`tests/unit/sessions/test
   caller repeats the call with the same ids.
 """
 
-from abc import ABC, abstractmethod
-from enum import StrEnum
+from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, Field
-
 from durable_adk.events.event import Event
-from durable_adk.models.llm_response import Wire
+from durable_adk.sessions.notebook import Notebook
+from durable_adk.sessions.rebuilt import Rebuilt
+from durable_adk.sessions.records import (
+    GetSessionConfig,
+    InvocationRecord,
+    ListSessionsResponse,
+    Place,
+    Status,
+    StoredEvent,
+    Ticket,
+)
 from durable_adk.sessions.session import Session, SessionKey
 
 
-class GetSessionConfig(BaseModel):
-    """Which events to load: first those at or after a time, of them the last N (SSN-6)."""
-
-    num_recent_events: int | None = Field(default=None, ge=0)
-    after_timestamp: float | None = None
-
-
-class ListSessionsResponse(Wire):
-    """Sessions without their events."""
-
-    sessions: list[Session] = Field(default_factory=list[Session])
-
-
-class StoredEvent(Wire):
-    """An event with its place in the session."""
-
-    seq: int
-    event: Event
-
-
-class Status(StrEnum):
-    """How far an invocation is."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    """It waits for an answer and holds no lease; `resume_invocation` lets it go on (D9)."""
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    ABANDONED = "abandoned"
-    """Its workflow was closed from outside; the next invocation of the session took over."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether the invocation has ended."""
-        return self not in (Status.RUNNING, Status.PAUSED)
-
-
-class InvocationRecord(Wire):
-    """What the store knows of an invocation."""
-
-    invocation_id: str
-    status: Status
-    epoch: int
-    """The fence: whenever an invocation of the session takes the lease it gets the next number."""
-    holder: str
-    """Who runs it; see `durable_adk.holders`."""
-    start_seq: int
-    """Sequence number of its user event."""
-    end_seq: int | None = None
-    """Sequence number of the session's last event when the invocation was closed."""
-    error: dict[str, Any] | None = None
-    """`errors.as_detail` of the error it failed with."""
-    pauses: int = 0
-    """How often it has been paused."""
-    update_time: float = 0.0
-    """When its status was last set: seconds since the epoch, by the clock of who set it; 0 if that
-    was done by a version that did not note it."""
-
-
-class BaseSessionService(ABC):
+class BaseSessionService(Notebook):
     """Stores sessions. All calls raise StoreUnavailableError while the store does not answer."""
 
     # ----- ADK's calls (semantics 5)
@@ -151,10 +99,10 @@ class BaseSessionService(ABC):
             EventConflictError: The id is taken by a different event (SSN-12).
         """
 
-    async def flush(self) -> None:  # noqa: B027  # optional
+    async def flush(self) -> None:  # optional
         """Nothing is buffered here: every call has stored what it was given."""
 
-    async def close(self) -> None:  # noqa: B027  # optional
+    async def close(self) -> None:  # optional
         """Let go of connections and files."""
 
     # ----- the durable log (design D4, D7, D8)
@@ -169,8 +117,12 @@ class BaseSessionService(ABC):
         user_event: Event,
         create_session: bool = False,
         ttl: float | None = None,
+        place: Place | None = None,
     ) -> InvocationRecord:
         """Take the session's lease and append the user's event, in one transaction (D7).
+
+        If the session is busy the same transaction takes a ticket: calls that are repeated until
+        they succeed, do so in the order of their first attempts.
 
         Repeating the call with the same invocation id returns the record as it is now, running,
         paused or closed, and changes nothing.
@@ -182,10 +134,14 @@ class BaseSessionService(ABC):
             user_event: With id and timestamp; its state delta is applied.
             create_session: Create a missing session instead of refusing.
             ttl: Seconds without a commit or `renew` after which others may take the lease over;
-                None for a holder whose end can be looked up, i.e. a workflow.
+                None for a holder whose end can be looked up, i.e. a workflow. So long its ticket
+                lasts without another attempt, too.
+            place: Where to begin to wait; None: take no ticket. A ticket that there is already
+                keeps its number, and moves only from LAST to FIRST.
 
         Raises:
-            SessionBusyError: Another invocation holds the lease. `active_invocation` tells which.
+            SessionBusyError: Another invocation holds the lease, `active_invocation` tells which;
+                or others come first, see `waiting`.
             SessionNotFoundError: The session is missing and not to be created.
             EventConflictError: The invocation id is taken by a request with another message, or the
                 event's id by another invocation.
@@ -202,16 +158,19 @@ class BaseSessionService(ABC):
         invocation_id: str,
         epoch: int,
         closing: Status | None = None,
+        revision: int | None = None,
     ) -> int:
         """Append an event under the lease, in one transaction; returns its sequence number (D4).
 
         With `closing` the same transaction closes the invocation, as `close_invocation` does.
+        With `revision` there is an event of that number, or the store is not what it was (I21).
 
         `temp:` keys of the delta are not stored. A repeat (same id, same content; the timestamp is
         not compared) returns the first call's number and changes nothing, even after the lease has
         gone to someone else.
 
         Raises:
+            SessionRegressedError: The session has fewer than `revision` events.
             EventConflictError: The id is taken by a different event.
             LeaseLostError: `invocation_id` at `epoch` does not hold the session's lease (I6), also
                 because the session was deleted.
@@ -248,6 +207,9 @@ class BaseSessionService(ABC):
         as it is now, whatever became of it, and changes nothing; without an event that is so for
         the same holder while the invocation runs.
 
+        What has begun goes before what has not: it waits for the lease only and for no ticket. The
+        one it takes itself meanwhile keeps those without a lease from being quicker.
+
         Args:
             key: The session.
             invocation_id: The paused invocation; its answer carries the same (OPEN-3).
@@ -265,6 +227,30 @@ class BaseSessionService(ABC):
         """
 
     @abstractmethod
+    async def waiting(self, key: SessionKey) -> list[Ticket]:
+        """Who waits for the session, in the order of their turns; expired tickets excluded.
+
+        Those who are gone are among them until somebody who comes after them looks.
+        """
+
+    @abstractmethod
+    async def leave_queue(self, key: SessionKey, *, invocation_id: str, holder: str) -> None:
+        """Drop the ticket that the holder has for the invocation; nothing happens without one.
+
+        For who does not want to wait any more, or in the place of a holder that is gone.
+        """
+
+    @abstractmethod
+    async def withdraw_invocation(
+        self, key: SessionKey, *, invocation_id: str, holder: str
+    ) -> InvocationRecord | None:
+        """What an opening whose outcome is unknown has stored; None: nothing, and it never will.
+
+        An attempt of this holder that comes late is refused, and its ticket is dropped. Only in a
+        session that does not exist it is not: there is nothing to keep the refusal with.
+        """
+
+    @abstractmethod
     async def renew(self, key: SessionKey, *, invocation_id: str, epoch: int) -> None:
         """Start the lease's `ttl` anew; nothing happens when the lease is not held."""
 
@@ -277,8 +263,13 @@ class BaseSessionService(ABC):
         epoch: int,
         status: Status,
         error: dict[str, Any] | None = None,
+        seals: Sequence[Event] = (),
+        revision: int | None = None,
     ) -> InvocationRecord:
         """End an invocation and give its lease back; a repeat changes nothing.
+
+        `seals` are its last events, stored in the same transaction: once they are there, no step of
+        it that was taken for dead can add another.
 
         As ABANDONED it is ended by whoever takes the session over from a holder that is gone; the
         holder itself, should it come back, can then neither write nor close. A paused invocation,
@@ -288,6 +279,7 @@ class BaseSessionService(ABC):
             LeaseLostError: Another invocation took the session over, the invocation is paused, or
                 the session was deleted.
             InvalidRequestError: The status is no ending.
+            StaleSessionError: The log does not end at `revision`, which the seals were made for.
         """
 
     @abstractmethod
@@ -333,6 +325,26 @@ class BaseSessionService(ABC):
 
         {} also for a missing session, and for one that was created by a version before this call.
         """
+
+    # ----- repair
+
+    @abstractmethod
+    async def list_apps(self) -> list[str]:
+        """The apps that have sessions, by name."""
+
+    @abstractmethod
+    async def rebuild(self, sessions: Sequence[Rebuilt]) -> None:
+        """Put back what sessions have lost at their ends, in one transaction (I21).
+
+        Not for runs, which commit: it takes events, invocations and the lease as they are given,
+        by whoever knows exactly what they were. State follows from the events.
+
+        Raises:
+            StaleSessionError: A session is not at `Rebuilt.after`.
+            EventConflictError: The events leave a gap, or one is there already.
+        """
+
+    # ----- news
 
     @abstractmethod
     async def wait_for_change(self, key: SessionKey, *, after: int, timeout: float) -> None:  # noqa: ASYNC109  # the wait is the port's own, not the caller's

@@ -8,9 +8,9 @@ from threading import Lock
 
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
-from durable_adk.sessions._tables import Row, T, Tables, Window, owner, owners
+from durable_adk.sessions._tables import NoteKey, Row, T, Tables, Window, owner, owners
 from durable_adk.sessions._transactional import TransactionalSessionService
-from durable_adk.sessions.base_session_service import InvocationRecord, Status
+from durable_adk.sessions.records import ATTEMPT, InvocationRecord, Note, Status, Ticket
 from durable_adk.sessions.session import SessionKey
 
 
@@ -27,6 +27,8 @@ class _Log:
     entries: list[Entry] = field(default_factory=list[Entry])
     seqs: dict[str, int] = field(default_factory=dict[str, int])
     invocations: dict[str, InvocationRecord] = field(default_factory=dict[str, InvocationRecord])
+    notes: dict[NoteKey, str] = field(default_factory=dict[NoteKey, str])
+    tickets: dict[str, Ticket] = field(default_factory=dict[str, Ticket])
 
 
 class _MemoryStore:
@@ -56,6 +58,9 @@ class _MemoryTables:
     def head(self, key: SessionKey) -> Head | None:
         log = self._logs.get(key)
         return log and log.head
+
+    def apps(self) -> list[str]:
+        return sorted({key.app_name for key in self._logs})
 
     def heads(self, app_name: str, user_id: str | None) -> list[tuple[SessionKey, Head]]:
         return [
@@ -141,6 +146,54 @@ class _MemoryTables:
 
     def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:
         self._logs[key].invocations[record.invocation_id] = record.model_copy(deep=True)
+
+    def put_note(self, key: SessionKey, note: NoteKey, body: str, *, replace: bool) -> str:
+        notes = self._logs[key].notes
+        if replace:
+            notes[note] = body
+        return notes.setdefault(note, body)
+
+    def find_note(self, key: SessionKey, note: NoteKey) -> Note | None:
+        log = self._logs.get(key)
+        body = log and log.notes.get(note)
+        return None if body is None else Note(name=note.name, body=body)
+
+    def notes(
+        self,
+        key: SessionKey,
+        invocation_id: str,
+        kind: str,
+        *,
+        after: str | None,
+        limit: int | None,
+    ) -> list[Note]:
+        log = self._logs.get(key)
+        found = [
+            Note(name=note.name, body=body)
+            for note, body in sorted(log.notes.items() if log else ())
+            if (note.invocation_id, note.kind) == (invocation_id, kind)
+            and (after is None or note.name > after)
+        ]
+        return found[:limit]
+
+    def remove_notes(self, key: SessionKey, invocation_id: str) -> None:
+        log = self._logs[key]
+        log.notes = {
+            note: body
+            for note, body in log.notes.items()
+            if note.invocation_id != invocation_id or note.kind == ATTEMPT
+        }
+
+    def tickets(self, key: SessionKey) -> list[Ticket]:
+        log = self._logs.get(key)
+        found = log.tickets.values() if log else ()
+        return sorted((one.model_copy() for one in found), key=lambda one: (one.place, one.number))
+
+    def put_ticket(self, key: SessionKey, ticket: Ticket) -> None:
+        self._logs[key].tickets[ticket.invocation_id] = ticket.model_copy()
+
+    def remove_ticket(self, key: SessionKey, invocation_id: str) -> None:
+        self._logs[key].tickets.pop(invocation_id, None)
 
 
 def _row(seq: int, entry: Entry) -> Row:

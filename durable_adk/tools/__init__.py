@@ -5,6 +5,7 @@ long as importing all of this package.
 """
 
 from durable_adk.auth.auth_tool import AuthToolArguments
+from durable_adk.contracts import RetryConfig, ToolContract
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset
@@ -33,7 +34,9 @@ __all__ = [
     "ExampleTool",
     "FunctionTool",
     "LongRunningFunctionTool",
+    "RetryConfig",
     "ToolContext",
+    "ToolContract",
     "TransferToAgentTool",
     "as_tool",
     "enterprise_web_search",

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from google.genai import types
 
+from durable_adk.contracts import RetryConfig, ToolContract
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.models.llm_request import LlmRequest
+from durable_adk.tools.contract import checked_contract, checked_retry, checked_task_queue
 
 if TYPE_CHECKING:
     from durable_adk.context import ToolContext
@@ -35,6 +37,9 @@ class BaseTool:
         timeout: float | None = None,
         deadline: float | timedelta | None = None,
         on_deadline: OnDeadline = "reject",
+        contract: ToolContract | str = ToolContract.AT_LEAST_ONCE,
+        retry: RetryConfig | None = None,
+        task_queue: str | None = None,
         custom_metadata: dict[str, Any] | None = None,
     ) -> None:
         """Describe the tool.
@@ -48,17 +53,26 @@ class BaseTool:
                 credential, a long-running tool's result. None: as long as it takes.
             on_deadline: What happens then. ``approve`` is for confirmations: it gives nobody a
                 credential or a result.
+            contract: How often a call may be run: ``at_least_once``, ``pure``, ``idempotent`` or
+                ``at_most_once``.
+            retry: Which errors that it raises are worth another run; only if it is ``pure`` or
+                ``idempotent``. None: what it raises is not retried.
+            task_queue: Where its calls are run: a worker of this app must listen there. None:
+                wherever the invocation's are. In process it means nothing.
             custom_metadata: The owner's notes; the runtime does not read them.
 
         Raises:
-            AgentDefinitionError: The deadline is no time, or its policy does not fit the tool.
+            AgentDefinitionError: The message names the option that cannot be, or does not fit.
         """
         self.name = name
         self.description = description
         self.is_long_running = is_long_running
-        self.timeout = timeout
-        self.deadline = _seconds(deadline, name)
+        self.timeout = _seconds(timeout, f"timeout of tool {name!r}")
+        self.deadline = _seconds(deadline, f"deadline of tool {name!r}")
         self.on_deadline: OnDeadline = _checked(on_deadline, name, is_long_running)
+        self.contract = checked_contract(contract, name)
+        self.retry = checked_retry(retry, self.contract, name)
+        self.task_queue = checked_task_queue(task_queue, name)
         self.custom_metadata = custom_metadata
 
     def get_declaration(self) -> types.FunctionDeclaration | None:
@@ -76,11 +90,23 @@ class BaseTool:
     async def run_async(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
         """Run the tool; what it raises ends the run (TOL-18), what it returns is the response.
 
-        It runs at least once per call: after a crash it may run again, with the same
-        `tool_context.idempotency_key`.
+        How often that may be for one call is what `contract` says; by default it may run again
+        after a crash, with the same `tool_context.idempotency_key`.
         """
         del args, tool_context
         raise TypeError(f"{type(self).__name__} does not define run_async.")
+
+    async def refused(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
+        """The response to a call that `run_async` would not carry out; None: it would.
+
+        Asked first of an ``at_most_once`` tool, so that a call which was only refused, or has to be
+        approved, does not count as one that has begun.
+        """
+        del args, tool_context
+
+    async def reconcile(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
+        """What became of a run that was lost; see `contract.Reconcile`. By default: unknown."""
+        del args, tool_context
 
     async def process_llm_request(
         self, *, tool_context: "ToolContext", llm_request: LlmRequest
@@ -90,12 +116,10 @@ class BaseTool:
         llm_request.append_tools([self])
 
 
-def _seconds(deadline: float | timedelta | None, name: str) -> float | None:
-    seconds = deadline.total_seconds() if isinstance(deadline, timedelta) else deadline
+def _seconds(time: float | timedelta | None, what: str) -> float | None:
+    seconds = time.total_seconds() if isinstance(time, timedelta) else time
     if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
-        raise AgentDefinitionError(
-            f"The deadline of tool {name!r} is {deadline!r}; pass seconds above 0, or None."
-        )
+        raise AgentDefinitionError(f"The {what} is {time!r}; pass seconds above 0, or None.")
     return seconds
 
 

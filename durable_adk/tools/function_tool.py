@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from google.genai import types
 
@@ -21,6 +21,7 @@ from durable_adk.tools._confirmation import (
 from durable_adk.tools._declaration import parameters_schema
 from durable_adk.tools._parameters import EMPTY, innermost, read_parameters, routine
 from durable_adk.tools.base_tool import BaseTool, OnDeadline
+from durable_adk.tools.contract import ContractOptions, Reconcile, checked_reconcile
 
 if TYPE_CHECKING:
     from durable_adk.context import ToolContext
@@ -51,6 +52,8 @@ class FunctionTool(BaseTool):
         require_confirmation: Requirement = False,
         deadline: float | timedelta | None = None,
         on_deadline: OnDeadline = "reject",
+        reconcile: Reconcile | None = None,
+        **contract: Unpack[ContractOptions],
     ) -> None:
         """Read the function's signature.
 
@@ -64,6 +67,10 @@ class FunctionTool(BaseTool):
                 call's arguments, converted, by the names it shares with `func`.
             deadline: Seconds, or a timedelta, that an answer is waited for; see `BaseTool`.
             on_deadline: What happens then.
+            reconcile: Finds out what became of a lost run of an ``at_most_once`` tool; see
+                `contract.Reconcile`.
+            **contract: `contract`, how often a call may be run, with `retry` and `task_queue`; see
+                `BaseTool`.
 
         Raises:
             AgentDefinitionError: The function cannot be a tool; the message says why.
@@ -77,14 +84,19 @@ class FunctionTool(BaseTool):
             timeout=timeout,
             deadline=deadline,
             on_deadline=on_deadline,
+            **contract,
         )
         self.func = func
+        self._reconcile = checked_reconcile(reconcile, self.contract, name)
         self._parameters = read_parameters(func, name)
         known = [field.name for field in self._parameters.fields]
         check_requirement(require_confirmation, name, [*known, *self._parameters.context])
         self._require_confirmation = require_confirmation
-        self._declaration = types.FunctionDeclaration(
-            name=name,
+        self._declaration = self._declared()
+
+    def _declared(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name,
             description=self.description,
             parameters_json_schema=parameters_schema(self._parameters.fields),
         )
@@ -113,16 +125,29 @@ class FunctionTool(BaseTool):
             argument is missing (TOL-14), one does not fit its type (semantics 17.1, TOL-15), or
             the call is not confirmed yet or was rejected (TOL-61, TOL-63).
         """
+        refused = await self.refused(args=args, tool_context=tool_context)
+        if refused is not None:
+            return refused
+        values, _ = convert(self._parameters.fields, args)
+        bound = self._parameters.bind(values, tool_context)
+        return await call(self.func, *bound.args, **bound.kwargs)
+
+    async def refused(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
+        """See `BaseTool.refused`; what is missing, does not fit, or has to be approved."""
         fields = self._parameters.fields
         if missing := missing_error(self.name, fields, args):
             return {"error": missing}
-        values, problems = convert(fields, args)
-        if problems:
+        if problems := convert(fields, args)[1]:
             return {"error": unfit_error(self.name, problems)}
         if refusal := await self._unconfirmed(args, tool_context):
             return {"error": refusal}
-        bound = self._parameters.bind(values, tool_context)
-        return await call(self.func, *bound.args, **bound.kwargs)
+        return None
+
+    async def reconcile(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
+        """What the function `reconcile` finds, if there is one; see `BaseTool.reconcile`."""
+        if self._reconcile is None:
+            return None
+        return await call(self._reconcile, args=args, tool_context=tool_context)
 
     async def _unconfirmed(self, args: dict[str, Any], tool_context: "ToolContext") -> str | None:
         """See `refusal`; a function that asks for itself reads the decision itself."""

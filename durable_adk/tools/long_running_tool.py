@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Unpack
 
+from durable_adk.tools.contract import ContractOptions, Reconcile
 from durable_adk.tools.function_tool import FunctionTool
 
 
@@ -29,6 +30,8 @@ class LongRunningFunctionTool(FunctionTool):
         timeout: float | None = None,
         deadline: float | timedelta | None = None,
         on_deadline: Literal["reject", "fail", "tell"] = "tell",
+        reconcile: Reconcile | None = None,
+        **contract: Unpack[ContractOptions],
     ) -> None:
         """Read the function's signature, as `FunctionTool` does.
 
@@ -39,10 +42,18 @@ class LongRunningFunctionTool(FunctionTool):
             deadline: Seconds, or a timedelta, that the result is waited for; None: any time.
             on_deadline: What happens then: the model is told that no result came (``tell``), or
                 that the call was rejected, or the run fails.
+            reconcile: Finds out what became of a lost run of the function; see `FunctionTool`.
+            **contract: `contract`, `retry` and `task_queue` of the function; see `BaseTool`.
 
         Raises:
             AgentDefinitionError: The function cannot be a tool; the message says why.
         """
         super().__init__(
-            func, name=name, timeout=timeout, deadline=deadline, on_deadline=on_deadline
+            func,
+            name=name,
+            timeout=timeout,
+            deadline=deadline,
+            on_deadline=on_deadline,
+            reconcile=reconcile,
+            **contract,
         )

@@ -34,6 +34,7 @@ class SetModelResponseTool(BaseTool):
         super().__init__(
             name=SET_MODEL_RESPONSE,
             description="Gives your final answer, in the shape that these parameters have.",
+            contract="pure",
         )
         self.output_schema = output_schema
 

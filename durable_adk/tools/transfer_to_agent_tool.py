@@ -23,6 +23,7 @@ class TransferToAgentTool(BaseTool):
         super().__init__(
             name="transfer_to_agent",
             description="Hand the conversation over to the agent that is best placed to answer.",
+            contract="pure",
         )
         self._agent_names = list(agent_names)
 

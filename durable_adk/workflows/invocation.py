@@ -7,6 +7,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
+    from durable_adk.continuation import Cursor
     from durable_adk.errors import DurableAdkError, InvalidRequestError, as_detail, class_name
     from durable_adk.flows.event_loop import run_invocation
     from durable_adk.flows.invocation import Invocation
@@ -66,6 +67,8 @@ class InvocationWorkflow:
     async def run(self, request: RawValue) -> InvocationResult:
         """Run the invocation described by an `InvocationRequest` in plain JSON.
 
+        When its history has grown long it continues as new, with a `Cursor` as argument.
+
         The argument is taken as it comes and read here: one that cannot be read would fail the
         workflow task for ever, so it fails the workflow, with the reason.
 
@@ -74,14 +77,19 @@ class InvocationWorkflow:
                 details.
         """
         try:
-            parsed = InvocationRequest.parse(_decoded(request))
-            return await run_invocation(
-                TemporalRuntime(self._inbox), parsed, holder=_holder(), opened=self._opened
+            outcome = await run_invocation(
+                TemporalRuntime(self._inbox),
+                _parsed(request),
+                holder=_holder(),
+                opened=self._opened,
             )
         except DurableAdkError as error:
             raise ApplicationError(
                 error.message, as_detail(error), type=class_name(error), non_retryable=True
             ) from error
+        if isinstance(outcome, Cursor):
+            workflow.continue_as_new(outcome)
+        return outcome
 
     def _opened(self, invocation: Invocation) -> None:
         self._invocation = invocation
@@ -93,6 +101,11 @@ def _answer_id(raw: Any) -> str | None:
             return name
         case _:
             return None
+
+
+def _parsed(argument: RawValue) -> InvocationRequest | Cursor:
+    raw = _decoded(argument)
+    return Cursor.parse(raw) if Cursor.is_one(raw) else InvocationRequest.parse(raw)
 
 
 def _decoded(request: RawValue) -> Any:

@@ -17,6 +17,16 @@ from temporalio.exceptions import (
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import serving
+from durable_adk.continuation import (
+    Continued,
+    ContinueStep,
+    Place,
+    PlaceStep,
+    SaveTraceStep,
+    TracePage,
+    TraceStep,
+    unpacked,
+)
 from durable_adk.errors import DurableAdkError, RunError, from_detail, raised
 from durable_adk.messages import MAX_BYTES, InvocationRequest, InvocationResult, workflow_id
 from durable_adk.payloads import (
@@ -45,7 +55,9 @@ from durable_adk.settings import Limits
 T = TypeVar("T")
 STORE_TIMEOUT = timedelta(seconds=30)
 """One attempt of a store activity that is no longer local."""
-CHILD_TASK_TIMEOUT = timedelta(seconds=5)
+ROLLS = "continue-as-new"
+"""Name of the patch."""
+CHILD_TASK_TIMEOUT = timedelta(seconds=3)
 MARGIN = timedelta(seconds=30)
 """Steps end themselves at their timeout; the engine steps in only this much later."""
 RETRY = RetryPolicy(
@@ -64,6 +76,8 @@ STORE_RETRY = RetryPolicy(
 class TemporalRuntime:
     """Implements `runtime.Runtime` inside a workflow. Replay-safe: it only schedules and waits."""
 
+    rolls = True
+
     def __init__(self, inbox: Inbox) -> None:
         self.inbox = inbox
         self._limits = Limits()
@@ -80,6 +94,22 @@ class TemporalRuntime:
     def cancelled(self) -> bool:
         """Whether the workflow was asked to cancel; recorded, so the same at every replay."""
         return workflow.cancellation_reason() is not None
+
+    def fullness(self) -> float:
+        """By the history that the server has told with this task: the same at every replay."""
+        info, limits = workflow.info(), self._limits
+        fullness = max(
+            float(info.is_continue_as_new_suggested()),
+            info.get_current_history_length() / limits.max_history_events,
+            info.get_current_history_size() / limits.max_history_bytes,
+        )
+        # Asked for only when it matters: a patch is an event of the history. A long history that a
+        # version without this has written is replayed as it was.
+        return fullness if fullness < 1 or workflow.patched(ROLLS) else 0.0
+
+    async def leave(self, agents: asyncio.Task[None]) -> None:
+        """Nothing: they end when the worker drops the run; what they do then reaches nobody."""
+        del agents
 
     def agent(self, app: str, name: str) -> BaseAgent:
         """The agent whose own code the loop is to run."""
@@ -99,7 +129,7 @@ class TemporalRuntime:
         return await self._activity("call_model", step, StepResult, summary=step.agent)
 
     async def call_tool(self, step: ToolStep) -> StepResult:
-        """One activity."""
+        """One activity, on the tool's own task queue if it has one."""
         return await self._activity("call_tool", step, StepResult, summary=step.tool)
 
     async def execute_code(self, step: CodeStep) -> StepResult:
@@ -176,6 +206,26 @@ class TemporalRuntime:
         """One activity."""
         await self._activity("compact", step, type(None), summary=step.invocation_id)
 
+    async def save_place(self, step: PlaceStep) -> None:
+        """A local activity."""
+        await self._store("save_place", step, type(None))
+
+    async def save_trace(self, step: SaveTraceStep) -> None:
+        """A local activity."""
+        await self._store("save_trace", step, type(None))
+
+    async def read_place(self, step: ContinueStep) -> Continued:
+        """A local activity."""
+        told = await self._store("read_place", step, Continued)
+        if told.ending is None:
+            opened = Place.model_validate_json(unpacked(told.place)).opened
+            self._limits, self._registry = opened.limits, opened.registry
+        return told
+
+    async def read_traces(self, step: TraceStep) -> TracePage:
+        """A local activity."""
+        return await self._store("read_traces", step, TracePage)
+
     async def _activity(
         self, name: str, step: Step | CompactStep, result: type[T], *, summary: str
     ) -> T:
@@ -184,6 +234,7 @@ class TemporalRuntime:
                 name,
                 step,
                 result_type=result,
+                task_queue=_queue(step),
                 start_to_close_timeout=self._limit(step),
                 heartbeat_timeout=timedelta(seconds=self._limits.heartbeat_timeout),
                 retry_policy=RETRY,
@@ -234,12 +285,18 @@ class TemporalRuntime:
                 step,
                 result_type=result,
                 start_to_close_timeout=STORE_TIMEOUT,
+                heartbeat_timeout=timedelta(seconds=self._limits.heartbeat_timeout),
                 retry_policy=STORE_RETRY,
                 # It may be writing: what it has done must be known, as for steps.
                 cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             )
         except FailureError as error:
             raise _reason(error) from error
+
+
+def _queue(step: Step | CompactStep) -> str | None:
+    """The task queue that a tool asks for; None: the workflow's."""
+    return step.spec.task_queue if isinstance(step, ToolStep) and step.spec else None
 
 
 async def _recorded() -> None:

@@ -93,7 +93,8 @@ async def outcomes(
             return await _run(case, make_place())
 
     specs = [getattr(item, "callspec", None) for item in request.session.items]
-    cases: list[Case] = [spec.params["case"] for spec in specs if spec and "case" in spec.params]
+    params = [spec.params.get("case") for spec in specs if spec]
+    cases = [case for case in params if isinstance(case, Case)]
     tasks = {case.at: asyncio.create_task(in_turn(case)) for case in cases}
     yield tasks
     for task in tasks.values():

@@ -85,9 +85,13 @@ class OnTemporal:
         scenarios: Those that will be played.
         cache: How many workflows the workers keep. With 0 a worker has one conversation at a time:
             without a cache the SDK lets the tasks of a second workflow time out.
+        history: See `Order`.
     """
 
-    def __init__(self, world: "World", scenarios: Sequence[Scenario], *, cache: int) -> None:
+    def __init__(
+        self, world: "World", scenarios: Sequence[Scenario], *, cache: int, history: int = 4000
+    ) -> None:
+        self._history = history
         self.at_once = 8 if cache else 2
         self._world = world
         self._scenarios = scenarios
@@ -100,7 +104,12 @@ class OnTemporal:
         workers = 1 if self._cache else self.at_once
         names = tuple(scenario.name for scenario in self._scenarios)
         orders = [
-            Order(scenarios=names, queue=f"{self._world.name}-{number}", cache=self._cache)
+            Order(
+                scenarios=names,
+                queue=f"{self._world.name}-{number}",
+                cache=self._cache,
+                history=self._history,
+            )
             for number in range(workers)
         ]
         self._hands = [self._world.hire() for _ in orders]

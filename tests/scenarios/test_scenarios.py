@@ -20,7 +20,7 @@ from tests.scenarios.modes import InProcess, Killed, Mode, OnTemporal, World, pl
 from tests.scenarios.outcome import Outcome, check_chunks, check_log, check_script, check_tools
 from tests.scenarios.scenario import Scenario
 
-MODES = ("in_process", "temporal", "uncached", "killed")
+MODES = ("in_process", "temporal", "uncached", "rolled", "killed")
 SEED = "SCENARIO_SEED"
 """Variable that draws the same moments for the kills again."""
 
@@ -91,6 +91,7 @@ async def suite(
         "in_process": InProcess(folders["in_process"]),
         "temporal": OnTemporal(worlds["temporal"], scenarios, cache=1000),
         "uncached": OnTemporal(worlds["uncached"], scenarios, cache=0),
+        "rolled": OnTemporal(worlds["rolled"], scenarios, cache=1000, history=1),
         "killed": Killed(worlds["killed"], seed=seed),
     }
     async with AsyncExitStack() as stack:
@@ -125,8 +126,9 @@ async def test_a_conversation_does_not_depend_on_how_it_is_run(
 ) -> None:
     """D14, I1 to I4, I9, I10: the events, the state and the errors are those of the script.
 
-    They are the same in process, on Temporal, with every task replayed, and with the worker killed
-    after an event; nothing is lost, doubled or left open, and no call is given a second key.
+    They are the same in process, on Temporal, with every task replayed, with a new run of the
+    workflow before every model call (D10), and with the worker killed after an event; nothing is
+    lost, doubled or left open, and no call is given a second key.
     """
     print(f"{SEED}={seed}")  # noqa: T201  # shown with a failure
     outcome = await suite.outcome(mode, scenario)

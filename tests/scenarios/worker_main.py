@@ -15,6 +15,7 @@ from durable_adk.client import connect
 from durable_adk.events import Event
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.sessions.base_session_service import InvocationRecord
+from durable_adk.settings import Limits
 from durable_adk.worker import WorkerOptions, worker
 from tests.scenarios.catalogue import BY_NAME
 from tests.scenarios.ledger import Ledger
@@ -29,6 +30,8 @@ class Order:
     queue: str
     cache: int = 1000
     """How many workflows are kept; 0: each is replayed at every task."""
+    history: int = 4000
+    """How many events a run of a workflow may have; 1: it continues as new whenever it can."""
     dies_after: int | None = None
     """Number of the committed event of session u/s after which the process is killed."""
     delay: float = 0
@@ -98,6 +101,7 @@ async def _serve(orders: Connection, address: str, folder: Path) -> None:
                 options=WorkerOptions(
                     task_queue=order.queue,
                     max_cached_workflows=order.cache,
+                    limits=Limits(max_history_events=order.history),
                     graceful_shutdown=timedelta(seconds=0),
                 ),
                 **shared_stores(folder),

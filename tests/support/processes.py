@@ -20,6 +20,7 @@ from durable_adk.events import Event
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from tests.support.chaos_apps import Traces, chaos_apps
+from tests.support.worker_main import HISTORY
 
 ROOT = Path(__file__).parents[2]
 SESSION = "s"
@@ -50,6 +51,8 @@ class Workplace:
     client: Client
     address: str
     queue: str = field(default_factory=lambda: f"chaos-{uuid.uuid4().hex}")
+    history: int = 4000
+    """How many events a run of a workflow may have."""
     deaths: int = 0
     """How often `restarted_worker` has found its worker dead."""
 
@@ -119,6 +122,7 @@ class Workplace:
         armed = {
             failpoints.VARIABLE: failpoint,
             failpoints.LOG_VARIABLE: str(self.folder / "failpoints"),
+            HISTORY: str(self.history),
         }
         process = await Process.start(
             self._command("worker_main"), log=log, env=armed, cwd=ROOT, grace=0.5

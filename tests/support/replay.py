@@ -3,7 +3,6 @@
 from temporalio.client import Client
 from temporalio.worker import Replayer
 
-from durable_adk.converter import data_converter
 from durable_adk.worker import workflow_runner
 from durable_adk.workflows.invocation import InvocationWorkflow
 
@@ -16,7 +15,8 @@ async def replay_all(client: Client) -> int:
     """
     replayer = Replayer(
         workflows=[InvocationWorkflow],
-        data_converter=data_converter,
+        data_converter=client.data_converter,
+        namespace=client.namespace,
         workflow_runner=workflow_runner(sandboxed=True),
     )
     count = 0

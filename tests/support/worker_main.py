@@ -1,20 +1,27 @@
 """A worker for the chaos tests: ``python -m tests.support.worker_main ADDRESS QUEUE DIR``."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
 from durable_adk.client import connect
 from durable_adk.sessions import SqliteSessionService
+from durable_adk.settings import Limits
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.chaos_apps import chaos_apps
+
+HISTORY = "CHAOS_HISTORY"
+"""Variable: how many events a run of a workflow may have."""
 
 
 async def main(address: str, queue: str, folder: Path) -> None:
     """Serve the chaos apps until a signal ends the process."""
     apps = list(chaos_apps(folder).values())
     service = SqliteSessionService(folder / "sessions.db")
-    options = WorkerOptions(task_queue=queue)
+    history = int(os.environ.get(HISTORY, "4000"))
+    limits = Limits(max_history_events=history)
+    options = WorkerOptions(task_queue=queue, limits=limits)
     async with worker(await connect(address), apps=apps, session_service=service, options=options):
         print("ready", flush=True)  # noqa: T201  # Workplace.start_worker waits for it
         await asyncio.Event().wait()

@@ -56,6 +56,31 @@ def test_other_names_are_kept_as_names(name: str) -> None:
     assert error.error_type == name
 
 
+def test_a_group_of_exceptions_is_kept_as_a_name() -> None:
+    """F12: a class that is made of two arguments cannot be mixed in."""
+    assert raised(ToolError, "ExceptionGroup", "two").error_type == "ExceptionGroup"
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 10**6, "\U0001f600" * 10**5, "\ud800" * 10**5, "\x00" * 10**5]
+)
+def test_a_message_is_cut_where_every_store_can_hold_it(text: str) -> None:
+    """D6, 1c: 8 KB of UTF-8 however wide its characters are."""
+    error = raised(ToolError, "ValueError", text)
+    assert len(as_detail(error)["message"].encode()) <= errors.MAX_MESSAGE
+    assert "\x00" not in error.message
+
+
+def test_an_exception_without_a_text_can_be_told_of() -> None:
+    """F12: `__str__` is user code."""
+
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    assert errors.describe(MuteError())[1] == "(its text cannot be read)"
+
+
 def test_an_unknown_class_is_a_run_error() -> None:
     """A newer worker's error reaches an older client as something it can catch."""
     error = rebuild("FutureError", "new")

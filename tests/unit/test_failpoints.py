@@ -2,12 +2,14 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from durable_adk import failpoints
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 
 
 @pytest.fixture
@@ -16,8 +18,8 @@ def signals(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
     sent: list[int] = []
     monkeypatch.setattr(os, "kill", lambda _, number: sent.append(number))
     monkeypatch.setenv(failpoints.LOG_VARIABLE, str(tmp_path / "log"))
-    armed = failpoints._parse("commit.after:kill@2,3;tool.before:stop")
-    monkeypatch.setattr(failpoints, "_ARMED", armed)
+    monkeypatch.setattr(failpoints, "_ARMED", {})
+    failpoints.arm("commit.after:kill@2,3;tool.before:stop", tmp_path / "log")
     return sent
 
 
@@ -39,7 +41,40 @@ def test_a_failpoint_that_is_not_armed_leaves_nothing(signals: list[int], tmp_pa
     assert not (tmp_path / "log").exists()
 
 
+def test_a_raising_failpoint_fails_as_a_store_does(signals: list[int], tmp_path: Path) -> None:
+    """What it raises is retried by whoever retries a store that does not answer."""
+    failpoints.arm("commit.after:raise@2", tmp_path / "log")
+    failpoints.failpoint("commit.after")
+    with pytest.raises(StoreUnavailableError, match=r"commit\.after"):
+        failpoints.failpoint("commit.after")
+    failpoints.failpoint("commit.after")
+    assert signals == []
+
+
+def test_a_stopped_process_is_woken(signals: list[int], tmp_path: Path) -> None:
+    """`stop3s` sends SIGCONT as well, from a child that it does not leave behind."""
+    process = subprocess.run(
+        [sys.executable, "-c", "from durable_adk.failpoints import *; failpoint('here')"],
+        env=os.environ
+        | {failpoints.VARIABLE: "here:stop3s", failpoints.LOG_VARIABLE: str(tmp_path / "log")},
+        check=False,
+        timeout=30,
+    )
+    assert process.returncode == 0
+    assert (tmp_path / "log").read_text().startswith("here ")
+    assert signals == []
+
+
+def test_arming_again_forgets_what_was_armed(signals: list[int], tmp_path: Path) -> None:
+    """The next test of a process has its own failpoints, and its own counts."""
+    failpoints.arm("commit.after:kill", tmp_path / "other")
+    failpoints.failpoint("tool.before")
+    failpoints.failpoint("commit.after")
+    assert signals == [signal.SIGKILL]
+    assert not (tmp_path / "log").exists()
+
+
 def test_a_malformed_failpoint_is_refused() -> None:
     """A test with a typing error must not pass because nothing was killed."""
-    with pytest.raises(InvalidRequestError, match="neither kill nor stop"):
+    with pytest.raises(InvalidRequestError, match="none of kill, stop, stop3s, raise"):
         failpoints._parse("commit.after:kil@2")

@@ -68,6 +68,8 @@ def test_what_passes_survives_json_unchanged(value: Any) -> None:
         (Color.RED, "is the enum"),
         (object(), "is a object"),
         (Point(x=1), "is a Point"),
+        pytest.param(1 << 20_000, "too many digits", id="long"),
+        ({object(): 1}, "the key of type object"),
     ],
 )
 def test_what_does_not_is_named_with_its_path(value: Any, words: str) -> None:
@@ -106,6 +108,53 @@ def test_what_tools_commonly_return_becomes_json() -> None:
         "color": "red",
         "id": "00000000-0000-0000-0000-000000000000",
     }
+
+
+class Mute:
+    """An object that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no representation")
+
+
+def nested() -> Any:
+    """Lists in lists."""
+    value: Any = []
+    for _ in range(10_000):
+        value = [value]
+    return value
+
+
+def within_itself(kind: type) -> Any:
+    """Something that holds itself."""
+    if kind is Pair:
+        pair = Pair(left=1, right=None)
+        pair.right = pair
+        return pair
+    value: Any = {}
+    value["self"] = value
+    return value
+
+
+class Unwritable(BaseModel):
+    """A model that cannot be written."""
+
+    model_config = {"arbitrary_types_allowed": True}
+    held: Any = None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(nested(), within_itself(dict), within_itself(Pair), Mute(), {Mute(): 1}, {Mute()}),
+        *(Unwritable(held=object()), Unwritable(held=Mute())),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_whatever_it_is_it_is_made_json_or_refused(value: Any) -> None:
+    """F13, S16: nothing that user code can make ends in another error."""
+    with pytest.raises(StateValueError):
+        check_json(to_json_value(value))
 
 
 @given(st.dictionaries(TEXT, JSON, max_size=5))

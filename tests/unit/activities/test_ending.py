@@ -1,8 +1,9 @@
 """How invocations end."""
 
+import pytest
 from google.genai import types
 
-from durable_adk.activities.ending import close_invocation, ending_of
+from durable_adk.activities.ending import UNKNOWN_EPOCH, close_invocation, ending_of
 from durable_adk.activities.world import World
 from durable_adk.apps import AppRegistry
 from durable_adk.errors import (
@@ -129,3 +130,21 @@ async def test_how_an_invocation_ended_stands() -> None:
     ending = await close_invocation(world, step(Status.FAILED, ToolError("late")))
     assert ending.record.status is Status.COMPLETED
     assert len(await sessions.read_events(KEY)) == 1
+
+
+async def test_an_opening_that_was_given_up_does_not_open_after_the_end() -> None:
+    """I11, CAN-1: the end is told before its attempt comes to the store, which refuses it then."""
+    sessions = InMemorySessionService()
+    world = World(registry=AppRegistry([]), sessions=sessions)
+    await sessions.create_session(app_name="app", user_id="u", session_id="s")
+    end = step(Status.CANCELLED, InvocationCancelledError())
+    unopened = end.model_copy(update={"epoch": UNKNOWN_EPOCH, "holder": "temporal:n:r:w"})
+    ending = await close_invocation(world, unopened)
+    message = Event(id="e-1.0", invocation_id="e-1", author="user", timestamp=1.0)
+    with pytest.raises(InvocationCancelledError):
+        await sessions.open_invocation(
+            KEY, invocation_id="e-1", holder="temporal:n:r:w", user_event=message
+        )
+    assert ending.record.status is Status.CANCELLED
+    assert await sessions.read_events(KEY) == []
+    assert await sessions.active_invocation(KEY) is None

@@ -1,0 +1,122 @@
+"""Writing down where an invocation stands, and reading it again."""
+
+import json
+
+from durable_adk.activities.ending import ending_of
+from durable_adk.activities.world import World
+from durable_adk.continuation import (
+    PLACE,
+    TRACE,
+    Continued,
+    ContinueStep,
+    Place,
+    PlaceStep,
+    SaveTraceStep,
+    TracePage,
+    TraceStep,
+    packed,
+    unpacked,
+)
+from durable_adk.errors import (
+    InvalidRequestError,
+    InvocationNotFoundError,
+    SessionRegressedError,
+)
+from durable_adk.failpoints import failpoint
+from durable_adk.messages import check_size
+from durable_adk.values import canonical
+
+PAGE_BYTES = 700_000
+"""Of packed traces, the last of which may be as large; an activity's result may be 2 MiB (1c)."""
+
+
+async def save_place(world: World, step: PlaceStep) -> None:
+    """Write a place down. It is named after what it says, so no late attempt can change it."""
+    failpoint("roll.before")
+    await world.sessions.note(
+        step.key,
+        invocation_id=step.invocation_id,
+        kind=PLACE,
+        name=_name(step.number, step.digest),
+        body=unpacked(step.place),
+    )
+    failpoint("roll.after")
+
+
+async def save_trace(world: World, step: SaveTraceStep) -> None:
+    """Write a part of a trace down; of two that differ the longer one is the later one."""
+    name = f"{step.number:09}.{step.index:06}.{step.body}"
+    run = step.invocation_id
+    known = await world.sessions.read_notes(step.key, invocation_id=run, kind=TRACE, name=name)
+    body = json.dumps(step.trace)
+    if not known or _entries(known[0].body) < _entries(body):
+        await world.sessions.note(
+            step.key, invocation_id=run, kind=TRACE, name=name, body=body, replace=True
+        )
+
+
+def _entries(body: str) -> int:
+    return len(json.loads(unpacked(json.loads(body)))[1])
+
+
+async def read_place(world: World, step: ContinueStep) -> Continued:
+    """What the loop has to know to go on.
+
+    Raises:
+        InvocationNotFoundError: The store does not have the invocation.
+        SessionRegressedError: It does not have the place.
+        PayloadTooLargeError: The session's state does not fit into a payload.
+        InvalidRequestError: Another workflow runs the invocation.
+    """
+    cursor = step.cursor
+    record = await world.sessions.get_invocation(cursor.key, cursor.invocation_id)
+    if record is None:
+        raise InvocationNotFoundError(f"The store has no invocation {cursor.invocation_id!r}.")
+    if record.status.closed:
+        return Continued(ending=await ending_of(world, cursor.key, record))
+    if record.holder != step.holder:
+        raise InvalidRequestError(f"Invocation {cursor.invocation_id!r} is run by {record.holder}.")
+    notes = await world.sessions.read_notes(
+        cursor.key,
+        invocation_id=cursor.invocation_id,
+        kind=PLACE,
+        name=_name(cursor.place, cursor.digest),
+    )
+    if not notes:
+        raise SessionRegressedError(
+            f"The store has no place {cursor.place} of invocation {cursor.invocation_id!r}: it is "
+            "older than the workflow, as after the restoring of a backup. Restore a newer one, or "
+            "end the invocation with `durable-adk cancel`."
+        )
+    (message,) = await world.sessions.read_events(
+        cursor.key, after=record.start_seq - 1, upto=record.start_seq
+    )
+    state = None
+    if Place.model_validate_json(notes[0].body).opened.manifest.any_custom():
+        _, state = await world.sessions.read_state(cursor.key)
+        check_size(canonical(state), "The session's state, which custom agents are given,")
+    failpoint("roll.read")
+    return Continued(place=packed(notes[0].body), message=message.event.content, state=state)
+
+
+async def read_traces(world: World, step: TraceStep) -> TracePage:
+    """Notes of what bodies were given, as many as fit."""
+    page, after = TracePage(traces=[]), step.after
+    while True:
+        notes = await world.sessions.read_notes(
+            step.key, invocation_id=step.invocation_id, kind=TRACE, after=after, limit=1
+        )
+        if not notes:
+            return page
+        number, _, body = (after := notes[0].name).split(".", 2)
+        if int(number) > step.upto:
+            return page  # of a run that has written it and died before it ended
+        if body in step.bodies:
+            page.traces.append(json.loads(notes[0].body))
+        if sum(map(len, page.traces)) > PAGE_BYTES:
+            page.next = after
+            return page
+
+
+def _name(number: int, digest: str) -> str:
+    return f"{number:09}.{digest}"

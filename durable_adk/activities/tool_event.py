@@ -1,0 +1,67 @@
+"""The response of a tool call as an event, checked where it was made (reliability 1c, 1j)."""
+
+from typing import Any
+
+from google.genai import types
+
+from durable_adk.context import ToolContext
+from durable_adk.errors import PayloadTooLargeError, StateValueError, ToolResultError
+from durable_adk.events.event import Event
+from durable_adk.events.event_actions import EventActions
+from durable_adk.messages import check_size
+from durable_adk.payloads import StepResult, ToolStep
+from durable_adk.values import check_json, to_json_value
+
+
+def response_event(
+    response: Any, call: types.FunctionCall, context: ToolContext, step: ToolStep
+) -> Event:
+    """The response as an event; what passes can be stored.
+
+    Raises:
+        ToolResultError: The result is not JSON or too large.
+        StateValueError: A state value was changed in place into something that is not JSON.
+    """
+    response = to_json_value(response)
+    if not isinstance(response, dict):
+        response = {"result": response}  # FLW-49
+    try:
+        check_json(response, f"the result of tool {call.name!r}")
+    except StateValueError as error:
+        raise ToolResultError(error.message) from None
+    check_json(context.state.collect_delta(), "state_delta")
+    parts: list[types.Part] = []
+    if step.child is not None and context.actions.skip_summarization:
+        # The agent's words end the caller's turn, so they stand there as text too (17.1, TOL-21).
+        parts.append(types.Part(text=str(response.get("result", ""))))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]: checked JSON
+    answer = types.FunctionResponse(id=call.id, name=call.name, response=response)  # pyright: ignore[reportUnknownArgumentType]: checked JSON
+    event = Event(
+        id=step.event_id,
+        invocation_id=step.invocation_id,
+        author=step.agent,
+        branch=step.branch,
+        content=types.Content(role="user", parts=[types.Part(function_response=answer), *parts]),
+        actions=context.actions,
+    )
+    try:
+        check_size(event.to_json(), f"The result of tool {call.name!r}")
+    except PayloadTooLargeError as error:
+        raise ToolResultError(error.message) from None
+    return event
+
+
+def pending_result(context: ToolContext, step: ToolStep) -> StepResult:
+    """A long-running call that has begun; what it changed rides on an event of its own (TRAP-9)."""
+    delta = context.state.collect_delta()
+    check_json(delta, "state_delta")
+    actions = EventActions(state_delta=delta, artifact_delta=context.actions.artifact_delta)
+    event = Event(
+        id=step.event_id,
+        invocation_id=step.invocation_id,
+        author=step.agent,
+        branch=step.branch,
+        actions=actions,
+    )
+    check_size(event.to_json(), f"What tool {step.tool!r} changed")
+    changed = delta or actions.artifact_delta
+    return StepResult(pending=True, event=event if changed else None)

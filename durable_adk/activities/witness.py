@@ -1,0 +1,92 @@
+"""Noticing that a store is older than it was, before a new run appends to it (I21).
+
+A run that goes on knows how long its session was. A new one knows nothing, so something else has to
+remember: Temporal does. The store has to know every invocation that Temporal has seen completed.
+"""
+
+import time
+from dataclasses import dataclass, field
+
+from temporalio.client import Client, WorkflowExecution, WorkflowFailureError
+from temporalio.service import RPCError
+
+from durable_adk.errors import SessionRegressedError
+from durable_adk.messages import InvocationResult
+from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.sessions.session import SessionKey
+
+NEWEST = 3
+"""Completed invocations that are looked at."""
+MAX_AGE = 5.0
+"""Seconds after which Temporal is asked again. Until then the last answer has to be true still, so
+what is missed is a backup that is no older than this."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """An invocation that has completed."""
+
+    key: SessionKey
+    invocation_id: str
+    opened: float
+    """Not before this, in seconds since the epoch."""
+
+
+@dataclass
+class StoreWitness:
+    """Remembers the newest invocations that have completed."""
+
+    client: Client
+    sessions: BaseSessionService
+    task_queue: str
+    """Its workers share a store; others may have another one."""
+    _seen: list[_Seen] = field(default_factory=list[_Seen])
+    _asked: float = float("-inf")
+
+    async def check(self) -> None:
+        """Make sure that the store still knows them.
+
+        Sessions that are missing, or were made anew, have been deleted; if they were lost instead,
+        those that are older tell. A Temporal that does not answer is asked at the next opening.
+
+        Raises:
+            SessionRegressedError: It does not, and must not be written to.
+        """
+        if time.monotonic() - self._asked > MAX_AGE:
+            await self._ask()
+        for one in self._seen:
+            if await self._knows(one):
+                return  # and so whatever was before it
+
+    async def _ask(self) -> None:
+        try:
+            query = (
+                "WorkflowType = 'Invocation' AND ExecutionStatus = 'Completed' "
+                f"AND TaskQueue = '{self.task_queue}'"
+            )
+            listed = self.client.list_workflows(query, limit=NEWEST, page_size=NEWEST)
+            seen = [await self._read(execution) async for execution in listed]
+        except (RPCError, WorkflowFailureError):
+            return
+        self._seen = [one for one in seen if one is not None]
+        self._asked = time.monotonic()
+
+    async def _read(self, execution: WorkflowExecution) -> _Seen | None:
+        handle = self.client.get_workflow_handle(execution.id, run_id=execution.run_id)
+        result = InvocationResult.model_validate(await handle.result())
+        key = SessionKey(result.app, result.user, result.session)
+        return _Seen(key, result.invocation_id, execution.start_time.timestamp())
+
+    async def _knows(self, one: _Seen) -> bool:
+        """Whether the store has it; not if its session is another now."""
+        record = await self.sessions.get_invocation(one.key, one.invocation_id)
+        if record is not None and record.status.closed:
+            return True
+        first = await self.sessions.read_events(one.key, upto=1)
+        if first and first[0].event.timestamp < one.opened:
+            raise SessionRegressedError(
+                f"Invocation {one.invocation_id!r} has completed, and the session store does not "
+                "know that: it is older than it was, as after the restoring of a backup. Nothing "
+                "is written to it; run `durable-adk doctor --fix` to put back what is missing."
+            )
+        return False

@@ -1,0 +1,201 @@
+"""How a run of the loop begins: an invocation is opened, or gone on with, or is over already."""
+
+import asyncio
+from dataclasses import dataclass
+
+from durable_adk.closing import uninterrupted
+from durable_adk.continuation import ContinueStep, Cursor, Place, unpacked
+from durable_adk.errors import (
+    DurableAdkError,
+    InvocationCancelledError,
+    RunError,
+    SessionBusyError,
+    TransientError,
+    as_detail,
+    from_detail,
+)
+from durable_adk.flows.invocation import Invocation
+from durable_adk.flows.rolling import past_traces
+from durable_adk.flows.run_hooks import prepared
+from durable_adk.messages import InvocationRequest, InvocationResult, user_content
+from durable_adk.payloads import UNKNOWN_EPOCH, CloseStep, Ending, Opened, OpenStep
+from durable_adk.run_config import RunConfig
+from durable_adk.runtime import Runtime
+from durable_adk.sessions.base_session_service import Status
+from durable_adk.sessions.session import SessionKey
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An invocation that had ended without this run of the loop."""
+
+    key: SessionKey
+    ending: Ending
+
+    def result(self, runtime: Runtime) -> InvocationResult:
+        """Its outcome.
+
+        Raises:
+            CancelledError: It was cancelled, and so is this run.
+            DurableAdkError: What it failed with.
+        """
+        record = self.ending.record
+        if record.status is Status.CANCELLED and runtime.cancelled():
+            raise asyncio.CancelledError
+        if record.error:
+            raise from_detail(record.error)
+        return InvocationResult(
+            app=self.key.app_name,
+            user=self.key.user_id,
+            session=self.key.session_id,
+            invocation_id=record.invocation_id,
+            status=Status.COMPLETED,
+            text=self.ending.text,
+            last_event_id=self.ending.last_event_id,
+            events=self.ending.events,
+            model_calls=self.ending.model_calls,
+            tool_calls=self.ending.tool_calls,
+            tokens=self.ending.tokens,
+            revision=record.end_seq or record.start_seq,
+        )
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A message that the active invocation has heard, so that it opens none of its own."""
+
+    key: SessionKey
+    invocation_id: str
+    steered: str
+
+    def result(self, runtime: Runtime) -> InvocationResult:
+        """What becomes of the message is in the other invocation."""
+        del runtime
+        return InvocationResult(
+            app=self.key.app_name,
+            user=self.key.user_id,
+            session=self.key.session_id,
+            invocation_id=self.invocation_id,
+            status=Status.COMPLETED,
+            text="",
+            last_event_id=None,
+            steered=self.steered,
+            events=0,
+            model_calls=0,
+            tool_calls=0,
+            revision=0,
+        )
+
+
+async def begin(
+    runtime: Runtime, request: InvocationRequest, holder: str
+) -> Invocation | Ended | Heard:
+    """Open an invocation, unless its message is heard by another, or it is over already.
+
+    Raises:
+        CancelledError: It was cancelled before its agents began; what was opened is closed.
+        DurableAdkError: It cannot be opened; nothing is stored.
+    """
+    invocation_id = request.invocation_id or f"e-{runtime.new_id()}"
+    key = SessionKey(request.app, request.user, request.session or invocation_id)
+    step = OpenStep(
+        key=key,
+        invocation_id=invocation_id,
+        holder=holder,
+        event_id=f"{invocation_id}.0",
+        timestamp=runtime.now(),
+        message=user_content(request.message),
+        state_delta=request.state_delta,
+        custom_metadata=request.run_config.custom_metadata,
+        tool_run=request.tool_run,
+        create_session=request.create_session or request.session is None,
+        when_busy=request.when_busy,
+        run_config=None if request.run_config == RunConfig() else request.run_config,
+    )
+    opened, cancelled = await _opened(runtime, step)
+    while (record := opened.record) is None:
+        if opened.steered is not None:
+            return Heard(key, invocation_id, opened.steered)
+        if cancelled:
+            raise asyncio.CancelledError
+        step = await prepared(runtime, request, step, opened)
+        opened, cancelled = await _opened(runtime, step)
+    if opened.ending is not None:
+        return Ended(key, opened.ending)
+    invocation = Invocation(
+        runtime=runtime,
+        request=request,
+        key=key,
+        opened=opened,
+        record=record,
+        message=step.message,
+        holder=holder,
+    )
+    invocation.cancelled = cancelled
+    invocation.apply_local(step.state_delta)
+    return invocation
+
+
+async def go_on(runtime: Runtime, cursor: Cursor, holder: str) -> Invocation | Ended:
+    """The invocation as the run before has left it, unless it was ended meanwhile (design D10).
+
+    Raises:
+        CancelledError: It was cancelled before its agents went on; it is closed.
+        DurableAdkError: It cannot go on; it is closed with that.
+    """
+    try:
+        told = await runtime.read_place(ContinueStep(cursor=cursor, holder=holder))
+        if told.ending is not None:
+            return Ended(cursor.key, told.ending)
+        place = Place.model_validate_json(unpacked(told.place))
+        past = await past_traces(runtime, cursor, place.bodies)
+    except (asyncio.CancelledError, DurableAdkError) as error:
+        cancelled = isinstance(error, asyncio.CancelledError)
+        step = _unknown(
+            cursor.key, cursor.invocation_id, holder, runtime.now(), None if cancelled else error
+        )
+        await uninterrupted(runtime.close_invocation(step))
+        raise
+    invocation = Invocation.continued(
+        runtime=runtime, key=cursor.key, place=place, told=told, past=past, holder=holder
+    )
+    invocation.cancelled = runtime.cancelled()
+    return invocation
+
+
+async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened, bool]:
+    """The opening, and whether the run was cancelled meanwhile."""
+    opening = asyncio.ensure_future(runtime.open_invocation(step))
+    try:
+        return await asyncio.shield(opening), False
+    except asyncio.CancelledError:
+        # This ends the wait for a busy session; an invocation that was opened must be sealed.
+        opening.cancel()
+        try:
+            return await opening, True
+        except (asyncio.CancelledError, SessionBusyError, RunError, TransientError):
+            # Whether it was opened, only the store knows now: its answer may have been lost, or its
+            # worker, which the engine tells as a timeout if it was cancelled meanwhile.
+            end = _unknown(step.key, step.invocation_id, step.holder, step.timestamp)
+            await uninterrupted(runtime.close_invocation(end))
+            raise asyncio.CancelledError from None
+
+
+def _unknown(
+    key: SessionKey,
+    invocation_id: str,
+    holder: str,
+    timestamp: float,
+    error: DurableAdkError | None = None,
+) -> CloseStep:
+    """The end of an invocation of which the loop does not know how it stands, or whether."""
+    return CloseStep(
+        key=key,
+        invocation_id=invocation_id,
+        epoch=UNKNOWN_EPOCH,
+        status=Status.FAILED if error else Status.CANCELLED,
+        author="",
+        timestamp=timestamp,
+        holder=holder,
+        error=as_detail(error or InvocationCancelledError()),
+    )

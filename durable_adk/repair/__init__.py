@@ -1,0 +1,1 @@
+"""Finding what sessions, leases and workflows lack of each other, and mending it."""

@@ -1,0 +1,186 @@
+"""Sessions that lack what the histories of their workflows say was committed.
+
+Either the store was restored from a backup, or somebody deleted the session.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from durable_adk.errors import TemporalUnavailableError
+from durable_adk.events.event import Event
+from durable_adk.repair.findings import Case, Kind, case
+from durable_adk.repair.redo import Redo, Redone, is_stored, place_of, records_of
+from durable_adk.repair.sources import Missing, Sources
+from durable_adk.repair.trails import Trail
+from durable_adk.sessions.rebuilt import Rebuilt
+from durable_adk.sessions.session import SessionKey
+
+PATIENCE = 10.0
+"""Seconds a cancelled workflow is given to end itself."""
+NEEDS_CODE = "a history cannot be replayed; of a custom agent, say with --target where its code is"
+
+
+@dataclass
+class Compared:
+    """The sessions of the histories, as the store has them."""
+
+    regressed: dict[SessionKey, list[Trail]] = field(default_factory=dict[SessionKey, list[Trail]])
+    """Those that are in the store, and lack something."""
+    missing: dict[SessionKey, list[Trail]] = field(default_factory=dict[SessionKey, list[Trail]])
+    """Those that are not in the store, or as empty as if they had been deleted and made anew."""
+    replaced: dict[SessionKey, list[Trail]] = field(default_factory=dict[SessionKey, list[Trail]])
+    """Those that were deleted for sure, as there are younger ones of their names."""
+
+    @property
+    def keys(self) -> set[SessionKey]:
+        """All of them."""
+        return {*self.regressed, *self.missing}
+
+
+async def compare(sources: Sources, trails: Sequence[Trail], *, apps: Collection[str]) -> Compared:
+    """Look in the store for what was committed.
+
+    Only for sessions of its own apps, as several stores may share a Temporal. After the histories
+    were read: what is committed meanwhile the store has and they have not, which is nothing to
+    wonder about.
+    """
+    by_key: dict[SessionKey, list[Trail]] = {}
+    for trail in trails:
+        if trail.key is not None and trail.key.app_name in {*apps, sources.app}:
+            by_key.setdefault(trail.key, []).append(trail)
+    compared = Compared()
+    for key, several in by_key.items():
+        events = [item.event for item in await sources.sessions.read_events(key)]
+        old = [trail for trail in several if events and _is_older(trail, events[0])]
+        own = [trail for trail in several if trail not in old]
+        if old:
+            compared.replaced[key] = old
+        if not events:
+            compared.missing[key] = several
+        elif await _lacks(sources, key, [event.id for event in events], own):
+            compared.regressed[key] = own
+    return compared
+
+
+def _is_older(trail: Trail, first: Event) -> bool:
+    """Whether an invocation is of an earlier session of this name, which was deleted."""
+    record = trail.opening[1].record if trail.opening else None
+    return record is not None and record.update_time < first.timestamp
+
+
+async def _lacks(
+    sources: Sources, key: SessionKey, event_ids: Sequence[str], trails: Sequence[Trail]
+) -> bool:
+    if any(trail.told > len(event_ids) for trail in trails):
+        return True
+    records = {record.invocation_id: record for record in await records_of(sources.sessions, key)}
+    return not all(
+        is_stored(act, place, event_ids, records.get(act.step.invocation_id))
+        for trail in trails
+        for act in trail.acts
+        if (place := place_of(act))
+    )
+
+
+async def regressions(sources: Sources, compared: Compared) -> list[Case]:
+    """The sessions that lack something, and how each can be rebuilt."""
+    lost = compared.missing if sources.missing is Missing.LOST else {}
+    wanted = compared.regressed | lost
+    if not wanted:
+        return []
+    redone = await Redo(sources.sessions).run(wanted)
+    found: list[Case] = []
+    for key, one in redone.items():
+        if sources.mean(key):
+            found.append(_regression(sources, key, one, wanted[key], is_missing=key in lost))
+    return found
+
+
+def _regression(
+    sources: Sources, key: SessionKey, redone: Redone, trails: list[Trail], *, is_missing: bool
+) -> Case:
+    what = "the session is missing" if is_missing else "the store is older than its histories"
+    unread = next((trail.failure for trail in trails if trail.failure), None)
+    rebuilt = redone.rebuilt
+    if rebuilt is None or unread:
+        why = f"{NEEDS_CODE}: {unread}" if unread else redone.failure
+        return case(Kind.REGRESSED, key, f"{what}, and cannot be rebuilt: {why}")
+    return case(
+        Kind.REGRESSED,
+        key,
+        f"{what}: {_lacking(rebuilt)}",
+        fix=f"put back {_lacking(rebuilt)}, from {len(trails)} histories"
+        + ("; what it was created with is not in them" if is_missing else ""),
+        remedy=partial(sources.sessions.rebuild, [rebuilt]),
+    )
+
+
+def _lacking(rebuilt: Rebuilt) -> str:
+    if not rebuilt.events:
+        return f"the end of {', '.join(record.invocation_id for record in rebuilt.records)}"
+    first, last = rebuilt.events[0].seq, rebuilt.events[-1].seq
+    return f"events {first} to {last} of {len(rebuilt.records)} invocations"
+
+
+def orphans(sources: Sources, compared: Compared, *, is_empty: bool) -> list[Case]:
+    """The open workflows of sessions that the store does not have.
+
+    Ending them is right if the session was deleted, and loses them if it was lost with a backup.
+    Nobody is asked when all other sessions are as they should be.
+
+    Args:
+        sources: Where to look, and what they were told.
+        compared: The sessions.
+        is_empty: Whether the store has no sessions at all, which looks like a new file.
+    """
+    missing = {} if sources.missing is Missing.LOST else compared.missing
+    unsure = sources.missing is Missing.UNKNOWN and (is_empty or bool(compared.regressed))
+    gone = [*((item, False) for item in compared.replaced.items())]
+    gone += [*((item, unsure) for item in missing.items())]
+    return [
+        _orphan(sources, key, trail, doubtful=doubtful)
+        for (key, trails), doubtful in gone
+        for trail in trails
+        if trail.is_open and sources.mean(key)
+    ]
+
+
+def _orphan(sources: Sources, key: SessionKey, trail: Trail, *, doubtful: bool) -> Case:
+    return case(
+        Kind.ORPHAN,
+        key,
+        f"workflow {trail.workflow_id} is open, and its session is not in the store"
+        + ("; say --deleted or --lost, whichever it was" if doubtful else ""),
+        invocation_id=trail.opening[0].invocation_id if trail.opening else None,
+        fix=None if doubtful else "cancel the workflow; terminate it if that does not end it",
+        remedy=None if doubtful else partial(_end, sources, trail),
+    )
+
+
+async def _end(sources: Sources, trail: Trail) -> None:
+    """Cancel a workflow, and terminate it if no worker is there to end it."""
+    handle = sources.client.get_workflow_handle(
+        trail.workflow_id, first_execution_run_id=trail.first_run_id
+    )
+    try:
+        await handle.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                while (await handle.describe()).status is WorkflowExecutionStatus.RUNNING:  # noqa: ASYNC110  # another process ends it
+                    await asyncio.sleep(0.1)
+                return
+        await handle.terminate(reason="Its session is not in the store; ended by the doctor.")
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:  # it has ended
+            raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
+
+
+def first_runs(trails: Sequence[Trail]) -> Mapping[str, Trail]:
+    """The trails by the id of their first run, which is what a holder names."""
+    return {trail.first_run_id: trail for trail in trails}

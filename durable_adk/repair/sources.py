@@ -1,0 +1,44 @@
+"""What the doctor looks at, and what it was told of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from temporalio.client import Client
+
+from durable_adk.apps.app import App
+from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.sessions.session import SessionKey
+
+
+class Missing(StrEnum):
+    """Why the store does not have a session that a history tells of.
+
+    A store keeps nothing of a session that was deleted, so it cannot say which of the two it is.
+    """
+
+    UNKNOWN = "unknown"
+    DELETED = "deleted"
+    """Somebody did not want it any more."""
+    LOST = "lost"
+    """It is younger than the backup that was restored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """A session store, the Temporal that runs its invocations, and which sessions are meant."""
+
+    client: Client
+    sessions: BaseSessionService
+    app: str | None = None
+    """Only this app's sessions; None: those of all."""
+    user: str | None = None
+    session: str | None = None
+    code: Sequence[App] = ()
+    """Apps whose code is at hand: histories of custom agents cannot be read without."""
+    missing: Missing = Missing.UNKNOWN
+
+    def mean(self, key: SessionKey) -> bool:
+        """Whether a session is one of those that are meant."""
+        wanted = (self.app, self.user, self.session)
+        return all(want in (None, one) for want, one in zip(wanted, key, strict=True))

@@ -1,0 +1,107 @@
+"""What the session store tells of its sessions."""
+
+from enum import IntEnum, StrEnum
+from typing import Any, Final
+
+from pydantic import BaseModel, Field
+
+from durable_adk.events.event import Event
+from durable_adk.models.llm_response import Wire
+from durable_adk.sessions.session import Session
+
+ATTEMPT: Final = "attempt"
+"""The kind of notes that stay when their invocation ends; those of other kinds go (I24)."""
+WITHDRAWN: Final = "withdrawn"
+"""The kind of notes that say by whom an invocation will not be opened any more: by their names."""
+
+
+class GetSessionConfig(BaseModel):
+    """Which events to load: first those at or after a time, of them the last N (SSN-6)."""
+
+    num_recent_events: int | None = Field(default=None, ge=0)
+    after_timestamp: float | None = None
+
+
+class ListSessionsResponse(Wire):
+    """Sessions without their events."""
+
+    sessions: list[Session] = Field(default_factory=list[Session])
+
+
+class StoredEvent(Wire):
+    """An event with its place in the session."""
+
+    seq: int
+    event: Event
+
+
+class Status(StrEnum):
+    """How far an invocation is."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    """It waits for an answer and holds no lease; `resume_invocation` lets it go on (D9)."""
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    ABANDONED = "abandoned"
+    """Its workflow was closed from outside; the next invocation of the session took over."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the invocation has ended."""
+        return self not in (Status.RUNNING, Status.PAUSED)
+
+
+class InvocationRecord(Wire):
+    """What the store knows of an invocation."""
+
+    invocation_id: str
+    status: Status
+    epoch: int
+    """The fence: whenever an invocation of the session takes the lease it gets the next number."""
+    holder: str
+    """Who runs it; see `durable_adk.holders`."""
+    start_seq: int
+    """Sequence number of its user event."""
+    end_seq: int | None = None
+    """Sequence number of the session's last event when the invocation was closed."""
+    error: dict[str, Any] | None = None
+    """`errors.as_detail` of the error it failed with."""
+    pauses: int = 0
+    """How often it has been paused."""
+    update_time: float = 0.0
+    """When its status was last set: seconds since the epoch, by the clock of who set it; 0 if that
+    was done by a version that did not note it."""
+
+
+class Note(Wire):
+    """What an invocation has written down for itself."""
+
+    name: str
+    body: str
+    """JSON text, as it was given."""
+
+
+class Place(IntEnum):
+    """Where an invocation that finds its session busy begins to wait."""
+
+    FIRST = 0
+    """Before all that wait at LAST."""
+    LAST = 1
+
+
+class Ticket(Wire):
+    """That an invocation waits for its session; their order is place, then number."""
+
+    invocation_id: str
+    holder: str
+    """Who waits; see `durable_adk.holders`. A ticket whose holder is gone is dropped by whoever
+    finds itself behind it."""
+    place: Place
+    number: int
+    """Grows with every ticket while there are any."""
+    ttl: float | None = None
+    """Seconds without another attempt after which it counts no more; None: for ever."""
+    expires_at: float | None = None
+    """Seconds since the epoch, by the clock of who renewed it."""

@@ -1,0 +1,99 @@
+"""Blobs as files in a folder."""
+
+import asyncio
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+_KEY_BYTES = 32
+
+
+class FileBlobs:
+    """A `BlobStore` in a folder that its processes share: of one machine, or a network file system.
+
+    Each owner has a folder of its own. Only the user of the process may read it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def key(self) -> bytes:
+        """The secret that references are signed with, made by whoever comes first.
+
+        It lies beside the blobs: who can read it can read them too. It keeps out those who reach
+        Temporal and not this folder.
+        """
+        path = self.folder / "key"
+        with suppress(FileNotFoundError):
+            return path.read_bytes()
+        fresh = self.folder / f"key.{secrets.token_hex(8)}"
+        _write(fresh, secrets.token_bytes(_KEY_BYTES))
+        with suppress(FileExistsError):
+            path.hardlink_to(fresh)  # never over another process's
+        fresh.unlink()
+        return path.read_bytes()
+
+    async def put(self, name: str, data: bytes) -> None:
+        """See `BlobStore`; a file that is there already counts as new for `expired`."""
+        await asyncio.to_thread(self._put, name, data)
+
+    async def get(self, name: str) -> bytes:
+        """See `BlobStore`."""
+        return await asyncio.to_thread(self._get, name)
+
+    def _put(self, name: str, data: bytes) -> None:
+        path = self.folder / name
+        if path.exists():
+            os.utime(path)
+            os.utime(path.parent)
+            return
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        fresh = path.with_suffix(f".{secrets.token_hex(8)}")
+        try:
+            _write(fresh, data)
+            fresh.replace(path)  # readers see all of it or nothing
+        finally:
+            fresh.unlink(missing_ok=True)
+        _sync(path.parent)
+        _sync(self.folder)
+
+    def _get(self, name: str) -> bytes:
+        try:
+            return (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            if not (self.folder / "key").exists():
+                raise OSError(f"The folder {self.folder} is not there.") from None
+            raise KeyError(name) from None
+
+    def expired(self, older_than: float) -> Iterator[Path]:
+        """Folders of owners for whom nothing was stored in the last `older_than` seconds."""
+        limit = time.time() - older_than
+        for folder in self.folder.iterdir():
+            if folder.is_dir() and folder.stat().st_mtime < limit:
+                yield folder
+
+    def remove(self, owner: str) -> None:
+        """Delete all that is kept for an owner."""
+        shutil.rmtree(self.folder / owner, ignore_errors=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "wb") as file:  # noqa: PTH123 - a path has no mode
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    """Have the names of a folder on the disk, so that a crash does not lose the file."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

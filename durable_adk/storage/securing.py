@@ -1,0 +1,121 @@
+"""Storing an activity's result before the activity has ended."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from itertools import chain, repeat
+from typing import Any
+
+from temporalio import activity
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import (
+    ActivitySerializationContext,
+    DataConverter,
+    StorageDriver,
+    StorageDriverStoreContext,
+)
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from durable_adk.errors import PayloadLostError, as_detail, class_name
+from durable_adk.storage.payload_driver import OwnedStorage
+
+RESERVE = timedelta(seconds=5)
+"""Before the engine gives an activity up, its result is."""
+_DELAYS = (0.1, 0.2, 0.5, 1.0)  # seconds between attempts; the last one is kept
+
+
+class SecuredResults(Interceptor):
+    """Keeps a result that belongs into external storage while its activity still lives.
+
+    The SDK stores it when the activity's code has returned. If the store is away then, the activity
+    fails and is run again, tool and all (reliability 1g). Here the activity waits for the store and
+    goes on beating; what the SDK does afterwards finds the blob stored.
+
+    With a codec that encrypts, the SDK's payload is another one than ours, and is stored by itself;
+    what is left is the moment between the two.
+    """
+
+    def __init__(self, converter: DataConverter) -> None:
+        self._converter = converter
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
+        """See base class."""
+        return _Securing(next, self._converter)
+
+
+class _Securing(ActivityInboundInterceptor):
+    def __init__(self, following: ActivityInboundInterceptor, converter: DataConverter) -> None:
+        super().__init__(following)
+        self._converter = converter
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
+        """The result, stored if it is to be.
+
+        Raises:
+            ApplicationError: The store stayed away for as long as the activity may take. Final: the
+                work is done, and doing it again would not help.
+        """
+        result = await super().execute_activity(input)
+        if not activity.info().is_local:  # that one is given up soon, and does nothing twice
+            await self._secure(result)
+        return result
+
+    async def _secure(self, result: Any) -> None:
+        converter = self._converter.with_context(_context(activity.info()))
+        storage = converter.external_storage
+        assert isinstance(storage, OwnedStorage)  # noqa: S101 - the worker asks before
+        payloads = converter.payload_converter.to_payloads([result])
+        if converter.payload_codec is not None:
+            payloads = await converter.payload_codec.encode(payloads)
+        driver = storage.driver_for(payloads[0])
+        if driver is not None:
+            await _beating(asyncio.ensure_future(_keep(driver, payloads[0])))
+
+
+async def _beating(work: asyncio.Future[None]) -> None:
+    """Wait for the end of `work`, and have the server know that we live."""
+    beat = (activity.info().heartbeat_timeout or timedelta(seconds=4)).total_seconds() / 4
+    try:
+        while not (await asyncio.wait({work}, timeout=beat))[0]:
+            activity.heartbeat()
+    finally:
+        work.cancel()
+    await work
+
+
+async def _keep(driver: StorageDriver, payload: Payload) -> None:
+    deadline = _deadline(activity.info())
+    delays = chain(_DELAYS, repeat(_DELAYS[-1]))
+    while True:
+        try:
+            await driver.store(StorageDriverStoreContext(), [payload])
+        except OSError as error:
+            if datetime.now(UTC) >= deadline:
+                raise _given_up(error) from error
+            await asyncio.sleep(next(delays))
+        else:
+            return
+
+
+def _given_up(error: OSError) -> ApplicationError:
+    lost = PayloadLostError(f"A step's result could not be stored: {error}")
+    return ApplicationError(
+        lost.message, as_detail(lost), type=class_name(lost), non_retryable=True
+    )
+
+
+def _deadline(info: activity.Info) -> datetime:
+    limit = info.start_to_close_timeout or timedelta(minutes=10)
+    return info.started_time + limit - RESERVE
+
+
+def _context(info: activity.Info) -> ActivitySerializationContext:
+    return ActivitySerializationContext(
+        namespace=info.namespace,
+        activity_id=info.activity_id,
+        activity_type=info.activity_type,
+        activity_task_queue=info.task_queue,
+        workflow_id=info.workflow_id,
+        workflow_type=info.workflow_type,
+        is_local=info.is_local,
+    )

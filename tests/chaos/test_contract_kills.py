@@ -1,0 +1,230 @@
+"""What tools promise, and what model calls cost, when their worker is killed (I8, I10)."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from durable_adk.apps.registry import AppRegistry, serve
+from durable_adk.client.attempts import read_attempts
+from durable_adk.embedded import TemporalServer
+from durable_adk.events import Event
+from durable_adk.models.model_attempt import AttemptEnd
+from durable_adk.runners import Runner
+from durable_adk.sessions import Status
+from durable_adk.tools import ToolContract
+from tests.support.contract_apps import (
+    KEPT,
+    RECONCILED,
+    RETRIED,
+    SIDE_BY_SIDE,
+    contract_apps,
+)
+from tests.support.processes import INVOCATION, Workplace, until
+
+ONCE = str(ToolContract.AT_MOST_ONCE)
+AGAIN = [str(contract) for contract in ToolContract if contract != ONCE]
+CONCURRENT = 4
+THAWED = 2.0
+"""Seconds a thawed worker is given to do its harm."""
+
+
+class ContractPlace(Workplace):
+    """A workplace for the apps of `contract_apps`."""
+
+    def runner(self, app: str) -> Runner:
+        """See the base class."""
+        return Runner(
+            app=contract_apps(self.folder)[app],
+            session_service=self.sessions,
+            client=self.client,
+            task_queue=self.queue,
+            auto_create_session=True,
+        )
+
+    def _command(self, program: str, *arguments: str) -> list[str | Path]:
+        return super()._command(f"contract_{program}", *arguments)
+
+
+@pytest.fixture(scope="module")
+async def make_place(
+    server: TemporalServer, client: Client, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Callable[[], ContractPlace]]:
+    """Make a workplace; its apps are served here too, for the replays at the end."""
+    places: list[ContractPlace] = []
+
+    def make() -> ContractPlace:
+        folder = tmp_path_factory.mktemp("place")
+        place = ContractPlace(folder=folder, client=client, address=server.address)
+        serve(place.queue, AppRegistry(contract_apps(folder).values()))
+        places.append(place)
+        return place
+
+    yield make
+    for place in places:
+        await place.sessions.close()
+
+
+@pytest.fixture
+def place(make_place: Callable[[], ContractPlace]) -> ContractPlace:
+    """One workplace."""
+    return make_place()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Where the worker dies, how often the tool ran then, and what the model is told."""
+
+    at: str
+    app: str
+    runs: int
+    unknown: bool = False
+    found: int = 0
+    """How often the tool looked for its lost run."""
+    kills: int = 1
+
+
+CASES = [
+    *(Case(at="tool.before_run:kill@1", app=app, runs=1) for app in (*AGAIN, ONCE)),
+    *(Case(at="tool.halfway:kill@1", app=app, runs=2) for app in AGAIN),
+    *(Case(at="tool.after_run:kill@1", app=app, runs=2) for app in AGAIN),
+    Case(at="tool.begun:kill@1", app=ONCE, runs=0, unknown=True),
+    Case(at="tool.halfway:kill@1", app=ONCE, runs=1, unknown=True),
+    Case(at="tool.after_run:kill@1", app=ONCE, runs=1, unknown=True),
+    Case(at="commit.before:kill@2", app=ONCE, runs=1, unknown=True),
+    Case(at="commit.after:kill@2", app=ONCE, runs=1),
+    Case(at="tool.begun:kill@1", app=RECONCILED, runs=1, found=1),
+    Case(at="tool.halfway:kill@1", app=RECONCILED, runs=2, found=1),
+    Case(at="tool.after_run:kill@1", app=RECONCILED, runs=1, found=1),
+    Case(at="tool.begun:kill@1,2", app=RECONCILED, runs=1, found=3, kills=2),
+]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was seen of a case."""
+
+    place: ContractPlace
+    stored: list[Event]
+    result: dict[str, Any]
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the model is told of the call."""
+        answers = [item for event in self.stored for item in event.get_function_responses()]
+        assert len(answers) == 1
+        return answers[0].response or {}
+
+
+async def _run(case: Case, place: ContractPlace) -> Outcome:
+    async with place.restarted_worker(case.at):
+        await asyncio.wait_for(place.all_of(case.app), 90)
+        result = await place.workflow(case.app).result()
+    return Outcome(place, await place.log(case.app), result)
+
+
+@pytest.fixture(scope="module")
+async def outcomes(
+    request: pytest.FixtureRequest, make_place: Callable[[], ContractPlace]
+) -> AsyncIterator[dict[Case, "asyncio.Task[Outcome]"]]:
+    """The selected cases, running side by side; each test waits for its own."""
+    turn = asyncio.Semaphore(CONCURRENT)
+
+    async def in_turn(case: Case) -> Outcome:
+        async with turn:
+            return await _run(case, make_place())
+
+    specs = [getattr(item, "callspec", None) for item in request.session.items]
+    cases: list[Case] = [spec.params["case"] for spec in specs if spec and "case" in spec.params]
+    tasks = {case: asyncio.create_task(in_turn(case)) for case in cases if isinstance(case, Case)}
+    yield tasks
+    for task in tasks.values():
+        task.cancel()
+    await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.app}-{case.at}")
+async def test_a_tool_runs_as_often_as_it_allows(
+    case: Case, outcomes: dict[Case, "asyncio.Task[Outcome]"]
+) -> None:
+    """I8, F9: the ledger is within the contract, the model hears the truth, the run goes on."""
+    outcome = await outcomes[case]
+    traces = outcome.place.traces
+    assert outcome.place.deaths == case.kills
+    assert len(traces.runs("charge")) == case.runs
+    assert len({run["key"] for run in traces.runs("charge")}) <= 1
+    assert len(traces.runs("find")) == case.found
+    assert (outcome.told.get("outcome") == "unknown") == case.unknown
+    assert ("charged" in outcome.told) == (not case.unknown)
+    assert outcome.stored[-1].text == "Charged."
+    assert outcome.result["status"] == Status.COMPLETED
+
+
+async def test_a_frozen_worker_does_not_make_an_at_most_once_tool_run_twice(
+    place: ContractPlace,
+) -> None:
+    """F8, I8: it is given up before the tool has begun; its successor runs it, it never does."""
+    async with await place.start_worker("tool.before_run:stop@1") as frozen:
+        run = asyncio.create_task(place.all_of(ONCE))
+        await until(lambda: place.traces.hits)
+        async with await place.start_worker():
+            events = await asyncio.wait_for(run, 60)
+            await place.workflow(ONCE).result()
+            frozen.send_signal(signal.SIGCONT)
+            await asyncio.sleep(THAWED)
+    assert events[-1].text == "Charged."
+    assert len(place.traces.runs("charge")) == 1
+
+
+async def test_of_calls_at_once_only_the_lost_one_is_unknown(place: ContractPlace) -> None:
+    """F10, I8: each call has its own contract; none runs twice."""
+    async with place.restarted_worker("tool.halfway:kill@2"):
+        await asyncio.wait_for(place.all_of(SIDE_BY_SIDE), 60)
+    told = [
+        answer.response or {}
+        for event in await place.log(SIDE_BY_SIDE)
+        for answer in event.get_function_responses()
+    ]
+    keys = [run["key"] for run in place.traces.runs("charge")]
+    assert len(told) == len(keys) == len(set(keys)) == 2
+    for answer in told:
+        assert ("charged" in answer) != (answer.get("outcome") == "unknown")
+    assert any(answer.get("outcome") == "unknown" for answer in told)
+
+
+async def test_what_an_idempotent_tool_raises_is_retried_by_whichever_worker(
+    place: ContractPlace,
+) -> None:
+    """D7: a kill between two runs costs one of the attempts, and no more."""
+    async with place.restarted_worker("tool.before_run:kill@2"):
+        events = await asyncio.wait_for(place.all_of(RETRIED), 60)
+    assert events[-1].text == "Charged."
+    assert len(place.traces.runs("flaky")) == 3
+    assert len({run["key"] for run in place.traces.runs("flaky")}) == 1
+
+
+@pytest.mark.parametrize("moment", ["answer.noted", "callback.after_model", "commit.before"])
+async def test_an_answer_that_has_arrived_is_paid_for_once(
+    moment: str, place: ContractPlace
+) -> None:
+    """I10, F2, F3: killed between the model's answer and its commit; no attempt was in vain."""
+    async with place.restarted_worker(f"{moment}:kill@1"):
+        events = await asyncio.wait_for(place.all_of(KEPT), 60)
+    assert place.deaths == 1
+    assert place.traces.asked == {0: 1}
+    assert [event.text for event in await place.log(KEPT)][1:] == [events[-1].text]
+    assert await read_attempts(place.sessions, place.key(KEPT), INVOCATION) == []
+
+
+async def test_an_answer_that_is_lost_is_on_record(place: ContractPlace) -> None:
+    """I10, F2: killed before it could be written down: asked twice, and that can be seen."""
+    async with place.restarted_worker("model.after_call:kill@1"):
+        await asyncio.wait_for(place.all_of(KEPT), 60)
+    assert place.traces.asked == {0: 2}
+    [attempt] = await read_attempts(place.sessions, place.key(KEPT), INVOCATION)
+    assert (attempt.attempt, attempt.ended) == (1, AttemptEnd.LOST)

@@ -1,0 +1,181 @@
+"""A session store that is put back to how it was, while Temporal remembers what came after."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError
+
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import App
+from durable_adk.embedded import TemporalServer
+from durable_adk.events import Event
+from durable_adk.models import ScriptedModel
+from durable_adk.repair.findings import Kind
+from durable_adk.repair.sources import Missing
+from tests.support.clinic import Clinic
+from tests.support.dumps import Dump, copy, restore
+from tests.support.processes import until
+from tests.support.scripts import call, gist
+
+UNTOLD = {"sessions": {"create_time", "update_time"}, "invocations": {"update_time"}}
+"""What no history tells to the millisecond: when the store was written to, by its own clock."""
+CLOSE = 1.0
+"""Seconds between that and what is put back."""
+
+
+@pytest.fixture
+async def clinic(tmp_path: Path, client: Client, server: TemporalServer) -> AsyncIterator[Clinic]:
+    """A store, and no worker yet."""
+    opened = Clinic(tmp_path, client, server.address)
+    opened.traces.open_gate()
+    yield opened
+    await opened.store.close()
+
+
+def assert_same(found: Dump, expected: Dump) -> None:
+    """Every row and every column; the times that are untold are close."""
+    for table, rows in expected.items():
+        untold = UNTOLD.get(table, set[str]())
+        told = [_without(row, untold) for row in found[table]]
+        assert told == [_without(row, untold) for row in rows], table
+        for one, other in zip(found[table], rows, strict=True):
+            assert all(abs(one[name] - other[name]) < CLOSE for name in untold)
+
+
+def _without(row: dict[str, Any], columns: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in columns}
+
+
+async def test_what_a_backup_lacks_is_put_back_as_it_was(clinic: Clinic) -> None:
+    """F37, I21: ten invocations after the backup, in old and new sessions; then all as before."""
+    backup = clinic.folder / "backup.db"
+    async with clinic.working():
+        await clinic.run("charge", "first")
+        await clinic.run("burst", "first")
+        copy(clinic.file, backup)
+        for number, app in enumerate(["charge", "burst", "count", "audited", "triple"]):
+            await clinic.run(app, f"old-{number}")
+            await clinic.run(app, f"new-{number}", "new")
+    whole = clinic.dump()
+    restore(clinic.file, backup)
+    found = await clinic.findings()
+    assert [(one.kind, one.session) for one in found] == [(Kind.REGRESSED, "s")] * 2
+    for app in ("charge", "burst", "count", "audited", "triple"):
+        await clinic.mend(missing=Missing.LOST, app=app)
+    assert await clinic.findings(missing=Missing.LOST) == []
+    assert_same(clinic.dump(), whole)
+    async with clinic.working():
+        assert gist((await clinic.run("charge", "next"))[-1]) == "cashier text Charged."
+
+
+def two_doors(clinic: Clinic) -> App:
+    """An agent whose tools wait, each for a file of its own."""
+
+    async def door(which: str) -> str:
+        """Wait until the door is open."""
+        clinic.traces.note(which, which)
+        while not (clinic.folder / which).exists():
+            await asyncio.sleep(0.02)
+        return which
+
+    replies = [call("door", which="first"), call("door", which="second"), "Through."]
+    agent = LlmAgent(name="walker", model=ScriptedModel(replies=["Hello.", *replies]), tools=[door])
+    return App(name="doors", root_agent=agent)
+
+
+@pytest.mark.parametrize("moment", ["before the run", "within the run"])
+async def test_a_run_waits_for_the_repair_and_then_goes_on(moment: str, clinic: Clinic) -> None:
+    """I21, I1, I2: nothing is appended to the older store, and nothing of the run is lost.
+
+    From within the run, the backup even says that the run holds the lease.
+    """
+    clinic.apps["doors"] = two_doors(clinic)
+    key, backup = clinic.key("doors"), clinic.folder / "backup.db"
+    async with clinic.working():
+        await clinic.run("doors", "before")
+        copy(clinic.file, backup)
+        run = asyncio.create_task(clinic.run("doors", "one"))
+        await until(lambda: clinic.traces.runs("first"))
+        if moment == "within the run":
+            copy(clinic.file, backup)
+        (clinic.folder / "first").touch()
+        await until(lambda: clinic.traces.runs("second"))
+        whole = await clinic.store.read_events(key)
+        restore(clinic.file, backup)
+        older = clinic.dump()
+        (clinic.folder / "second").touch()
+        handle = clinic.workflow("doors", "one")
+        await until(lambda: _says(handle, "durable-adk doctor"))
+        assert clinic.dump() == older
+        (finding,) = await clinic.findings()
+        assert (finding.kind, finding.key) == (Kind.REGRESSED, key)
+        await clinic.mend()
+        result = await asyncio.wait_for(handle.result(), 30)
+        await asyncio.wait_for(run, 30)
+    stored = await clinic.store.read_events(key)
+    assert stored[: len(whole)] == whole
+    assert [gist(item.event) for item in stored[len(whole) :]] == [
+        "walker response door",
+        "walker text Through.",
+    ]
+    assert result["revision"] == len(stored)
+    assert len(clinic.traces.runs()) == 2
+    assert await clinic.findings() == []
+
+
+async def test_a_new_message_waits_for_the_repair(clinic: Clinic) -> None:
+    """F37, I21, I12: it is kept, and not answered as if what the store lacks had never been."""
+    backup = clinic.folder / "backup.db"
+    async with clinic.working():
+        await clinic.run("charge", "first")
+        copy(clinic.file, backup)
+        await clinic.run("charge", "lost")
+        await clinic.workflow("charge", "lost").result()
+    whole = clinic.dump()
+    restore(clinic.file, backup)
+    async with clinic.working():  # anew, so that no memory of it is left
+        run = asyncio.create_task(clinic.run("charge", "next"))
+        await until(lambda: _says(clinic.workflow("charge", "next"), "durable-adk doctor"))
+        assert [one.kind for one in await clinic.findings()] == [Kind.REGRESSED]
+        await clinic.mend()
+        assert gist((await asyncio.wait_for(run, 30))[-1]) == "cashier text Charged."
+    log = await clinic.store.read_events(clinic.key("charge"))
+    owners = [item.event.invocation_id for item in log]
+    assert owners == ["first"] * 4 + ["lost"] * 4 + ["next"] * 4
+    events = whole["events"]
+    assert [row for row in clinic.dump()["events"] if row in events] == events
+
+
+async def _says(handle: WorkflowHandle[Any, Any], words: str) -> bool:
+    """Whether an activity that waits says so to whoever looks at the workflow."""
+    with suppress(RPCError):  # it has not been started yet
+        description = await handle.describe()
+        pending = description.raw_description.pending_activities
+        return any(words in activity.last_failure.message for activity in pending)
+    return False
+
+
+async def test_a_fork_is_shown_and_not_mended(clinic: Clinic) -> None:
+    """I21: when somebody has written to the older store, both ways it went are left as they are."""
+    backup = clinic.folder / "backup.db"
+    async with clinic.working():
+        await clinic.run("charge", "first")
+        copy(clinic.file, backup)
+        await clinic.run("charge", "lost")
+    restore(clinic.file, backup)
+    key = clinic.key("charge")
+    session = await clinic.store.get_session(
+        app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
+    )
+    assert session is not None
+    await clinic.store.append_event(session, Event(id="fork", invocation_id="x", author="user"))
+    (finding,) = await clinic.findings()
+    assert (finding.kind, finding.fix) == (Kind.REGRESSED, None)
+    before = clinic.dump()
+    await clinic.mend()
+    assert clinic.dump() == before

@@ -1,0 +1,213 @@
+"""The doctor: each kind of finding, made for real, shown, mended, and gone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from google.genai import types
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import Client, WorkflowExecutionStatus
+
+from durable_adk.embedded import TemporalServer
+from durable_adk.errors import NoWorkerError
+from durable_adk.events import Event
+from durable_adk.repair.findings import Kind
+from durable_adk.repair.sources import Missing
+from durable_adk.sessions import Status
+from tests.support.clinic import Clinic
+from tests.support.processes import until
+from tests.support.scripts import call, gist
+
+
+@pytest.fixture
+async def clinic(tmp_path: Path, client: Client, server: TemporalServer) -> AsyncIterator[Clinic]:
+    """A patient, and a worker."""
+    opened = Clinic(tmp_path, client, server.address)
+    async with opened.working():
+        yield opened
+    await opened.store.close()
+
+
+async def gated(clinic: Clinic) -> "asyncio.Task[list[Event]]":
+    """An invocation in the middle of its tool."""
+    run = asyncio.create_task(clinic.run("tool", "one"))
+    await until(clinic.traces.runs)
+    return run
+
+
+async def ended(run: "asyncio.Task[list[Event]]") -> None:
+    """Take the end of a run as it comes."""
+    await asyncio.wait([run], timeout=20)
+    assert run.done()
+    run.exception()
+
+
+async def _is_known(clinic: Clinic, app: str, invocation_id: str) -> bool:
+    query = f"WorkflowId = '{clinic.workflow(app, invocation_id).id}'"
+    return bool([one async for one in clinic.client.list_workflows(query)])
+
+
+async def _is_forgotten(clinic: Clinic, app: str, invocation_id: str) -> bool:
+    return not await _is_known(clinic, app, invocation_id)
+
+
+async def test_what_works_is_left_alone(clinic: Clinic) -> None:
+    """Runs that are going on, wait their turn, wait for an answer, or are over are no findings."""
+    await clinic.run("approval", "one")
+    first = await gated(clinic)
+    second = asyncio.create_task(clinic.run("tool", "two"))
+    await until(lambda: _is_known(clinic, "tool", "two"))
+    assert await clinic.findings(busy=True) == []
+    clinic.traces.open_gate()
+    await asyncio.gather(first, second)
+    assert await clinic.findings() == []
+
+
+async def test_a_message_that_no_worker_has_taken_is_left_alone(
+    tmp_path: Path, client: Client, server: TemporalServer
+) -> None:
+    """I12: a workflow that has not opened its invocation yet is no orphan."""
+    clinic = Clinic(tmp_path, client, server.address)
+    await clinic.store.create_session(app_name="tool", user_id=clinic.user, session_id="s")
+    run = asyncio.create_task(clinic.run("tool", "one"))
+    await asyncio.sleep(0.5)
+    assert await clinic.findings(missing=Missing.DELETED) == []
+    clinic.traces.open_gate()
+    async with clinic.working():
+        with suppress(NoWorkerError):  # the doctor may have taken longer than a client waits
+            await run
+        assert await clinic.run("tool", "one")
+    await clinic.store.close()
+
+
+async def test_a_call_that_nobody_will_answer_is_answered(clinic: Clinic) -> None:
+    """I9: a response says so; asked again, or twice, it is one response."""
+    key = clinic.key("charge")
+    session = await clinic.store.create_session(
+        app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
+    )
+    asked = Event(id="e", invocation_id="i", author="cashier", content=call("charge", amount=1))
+    assert asked.content is not None
+    assert asked.content.parts is not None
+    asked.content.parts[0].function_call = types.FunctionCall(id="c", name="charge", args={})
+    await clinic.store.append_event(session, asked)
+    (finding,) = await clinic.findings()
+    assert (finding.kind, finding.key, finding.invocation_id) == (Kind.OPEN_CALL, key, "i")
+    await clinic.mend()
+    assert await clinic.findings() == []
+    events = [item.event for item in await clinic.store.read_events(key)]
+    assert [event.id for event in events] == ["e", "e.sealed"]
+    assert [answer.id for answer in events[1].get_function_responses()] == ["c"]
+    assert gist((await clinic.run("charge", "next"))[-1]) == "cashier text Charged."
+
+
+@pytest.mark.parametrize(("app", "status"), [("tool", "running"), ("approval", "paused")])
+async def test_an_invocation_whose_workflow_was_terminated_is_ended(
+    app: str, status: str, clinic: Clinic
+) -> None:
+    """I24: running or paused, it ends as abandoned, its calls are answered, its session is free."""
+    run = await gated(clinic) if app == "tool" else asyncio.create_task(clinic.run(app, "one"))
+    if app == "approval":
+        await run
+    await clinic.workflow(app, "one").terminate()
+    await ended(run)
+    (finding,) = await clinic.findings()
+    assert (finding.kind, finding.invocation_id) == (Kind.DEAD_HOLDER, "one")
+    assert status in finding.problem
+    assert "terminated" in finding.problem
+    await clinic.mend()
+    assert await clinic.findings() == []
+    record = await clinic.store.get_invocation(clinic.key(app), "one")
+    assert record is not None
+    assert record.status is Status.ABANDONED
+    log = [item.event for item in await clinic.store.read_events(clinic.key(app))]
+    asked = {item.id for event in log for item in event.get_function_calls()}
+    assert asked == {item.id for event in log for item in event.get_function_responses()}
+    assert log[-1].error_code == "InvocationTerminatedError"
+    assert await clinic.store.active_invocation(clinic.key(app)) is None
+    clinic.traces.open_gate()
+
+
+async def test_an_invocation_whose_workflow_is_missing_is_ended(clinic: Clinic) -> None:
+    """I24: also when Temporal has forgotten it; unless it knows nothing of this store at all."""
+    await clinic.run("approval", "one")
+    handle = clinic.workflow("approval", "one")
+    await handle.terminate()
+    gone = WorkflowExecution(workflow_id=handle.id)
+    request = DeleteWorkflowExecutionRequest(
+        namespace=clinic.client.namespace, workflow_execution=gone
+    )
+    await clinic.client.workflow_service.delete_workflow_execution(request)
+    await until(lambda: _is_forgotten(clinic, "approval", "one"))
+    (finding,) = await clinic.findings()
+    assert (finding.kind, finding.fix) == (Kind.DEAD_HOLDER, None)  # it may be the wrong Temporal
+    await clinic.run("charge", "other")
+    (finding,) = await clinic.findings()
+    assert (finding.kind, finding.invocation_id) == (Kind.DEAD_HOLDER, "one")
+    await clinic.mend()
+    assert await clinic.findings() == []
+
+
+@pytest.mark.parametrize("anew", [False, True])
+async def test_the_workflow_of_a_deleted_session_is_ended(anew: bool, clinic: Clinic) -> None:
+    """I24: nothing waits for ever for what nobody can answer; also if the name is used again."""
+    await clinic.run("charge", "other")
+    await clinic.run("approval", "one")
+    await clinic.store.delete_session(app_name="approval", user_id=clinic.user, session_id="s")
+    assert await clinic.findings() == []  # of an app that the store does not know
+    await clinic.run("approval", "two", "s" if anew else "t")
+    (finding,) = await clinic.findings()
+    assert (finding.kind, finding.key) == (Kind.ORPHAN, clinic.key("approval"))
+    assert finding.invocation_id == "one"
+    await clinic.mend()
+    assert await clinic.findings() == []
+    description = await clinic.workflow("approval", "one").describe()
+    assert description.status is not WorkflowExecutionStatus.RUNNING
+
+
+async def test_a_deleted_session_is_not_raised_from_the_dead(clinic: Clinic) -> None:
+    """I18: its histories are still there, but nobody asked for it; also not under its name."""
+    await clinic.run("charge", "one")
+    await clinic.run("charge", "keep", "t")
+    await clinic.store.delete_session(app_name="charge", user_id=clinic.user, session_id="s")
+    assert await clinic.findings() == []
+    await clinic.run("charge", "two")
+    assert await clinic.findings() == []
+
+
+async def test_a_log_that_does_not_add_up_is_shown_and_not_touched(clinic: Clinic) -> None:
+    """I3, I4: who has written there, and why, is not for a program to guess."""
+    await clinic.run("charge", "one")
+    assert await clinic.store.read_state(clinic.key("charge")) == (4, {"total": 10})
+    clinic.sql("UPDATE state SET value = '99' WHERE key = 'total'")
+    clinic.sql("DELETE FROM events WHERE seq = 4")
+    found = await clinic.findings()
+    assert {(one.kind, one.fix) for one in found} == {(Kind.BROKEN_LOG, None)}
+    assert [one.problem.rpartition(" ")[2] for one in found] == ["4", "total"]
+    before = clinic.dump()
+    await clinic.mend()
+    assert clinic.dump() == before
+    code, text = clinic.doctor("--fix", "--yes")
+    assert code == 1
+    assert "total" in text
+
+
+async def test_the_command_says_what_it_would_do_before_it_does_it(clinic: Clinic) -> None:
+    """It reports with 1 and changes nothing, asks with --fix, obeys, and then says 0."""
+    await clinic.run("approval", "one")
+    await clinic.workflow("approval", "one").terminate()
+    before = clinic.dump()
+    (line,) = await asyncio.to_thread(clinic.found)
+    assert (line["kind"], line["invocationId"]) == ("dead_holder", "one")
+    assert "abandoned" in line["fix"]
+    code, text = await asyncio.to_thread(clinic.doctor, "--fix", stdin="n\n")
+    assert code == 1
+    assert "dead_holder" in text
+    assert clinic.dump() == before
+    code, text = await asyncio.to_thread(clinic.doctor, "--fix", stdin="y\n")
+    assert (code, text.splitlines()[-1].strip()) == (0, "Mended.")
+    code, text = await asyncio.to_thread(clinic.doctor, "--app", "approval", "--session", "s")
+    assert (code, text) == (0, "Nothing is wrong.\n")

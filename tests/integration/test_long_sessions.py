@@ -1,0 +1,72 @@
+"""Sessions of any length keep answering (design D10)."""
+
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from google.genai import types
+
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import App
+from durable_adk.events import Event
+from durable_adk.models import BaseLlm, LlmRequest, LlmResponse
+from durable_adk.runners import Runner
+from durable_adk.sessions import SessionKey, SqliteSessionService
+from durable_adk.sessions.rebuilt import Rebuilt
+from durable_adk.sessions.records import StoredEvent
+
+EVENTS = 50_000
+
+
+def said(number: int) -> Event:
+    """One of the events of a long conversation."""
+    user = number % 2 == 0
+    return Event(
+        id=f"e{number}",
+        invocation_id=f"i{number // 2}",
+        author="user" if user else "a",
+        timestamp=float(number),
+        content=types.Content(
+            role="user" if user else "model", parts=[types.Part(text=f"word {number}")]
+        ),
+    )
+
+
+class Counting(BaseLlm):
+    """Says how much it was shown."""
+
+    model: str = "counting"
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        del stream
+        text = f"shown {len(llm_request.contents)}"
+        yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]))
+
+
+@pytest.mark.timeout(300)
+async def test_a_session_of_50000_events_keeps_answering(tmp_path: Path) -> None:
+    """D10: the model is shown all of it, or what it wants; the turns are stored behind.
+
+    The first turn of a process reads the session, the next ones only its tail.
+    """
+    service = SqliteSessionService(tmp_path / "sessions.db")
+    key = SessionKey("app", "u", "s")
+    await service.create_session(app_name="app", user_id="u", session_id="s")
+    events = [StoredEvent(seq=n + 1, event=said(n)) for n in range(EVENTS)]
+    await service.rebuild([Rebuilt(key=key, after=0, events=events)])
+    took: list[float] = []
+    for contents, shown in (("default", EVENTS + 1), ("none", 1)):
+        agent = LlmAgent(name="a", model=Counting(), include_contents=contents)
+        async with Runner(app=App(name="app", root_agent=agent), session_service=service) as runner:
+            for turn in range(2):
+                began = time.monotonic()
+                run = runner.run_async(user_id="u", session_id="s", new_message="are you there?")
+                more = 0 if contents == "none" else 2 * turn
+                assert [event.text async for event in run] == [f"shown {shown + more}"]
+                took.append(time.monotonic() - began)
+    assert (await service.read_state(key))[0] == EVENTS + 8
+    assert took[3] < took[2]
+    await service.close()

@@ -1,0 +1,140 @@
+"""Messages that the active invocation hears before its next model call (design D7)."""
+
+import asyncio
+import uuid
+from typing import Any
+
+import pytest
+from google.genai import types
+
+from durable_adk.agents import LlmAgent, LoopAgent
+from durable_adk.models import LlmRequest, ScriptedModel
+from durable_adk.runners import Runner
+from durable_adk.settings import Limits
+from durable_adk.tools import ToolContext
+from tests.conftest import MakeRunner
+from tests.support.scripts import USER, call, ensure_session, gist, stored
+
+GATES: dict[str, asyncio.Event] = {}
+
+
+async def gate(who: str, tool_context: ToolContext) -> str:
+    """A tool that says it has begun, and waits to be let through."""
+    tool_context.state["begun"] = who
+    GATES.setdefault(f"{who} begun", asyncio.Event()).set()
+    opened = GATES.setdefault(who, asyncio.Event())
+    while not opened.is_set():  # it is set in another event loop
+        await asyncio.sleep(0.02)
+    return "through"
+
+
+def listener(name: str) -> LlmAgent:
+    """Waits at its gate, then says what the user has said last."""
+
+    def heard(request: LlmRequest) -> types.Content | str:
+        texts = [p.text for c in request.contents if c.role == "user" for p in c.parts if p.text]
+        responses = [p for c in request.contents for p in c.parts if p.function_response]
+        return f"heard {texts[-1]}" if responses else call("gate", who=name)
+
+    return LlmAgent(name="a", model=ScriptedModel(replies=heard), tools=[gate])
+
+
+async def until(name: str) -> None:
+    """Wait for a gate."""
+    async with asyncio.timeout(20):
+        while not GATES.setdefault(name, asyncio.Event()).is_set():
+            await asyncio.sleep(0.02)
+
+
+def run(runner: Runner, message: str, **options: Any) -> "asyncio.Task[list[str]]":
+    """A message on its way."""
+
+    async def events() -> list[str]:
+        sent = runner.run_async(**USER, new_message=message, **options)
+        return [gist(event) async for event in sent]
+
+    return asyncio.create_task(events())
+
+
+async def test_the_active_invocation_hears_the_message_before_its_next_model_call(
+    make_runner: MakeRunner,
+) -> None:
+    """D7: one invocation, both messages in it, and both callers see its answer."""
+    name = uuid.uuid4().hex
+    runner = await make_runner(listener(name))
+    await ensure_session(runner)
+    first = run(runner, "one")
+    await until(f"{name} begun")
+    second = run(runner, "two", when_busy="steer", invocation_id=f"s-{name}")
+    await asyncio.sleep(0.5)
+    assert not second.done()
+    GATES[name].set()
+    assert (await first)[-1] == "a text heard two"
+    assert await second == ["a text heard two"]
+    events = await stored(runner)
+    assert [gist(event) for event in events] == [
+        "user text one",
+        "a call gate",
+        "a response gate",
+        "user text two",
+        "a text heard two",
+    ]
+    assert len({event.invocation_id for event in events}) == 1
+    assert [event.id for event in events][3] == f"s-{name}.0"
+
+
+async def test_a_message_that_nobody_hears_runs_by_itself(make_runner: MakeRunner) -> None:
+    """D7: with no active invocation, or when it asks no model any more, steering is enqueueing."""
+    model = ScriptedModel(replies=["hi", "again"], delay=0.6)
+    runner = await make_runner(LlmAgent(name="a", model=model))
+    await ensure_session(runner)
+    first = run(runner, "one", when_busy="steer")
+    await asyncio.sleep(0.3)  # the model is being asked, and its answer will be the last
+    second = run(runner, "two", when_busy="steer")
+    assert await first == ["a text hi"]
+    assert await second == ["a text again"]
+    assert [gist(event) for event in await stored(runner)] == [
+        "user text one",
+        "a text hi",
+        "user text two",
+        "a text again",
+    ]
+
+
+async def test_a_message_that_is_sent_again_is_heard_once(make_runner: MakeRunner) -> None:
+    """I12: the same id is the same message, while it waits and after it was heard."""
+    name = uuid.uuid4().hex
+    runner = await make_runner(listener(name))
+    await ensure_session(runner)
+    first = run(runner, "one")
+    await until(f"{name} begun")
+    options = {"when_busy": "steer", "invocation_id": f"s-{name}"}
+    twice = [run(runner, "two", **options) for _ in range(2)]
+    await asyncio.sleep(0.3)
+    GATES[name].set()
+    await first
+    for one in twice:
+        assert (await one)[-1] == "a text heard two"
+    assert (await run(runner, "two", **options))[-1] == "a text heard two"
+    assert [gist(event) for event in await stored(runner)].count("user text two") == 1
+
+
+@pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
+async def test_messages_are_heard_across_runs_of_the_workflow(make_runner: MakeRunner) -> None:
+    """D7, D10: several messages, in their order, while the workflow continues as new."""
+    name = uuid.uuid4().hex
+    agent = LoopAgent(name="loop", max_iterations=1, sub_agents=[listener(name)])
+    runner = await make_runner(agent, limits=Limits(max_history_events=1))
+    await ensure_session(runner)
+    first = run(runner, "one")
+    await until(f"{name} begun")
+    later = []
+    for text in ("two", "three"):
+        later.append(run(runner, text, when_busy="steer", invocation_id=f"{text}-{name}"))
+        await asyncio.sleep(0.5)
+    GATES[name].set()
+    assert (await first)[-1] == "a text heard three"
+    for one in later:
+        assert (await one)[-1] == "a text heard three"
+    events = [gist(event) for event in await stored(runner)]
+    assert events[3:5] == ["user text two", "user text three"]

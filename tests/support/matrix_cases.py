@@ -1,0 +1,120 @@
+"""The matrix of failpoints: what is done at each, on which store, and what may come of it."""
+
+import random
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+from pathlib import Path
+
+from durable_adk.tools import ToolContract
+
+ROOT = Path(__file__).parents[2]
+ACTIONS = ("kill", "raise", "stop3s")
+STORES = ("sqlite", "postgres")
+ALL = "all"
+
+
+def failpoints() -> list[str]:
+    """Every failpoint of the package, read from its source: a new one is in the matrix at once."""
+    sources = (path.read_text() for path in sorted((ROOT / "durable_adk").rglob("*.py")))
+    return sorted({name for text in sources for name in re.findall(r'failpoint\("(.+?)"\)', text)})
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A conversation that passes by some of the failpoints."""
+
+    app: str
+    history: int = 4000
+    """How many events a run of its workflow may have."""
+    steered: bool = False
+    """Whether a second message is to be heard while a tool waits."""
+
+
+SCENES = [
+    Scene("charge"),
+    Scene("audited"),
+    Scene("charge", history=1),
+    Scene("approval"),
+    Scene("code"),
+    Scene("plugged"),
+    Scene("summed"),
+    Scene(ToolContract.AT_MOST_ONCE.value),
+    Scene("tool", steered=True),
+]
+"""The first one that passes by a failpoint is the one in which it acts."""
+
+
+class Due(StrEnum):
+    """What must come of a case."""
+
+    SAME = "everything as if nothing had happened"
+    UNKNOWN = "that, or the model is told that nobody knows whether the tool has run"
+    IN_TURN = "that, or the second message is not heard, and waits for its turn"
+    NO_SUMMARY = "that, but for the summary, which is due again after the next invocation"
+    FAILED = "the run fails, its session is sealed: what a user's code raises is final"
+
+
+DUE = {
+    ("tool.begun", "kill"): Due.UNKNOWN,
+    ("tool.begun", "stop3s"): Due.UNKNOWN,
+    **{("steer.noted", action): Due.IN_TURN for action in ACTIONS},
+    ("compact.made", "raise"): Due.NO_SUMMARY,
+    ("tool.begun", "raise"): Due.FAILED,
+    ("tool.before_run", "raise"): Due.FAILED,
+    ("tool.after_run", "raise"): Due.FAILED,
+    ("tool.noted", "raise"): Due.FAILED,
+}
+"""What is not SAME. Between the tool's hooks, our errors cannot be told from the tool's own."""
+
+
+AGAIN = {
+    *("model.after_call", "tool.after_run", "commit.before", "code.after_run"),
+    *("hook.after", "compact.made"),
+}
+"""Where something has been done that nobody has written down: it is done once more (I8, I10)."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cell of the matrix."""
+
+    failpoint: str
+    action: str
+    store: str
+
+    def __str__(self) -> str:
+        return f"{self.failpoint}-{self.action}-{self.store}"
+
+    @property
+    def due(self) -> Due:
+        """What must come of it."""
+        return DUE.get((self.failpoint, self.action), Due.SAME)
+
+    @property
+    def repeats(self) -> int:
+        """How often a model may be asked, or a tool be run, beyond the undisturbed run.
+
+        A frozen worker may do it after it was taken for dead, beside the one that took over.
+        """
+        return int(self.failpoint in AGAIN or self.action == "stop3s")
+
+    @property
+    def armed(self) -> str:
+        """For `durable_adk.failpoints`."""
+        return f"{self.failpoint}:{self.action}@1"
+
+
+def cases(choice: str) -> list[Case]:
+    """All cells, or a third of them: for every failpoint and store the action that a seed draws.
+
+    Args:
+        choice: ``all``, or a seed.
+    """
+    every = [Case(*cell) for cell in product(failpoints(), ACTIONS, STORES)]
+    if choice == ALL:
+        return every
+    drawn = random.Random(choice)
+    actions = {cell: drawn.choice(ACTIONS) for cell in product(failpoints(), STORES)}
+    return [case for case in every if actions[case.failpoint, case.store] == case.action]

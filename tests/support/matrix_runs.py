@@ -1,0 +1,150 @@
+"""Running a case of the matrix, and what was seen of it."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from google.genai import types
+
+from durable_adk.activities.steering import SENT
+from durable_adk.errors import DurableAdkError
+from durable_adk.events import Event
+from durable_adk.runners import Runner
+from durable_adk.sessions import DatabaseSessionService
+from durable_adk.sessions.base_session_service import InvocationRecord
+from tests.support.matrix_cases import Scene, failpoints
+from tests.support.matrix_hands import Crew
+from tests.support.matrix_worker import Order, apps_in
+from tests.support.processes import INVOCATION, SESSION, Workplace, until
+
+PATIENCE = 60.0
+"""Seconds; a worker that dies in a workflow task is missed after 5."""
+STEERING = "steering"
+"""Of the second message."""
+SIGNALLED = 0.5
+"""Seconds from the note of a signal until it has arrived."""
+COUNTED = ";".join(f"{name}:kill@0" for name in failpoints())
+"""Every hit is written down, and none acts."""
+
+
+@dataclass(kw_only=True)
+class Place(Workplace):
+    """A workplace on either store."""
+
+    store: str
+
+    @cached_property
+    def sessions(self) -> DatabaseSessionService:
+        """The client's own connections to the store."""
+        return DatabaseSessionService(self.store)
+
+    def runner(self, app: str) -> Runner:
+        """A client of one app."""
+        return Runner(
+            app=apps_in(self.folder)[app],
+            session_service=self.sessions,
+            client=self.client,
+            task_queue=self.queue,
+            auto_create_session=True,
+        )
+
+    def order(self, scene: Scene, failpoint: str = "", **more: int) -> Order:
+        """What a worker of this place is to do."""
+        return Order(
+            queue=self.queue,
+            folder=self.folder,
+            store=self.store,
+            failpoint=failpoint,
+            history=scene.history,
+            **more,
+        )
+
+    async def steered(self, app: str) -> AsyncGenerator[Event]:
+        """The events of an invocation, then of the message that is sent while its tool waits."""
+        first = asyncio.create_task(self.all_of(app))
+        try:
+            await until(lambda: self.traces.runs() or first.done())
+            options = {"message": "two", "invocation_id": STEERING, "when_busy": "steer"}
+            second = asyncio.create_task(self.all_of(app, **options))
+            under = {"invocation_id": INVOCATION, "kind": SENT}
+            while not (first.done() or await self.sessions.read_notes(self.key(app), **under)):
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(SIGNALLED)
+            self.traces.open_gate()
+            for event in [*await first, *await second]:
+                yield event
+        finally:
+            first.cancel()
+
+    async def talk(self, app: str) -> AsyncGenerator[Event]:
+        """The events of an invocation; what waits for an approval is approved."""
+        async with self.runner(app) as runner:
+            user = {"user_id": self.queue, "session_id": SESSION}
+            message: str | types.Content = "go"
+            options: dict[str, Any] = {"invocation_id": INVOCATION}
+            while True:
+                events = runner.run_async(**user, new_message=message, **options)
+                async with aclosing(events):
+                    async for event in events:
+                        yield event
+                waiting = await runner.pending(**user)
+                if not waiting:
+                    return
+                message, options = approval(waiting[0].call_id, waiting[0].name), {}
+
+
+def approval(call_id: str, name: str) -> types.Content:
+    """A yes."""
+    response = types.FunctionResponse(id=call_id, name=name, response={"confirmed": True})
+    return types.Content(role="user", parts=[types.Part(function_response=response)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What was seen of a run."""
+
+    place: Place
+    scene: Scene
+    yielded: list[Event]
+    stored: list[Event]
+    state: dict[str, Any]
+    record: InvocationRecord | None
+    holder: InvocationRecord | None
+    """The invocation that has the session's lease."""
+    error: str | None
+    """What the client was told."""
+    deaths: int
+
+
+async def run(
+    crew: Crew, place: Place, scene: Scene, *, failpoint: str = COUNTED, workers: int = 1
+) -> Outcome:
+    """Have a scene played by workers whose failpoint is armed, and wait until all is over."""
+    yielded: list[Event] = []
+    error = None
+    async with crew.serving(place.order(scene, failpoint), workers) as hands:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                talk = place.steered if scene.steered else place.talk
+                async for event in talk(scene.app):
+                    yielded.append(event)  # noqa: PERF401 - what came before an error counts
+        except DurableAdkError as raised:
+            error = raised.error_type
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(place.workflow(scene.app).result(), return_exceptions=True)
+    outcome = Outcome(
+        place=place,
+        scene=scene,
+        yielded=yielded,
+        stored=await place.log(scene.app),
+        state=await place.state(scene.app),
+        record=await place.sessions.get_invocation(place.key(scene.app), INVOCATION),
+        holder=await place.sessions.active_invocation(place.key(scene.app)),
+        error=error,
+        deaths=sum(hand.dead for hand in hands),
+    )
+    await place.sessions.close()  # PostgreSQL has a hundred connections, the matrix more cases
+    return outcome

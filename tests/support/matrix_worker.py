@@ -1,0 +1,111 @@
+"""A worker process that serves one case after another, with the failpoints that each one wants."""
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from temporalio.client import Client
+
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import App
+from durable_adk.client import connect
+from durable_adk.failpoints import arm
+from durable_adk.models import ScriptedModel
+from durable_adk.sessions import DatabaseSessionService
+from durable_adk.settings import Limits
+from durable_adk.worker import WorkerOptions, worker
+from tests.support.chaos_apps import chaos_apps
+from tests.support.contract_apps import contract_apps
+from tests.support.scripts import call
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What to serve, until the next order."""
+
+    queue: str
+    folder: Path
+    store: str
+    """URL of the session store."""
+    failpoint: str = ""
+    history: int = 4000
+    """How many events a run of a workflow may have."""
+    cache: int = 1000
+    """How many workflows are kept."""
+    grace: int = 10
+    """Seconds that steps get when it is to leave."""
+
+
+LONG = "long"
+"""The app whose history has two hundred events."""
+LEAVE = "leave"
+"""Serve nothing; answered when the last step has ended."""
+
+
+def apps_in(folder: Path) -> dict[str, App]:
+    """All apps by name, with their traces in `folder`."""
+    return chaos_apps(folder) | contract_apps(folder) | {LONG: _long()}
+
+
+def _long() -> App:
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    replies = [call("look")] * 16 + ["Enough."]
+    agent = LlmAgent(name="looker", model=ScriptedModel(replies=replies), tools=[look])
+    return App(name=LONG, root_agent=agent)
+
+
+def main(orders: Connection, address: str, folder: Path) -> None:
+    """Carry orders out until the other end of the pipe is closed, or SIGTERM comes."""
+    with (folder / "workers.log").open("a") as log:
+        os.dup2(log.fileno(), sys.stdout.fileno())
+        os.dup2(log.fileno(), sys.stderr.fileno())
+        asyncio.run(_serve(orders, address))
+
+
+async def _serve(orders: Connection, address: str) -> None:
+    client, loop = await connect(address), asyncio.get_running_loop()
+    inbox: asyncio.Queue[Order | str | None] = asyncio.Queue()
+
+    def receive() -> None:
+        try:
+            inbox.put_nowait(orders.recv())
+        except EOFError:
+            loop.remove_reader(orders.fileno())
+            inbox.put_nowait(None)
+
+    loop.add_reader(orders.fileno(), receive)
+    loop.add_signal_handler(signal.SIGTERM, inbox.put_nowait, None)
+    order = await inbox.get()
+    while order is not None:
+        async with AsyncExitStack() as stack:
+            if isinstance(order, Order):
+                await _served(client, order, stack)
+            orders.send("done")
+            order = await inbox.get()
+
+
+async def _served(client: Client, order: Order, stack: AsyncExitStack) -> None:
+    sessions = DatabaseSessionService(order.store)
+    stack.push_async_callback(sessions.close)
+    arm(order.failpoint, order.folder / "failpoints")
+    serving = worker(
+        client,
+        apps=list(apps_in(order.folder).values()),
+        session_service=sessions,
+        options=WorkerOptions(
+            task_queue=order.queue,
+            max_cached_workflows=order.cache,
+            limits=Limits(max_history_events=order.history),
+            graceful_shutdown=timedelta(seconds=order.grace),
+        ),
+    )
+    await stack.enter_async_context(serving)

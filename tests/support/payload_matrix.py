@@ -1,0 +1,229 @@
+"""What user code can come up with, and how an agent that does so is run (F13, F31).
+
+This is one side of a matrix: which values and exceptions. The tests have the other: where.
+"""
+
+import asyncio
+import math
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NoReturn
+
+from google.genai import types
+from temporalio.client import Client
+
+from durable_adk.agents import BaseAgent, LlmAgent
+from durable_adk.apps import App
+from durable_adk.artifacts import InMemoryArtifactService
+from durable_adk.errors import DurableAdkError
+from durable_adk.models import LlmRequest, ScriptedModel
+from durable_adk.plugins import BasePlugin
+from durable_adk.runners import Runner
+from durable_adk.sessions import SqliteSessionService
+from durable_adk.tools import FunctionTool
+from durable_adk.worker import WorkerOptions, worker
+from tests.support.scripts import call, gist, send, stored
+
+RUNS: list[str] = []
+"""One entry for each time that the code under test has run: the ledger of I8."""
+PATIENCE = 25.0
+"""Seconds for a run to end; what wedges needs a timeout of the engine, or for ever."""
+
+
+def deep(levels: int = 10_000) -> list[Any]:
+    """Lists in lists."""
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def endless() -> dict[str, Any]:
+    """An object that holds itself."""
+    value: dict[str, Any] = {}
+    value["self"] = value
+    return value
+
+
+class Mute(Exception):  # noqa: N818 - it is about its text
+    """An exception that has no text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+class Unreadable:
+    """A value without a representation."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no representation")
+
+
+VALUES: dict[str, Callable[[], Any]] = {
+    "1.5 MB": lambda: "x" * 1_500_000,
+    "3 MB": lambda: "x" * 3_000_000,
+    "6 MB": lambda: "\u20ac" * 2_000_000,
+    "nan": lambda: math.nan,
+    "infinity": lambda: [math.inf],
+    "nul": lambda: "a\x00b",
+    "surrogate": lambda: "a\ud800b",
+    "nul key": lambda: {"a\x00": 1},
+    "number key": lambda: {1: "x"},
+    "deep": deep,
+    "endless": endless,
+    "object": object,
+    "lambda": lambda: lambda: None,
+    "unreadable": Unreadable,
+    "unreadable key": lambda: {Unreadable(): 1},
+    "decimal": lambda: Decimal("1.5"),
+    "set": lambda: {"b", "a"},
+    "generator": lambda: (n for n in range(3)),
+    "bytes": lambda: b"\xff\x00",
+    "huge int": lambda: 2**80,
+    "very long int": lambda: 10**5000,
+}
+FINE = {"set", "huge int"}
+"""What JSON can hold, or can be made to."""
+RAISED: dict[str, Callable[[], BaseException]] = {
+    "6 MB": lambda: RuntimeError("x" * 6_000_000),
+    "wide": lambda: RuntimeError("\U0001f600" * 20_000),
+    "mute": Mute,
+    "surrogate": lambda: ValueError("\ud800"),
+    "exit": lambda: SystemExit(1),
+    "interrupt": KeyboardInterrupt,
+    "generator exit": GeneratorExit,
+    "recursion": RecursionError,
+    "stop": lambda: StopIteration("x" * 3_000_000),
+    "stop async": StopAsyncIteration,
+    "memory": MemoryError,
+    "cancelled": asyncio.CancelledError,
+    "group": lambda: ExceptionGroup("g" * 3_000_000, [ValueError("x" * 3_000_000)]),
+}
+
+HARD = ["3 MB", "surrogate", "deep", "unreadable key", "very long int"]
+"""One value of each kind, for places where the code is the same."""
+HARD_RAISED = ["6 MB", "mute", "surrogate", "exit", "generator exit", "group"]
+UNNAMED = {"mute", "generator exit"}
+"""What ends a run whose error cannot always say by whom."""
+Ended = Callable[..., Awaitable[DurableAdkError | None]]
+TEXTS = ["1.5 MB", "3 MB", "6 MB", "nul", "surrogate"]
+
+
+def blow(name: str) -> NoReturn:
+    """Raise one of them."""
+    error = RAISED[name]()
+    raise error
+
+
+class Cell:
+    """One cell of the matrix: a folder for its stores, and a server that others use too."""
+
+    def __init__(self, client: Client, folder: Path) -> None:
+        self.client = client
+        self._folder = folder
+        self.queue = ""
+        RUNS.clear()
+
+    async def run(
+        self,
+        agent: BaseAgent,
+        message: Any = "hello",
+        *,
+        plugin: BasePlugin | None = None,
+        **more: Any,
+    ) -> DurableAdkError | None:
+        """Run an agent to its end, and after it the next message; what it failed with, if it did.
+
+        A neighbour runs on the same worker at the same time (I22).
+        """
+        near = LlmAgent(name="near", model=ScriptedModel(replies=lambda _: "fine"))
+        apps = [
+            App(name="app", root_agent=agent, plugins=[plugin] if plugin else []),
+            App(name="near", root_agent=near),
+        ]
+        async with self.serving(*apps) as (runner, neighbour):
+            error = await _turn(runner, message, near=neighbour, **more)
+            await _looks_whole(runner, error)
+            return error
+
+    @asynccontextmanager
+    async def serving(self, *apps: App) -> AsyncGenerator[list[Runner]]:
+        """A runner for each of the apps, which one worker serves."""
+        service = SqliteSessionService(self._folder / f"{uuid.uuid4().hex}.db")
+        stores: dict[str, Any] = {
+            "session_service": service,
+            "artifact_service": InMemoryArtifactService(),
+        }
+        queue = self.queue = f"test-{uuid.uuid4().hex}"
+        options = WorkerOptions(task_queue=queue)
+        runners = [Runner(app=app, client=self.client, task_queue=queue, **stores) for app in apps]
+        try:
+            async with worker(self.client, apps=apps, options=options, **stores):
+                yield runners
+        finally:
+            for runner in runners:
+                await runner.close()
+            await service.close()
+
+
+async def _turn(
+    runner: Runner, message: Any, *, near: Runner, **more: Any
+) -> DurableAdkError | None:
+    async with asyncio.timeout(PATIENCE):
+        mine, other = await asyncio.gather(
+            send(runner, message, **more), send(near), return_exceptions=True
+        )
+    assert not isinstance(other, BaseException)
+    assert gist(other[-1]) == "near text fine"
+    assert isinstance(mine, (list, DurableAdkError)), mine
+    return mine if isinstance(mine, DurableAdkError) else None
+
+
+async def _looks_whole(runner: Runner, error: DurableAdkError | None) -> None:
+    """Every call has its response, an error is the last event, and the next message runs."""
+    log = await stored(runner)
+    called = [item.id for event in log for item in event.get_function_calls()]
+    answered = [item.id for event in log for item in event.get_function_responses()]
+    assert sorted(map(str, called)) == sorted(map(str, answered))
+    if error is not None:
+        assert len(error.message.encode()) <= 8_000
+        if log:
+            assert log[-1].error_code == error.error_type
+    async with asyncio.timeout(PATIENCE):
+        again = await send(runner, "again")
+    assert gist(again[-1]) == f"{again[-1].author} text next"
+
+
+def say(value: str = "next") -> types.Content:
+    """A text of the model."""
+    return types.Content(role="model", parts=[types.Part(text=value)])
+
+
+def scripted(*replies: Any) -> ScriptedModel:
+    """A model with these replies to hello, and to again: next."""
+
+    def reply(request: LlmRequest) -> Any:
+        texts = [part.text for content in request.contents for part in content.parts or []]
+        if "again" in texts:
+            return "next"
+        turn = sum(content.role == "model" for content in request.contents)
+        return replies[turn] if turn < len(replies) else "done"
+
+    return ScriptedModel(replies=reply)
+
+
+def once(value: Callable[[], Any]) -> Any:
+    """What it makes the first time; None afterwards."""
+    RUNS.append("ran")
+    return value() if len(RUNS) == 1 else None
+
+
+def with_tool(function: Any) -> LlmAgent:
+    """An agent whose model calls the function."""
+    tool = FunctionTool(function, name="tool")
+    return LlmAgent(name="a", model=scripted(call("tool")), tools=[tool])

@@ -1,0 +1,200 @@
+"""Doing again what workflows did: an act counts only where it belongs, and only with its result."""
+
+import itertools
+from math import inf
+from typing import Any
+
+import pytest
+from google.genai import types
+
+from durable_adk.events import Event, EventActions
+from durable_adk.manifest import AgentNode
+from durable_adk.messages import InvocationAnswer
+from durable_adk.payloads import (
+    AnswerStep,
+    AnswerTaken,
+    CloseStep,
+    CommitStep,
+    Ending,
+    Opened,
+    OpenStep,
+    PauseStep,
+)
+from durable_adk.repair.redo import Place, Redo, is_stored, place_of
+from durable_adk.repair.trails import Act, Trail
+from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
+from durable_adk.settings import Limits
+
+KEY = SessionKey("app", "u", "s")
+TIMES = itertools.count(1.0)
+
+
+def record(name: str, epoch: int, start: int, **fields: Any) -> InvocationRecord:
+    return InvocationRecord(
+        invocation_id=name,
+        epoch=epoch,
+        start_seq=start,
+        holder=name,
+        **{"status": Status.RUNNING, "update_time": next(TIMES), **fields},
+    )
+
+
+def act(name: str, step: Any, result: Any = None, *, done: bool = True) -> Act:
+    return Act(name=name, step=step, at=next(TIMES), result=result, done=done)
+
+
+def opens(name: str, epoch: int, start: int) -> Act:
+    text = types.Content(role="user", parts=[types.Part(text="go")])
+    step = OpenStep(
+        key=KEY,
+        invocation_id=name,
+        holder=name,
+        event_id=f"{name}.0",
+        timestamp=next(TIMES),
+        message=text,
+        create_session=True,
+    )
+    manifest = AgentNode(name="root", kind="llm")
+    opened = Opened(
+        record=record(name, epoch, start),
+        manifest=manifest,
+        agent="root",
+        limits=Limits(),
+        registry="none",
+    )
+    return act("open_invocation", step, opened)
+
+
+def commits(name: str, epoch: int, seq: int, **fields: Any) -> Act:
+    parts = fields.pop("parts", [types.Part(text=str(seq))])
+    event = Event(
+        id=f"{name}.{seq}",
+        invocation_id=name,
+        author="root",
+        timestamp=next(TIMES),
+        content=types.Content(role="model", parts=parts),
+        actions=EventActions(state_delta={"seq": seq}),
+        **fields,
+    )
+    step = CommitStep(key=KEY, invocation_id=name, epoch=epoch, event=event)
+    return act("commit_event", step, seq)
+
+
+def closes(name: str, epoch: int, end: int, status: Status = Status.COMPLETED) -> Act:
+    step = CloseStep(
+        key=KEY,
+        invocation_id=name,
+        epoch=epoch,
+        status=status,
+        author="root",
+        timestamp=next(TIMES),
+        holder=name,
+    )
+    ended = record(name, epoch, 1, status=status, end_seq=end)
+    return act("close_invocation", step, Ending(record=ended))
+
+
+def trail(*acts: Act) -> Trail:
+    return Trail(workflow_id="w", first_run_id="r", is_open=False, acts=list(acts))
+
+
+async def redone(*trails: Trail, store: InMemorySessionService | None = None) -> Any:
+    store = store or InMemorySessionService()
+    one = (await Redo(store).run({KEY: list(trails)}))[KEY]
+    if one.rebuilt is not None:
+        await store.rebuild([one.rebuilt])
+    return one, store
+
+
+async def test_any_order_of_histories_gives_the_same_session() -> None:
+    """I3: acts are ordered by epoch and number, wherever their workflows are listed."""
+    trails = [
+        trail(opens("a", 1, 1), commits("a", 1, 2), closes("a", 1, 2)),
+        trail(opens("b", 2, 3), commits("b", 2, 4), closes("b", 2, 4)),
+        trail(opens("c", 3, 5), commits("c", 3, 6)),
+    ]
+    expected = None
+    for order in itertools.permutations(trails):
+        _, store = await redone(*order)
+        found = (await store.read_events(KEY), await store.active_invocation(KEY))
+        assert [item.seq for item in found[0]] == [1, 2, 3, 4, 5, 6]
+        assert expected in (None, found)
+        expected = found
+
+
+async def test_what_is_stored_already_is_not_done_again() -> None:
+    """I1: to a part of the session the rest is added, from whatever place on."""
+    acts = [opens("a", 1, 1), commits("a", 1, 2), commits("a", 1, 3), closes("a", 1, 3)]
+    _, whole = await redone(trail(*acts))
+    for length in range(1, len(acts) + 1):
+        _, store = await redone(trail(*acts[:length]))
+        one, store = await redone(trail(*acts), store=store)
+        assert len(one.rebuilt.events) == max(0, 3 - length)
+        assert await store.read_events(KEY) == await whole.read_events(KEY)
+        assert await store.get_invocation(KEY, "a") == await whole.get_invocation(KEY, "a")
+
+
+async def test_what_no_history_tells_is_not_guessed() -> None:
+    """I21: a gap, which somebody else has written, is said, and nothing is rebuilt."""
+    one, store = await redone(trail(opens("a", 1, 1), commits("a", 1, 3)))
+    assert one.rebuilt is None
+    assert "event 2 is in no history" in one.failure
+    assert await store.read_events(KEY) == []
+
+
+async def test_who_was_taken_over_is_sealed_as_it_was() -> None:
+    """D7: the events that the next opening had to write are in no history, and are made again."""
+    call = types.Part(function_call=types.FunctionCall(id="c", name="tool", args={}))
+    gone = trail(opens("a", 1, 1), commits("a", 1, 2, parts=[call]))
+    _, store = await redone(gone, trail(opens("b", 2, 5)))
+    stored = [item.event for item in await store.read_events(KEY)]
+    assert [event.id for event in stored] == ["a.0", "a.2", "a.2.sealed", "a.end", "b.0"]
+    old = await store.get_invocation(KEY, "a")
+    assert old is not None
+    assert (old.status, old.end_seq) == (Status.ABANDONED, 4)
+
+
+async def test_an_answer_is_made_again() -> None:
+    """D9: a pause gives the lease back, and the answer takes it under the next epoch."""
+    call = types.Part(function_call=types.FunctionCall(id="c", name="tool", args={}))
+    pause = act("pause_invocation", PauseStep(key=KEY, invocation_id="a", epoch=1))
+    answer = AnswerStep(
+        key=KEY,
+        invocation_id="a",
+        holder="a",
+        epoch=1,
+        start_seq=1,
+        event_id="a.answer.1",
+        timestamp=next(TIMES),
+        answer=InvocationAnswer(call_id="c", response={"ok": True}),
+    )
+    taken = act("take_answer", answer, AnswerTaken(epoch=2, seq=3, call_ids=["c"]))
+    asked = commits("a", 1, 2, parts=[call], long_running_tool_ids={"c"})
+    _, store = await redone(trail(opens("a", 1, 1), asked, pause, taken, commits("a", 2, 4)))
+    stored = [item.event for item in await store.read_events(KEY)]
+    assert [event.id for event in stored] == ["a.0", "a.2", "a.answer.1", "a.4"]
+    found = await store.active_invocation(KEY)
+    assert found is not None
+    assert (found.epoch, found.pauses) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        act("commit_event", commits("a", 1, 2).step, None, done=False),
+        act("take_answer", None, AnswerTaken(refused="no")),
+        act("call_model", None, None),
+    ],
+)
+def test_what_has_changed_nothing_has_no_place(nothing: Act) -> None:
+    """A commit that nobody heard of is made again by its run, and a refused answer never was."""
+    assert place_of(nothing) is None
+
+
+def test_an_end_is_stored_when_its_record_says_so() -> None:
+    """I24: a backup from between the last event and the end lacks the end."""
+    end = closes("a", 1, 2)
+    place = place_of(end)
+    assert place == Place(1, inf)
+    assert not is_stored(end, place, ["a.0", "a.2"], record("a", 1, 1))
+    assert is_stored(end, place, ["a.0", "a.2"], record("a", 1, 1, status=Status.COMPLETED))

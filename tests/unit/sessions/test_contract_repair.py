@@ -1,0 +1,96 @@
+"""The contract of the session store: what tells and mends a store that is older than it was."""
+
+import pytest
+
+from durable_adk.errors import EventConflictError, SessionRegressedError, StaleSessionError
+from durable_adk.sessions import InMemorySessionService, Status
+from durable_adk.sessions.rebuilt import Rebuilt
+from tests.unit.sessions.contract import event, log, names, opened, paused
+
+
+async def _everything(service, key):
+    return (
+        await service.read_events(key),
+        await service.read_state(key),
+        await service.list_invocations(app_name=key.app_name),
+        await service.active_invocation(key),
+    )
+
+
+async def _as_rebuilt(service, key, *, after=0):
+    records = await service.list_invocations(app_name=key.app_name)
+    return Rebuilt(
+        key=key,
+        after=after,
+        events=await service.read_events(key, after=after),
+        records=[record for _, record in records],
+        create_time=1.0,
+    )
+
+
+async def test_apps_are_those_with_sessions(service, key):
+    """In the order of their names, each once; whatever has no session is none."""
+    one, two = f"{key.app_name}-1", f"{key.app_name}-2"
+    for app, session in ((two, "s"), (one, "s"), (two, "t")):
+        await service.create_session(app_name=app, user_id="u", session_id=session)
+    known = await service.list_apps()
+    assert [name for name in known if name.startswith(key.app_name)] == [one, two]
+
+
+async def test_a_commit_beyond_the_end_of_the_log_is_refused(service, key):
+    """I21: who has seen an event that is not there must not write in its place."""
+    await opened(service, key)
+    commit = {"invocation_id": "i1", "epoch": 1}
+    before = await _everything(service, key)
+    with pytest.raises(SessionRegressedError):
+        await service.commit_event(key, event("c"), **commit, revision=2)
+    assert await _everything(service, key) == before
+    assert await service.commit_event(key, event("c"), **commit, revision=1) == 2
+    assert await service.commit_event(key, event("c"), **commit, revision=1) == 2
+
+
+async def test_a_rebuilt_session_is_what_it_was(service, key):
+    """I21, F37: events, state, records and lease, whole or from the middle on."""
+    original = InMemorySessionService()
+    shared = {"n": 1, "user:u": 2, "app:a": 3}
+    await opened(original, key, holder="h", user_event=event("i1/user", delta=shared))
+    await original.commit_event(key, event("c", delta={"n": 2}), invocation_id="i1", epoch=1)
+    await original.pause_invocation(key, invocation_id="i1", epoch=1)
+    await opened(original, key, "i2", holder="h")
+    await service.rebuild([await _as_rebuilt(original, key)])
+    assert await _everything(service, key) == await _everything(original, key)
+    commit = {"invocation_id": "i2", "epoch": 2}
+    await original.commit_event(key, event("d", "i2", delta={"n": 3}), **commit)
+    await original.close_invocation(key, **commit, status=Status.COMPLETED)
+    await service.rebuild([await _as_rebuilt(original, key, after=3)])
+    assert await _everything(service, key) == await _everything(original, key)
+    assert (await opened(service, key, "i3")).epoch == 3
+
+
+async def test_of_shared_state_the_newest_value_counts(service, key):
+    """I4: sessions that are put back together meet in their user's state, in any order."""
+    other = key._replace(session_id="other")
+    original = InMemorySessionService()
+    for one, name, at in ((key, "new", 2.0), (other, "old", 1.0)):
+        user_event = event("e", "i1", delta={"user:u": name}, timestamp=at)
+        await opened(original, one, user_event=user_event)
+    both = [
+        Rebuilt(key=one, after=0, events=await original.read_events(one)) for one in (key, other)
+    ]
+    await service.rebuild(both)
+    assert (await service.read_state(key))[1] == {"user:u": "new"}
+
+
+async def test_a_session_that_has_changed_is_not_rebuilt(service, key):
+    """I1, I3: neither over events that came meanwhile nor with a gap; all of it or nothing."""
+    original = InMemorySessionService()
+    await paused(original, key)
+    await original.append_event(await original.get_session(**names(key)), event("late"))
+    whole = await _as_rebuilt(original, key)
+    await service.rebuild([whole])
+    with pytest.raises(StaleSessionError):
+        await service.rebuild([whole])
+    gap = [one.model_copy(update={"seq": 4}) for one in whole.events[:1]]
+    with pytest.raises(EventConflictError):
+        await service.rebuild([Rebuilt(key=key, after=2, events=gap)])
+    assert await log(service, key) == [(1, "i1/user"), (2, "late")]

@@ -1,0 +1,103 @@
+"""How values and failures are written into Temporal's history."""
+
+from pathlib import Path
+
+import pytest
+from temporalio.api.failure.v1 import Failure
+from temporalio.converter import DataConverter
+from temporalio.exceptions import ApplicationError
+
+from durable_adk.converter import (
+    MAX_CAUSES,
+    ShortFailureConverter,
+    data_converter,
+    stored_in,
+    with_our_payloads,
+)
+from durable_adk.errors import MAX_MESSAGE
+
+CANARY = "canary-90aa"
+
+
+class MuteError(Exception):
+    """An exception without a text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def chained(count: int) -> Exception:
+    """An exception with causes."""
+    error = ValueError("last")
+    for number in range(count):
+        outer = ValueError(f"{number}" + "x" * 100_000)
+        outer.__cause__ = error
+        error = outer
+    return error
+
+
+def circular() -> Exception:
+    """An exception that is its own cause."""
+    error = ValueError("again")
+    error.__cause__ = error
+    return error
+
+
+def written(error: BaseException, converter: DataConverter = data_converter) -> Failure:
+    """The failure of what we raise because of `error`."""
+    ours = ApplicationError("final", {"class": "RunError"}, type="RunError", non_retryable=True)
+    ours.__cause__ = error
+    failure = Failure()
+    converter.failure_converter.to_failure(ours, converter.payload_converter, failure)
+    return failure
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("x" * 6_000_000),
+        ValueError("\U0001f600" * 1_000_000),
+        ValueError("\ud800"),
+        MuteError(),
+        KeyboardInterrupt("x" * 6_000_000),
+        ExceptionGroup("x" * 6_000_000, [ValueError("x" * 6_000_000)]),
+        chained(5000),
+        circular(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_failure_is_small_whatever_its_cause_is(error: BaseException) -> None:
+    """D6, 1c: one that is too large is lost on its way, and the step would run again."""
+    failure = written(error)
+    assert failure.message == "final"
+    assert failure.application_failure_info.non_retryable
+    assert failure.cause.application_failure_info.type == type(error).__name__
+    assert failure.ByteSize() < (MAX_CAUSES + 2) * 2 * MAX_MESSAGE
+
+
+def test_a_short_failure_is_told_as_it_is() -> None:
+    """The cause and the way to it help whoever reads the history."""
+    with pytest.raises(ValueError, match=CANARY) as caught:
+        raise ValueError(CANARY)
+    failure = written(caught.value)
+    assert failure.cause.message == CANARY
+    assert "test_converter" in failure.cause.stack_trace
+
+
+def test_with_threshold_zero_a_failure_says_nothing_in_the_open(tmp_path: Path) -> None:
+    """D16, S6: message and stack trace are payloads, which the storage takes."""
+    failure = written(ValueError(CANARY), stored_in(tmp_path, threshold=0))
+    assert CANARY not in failure.message + failure.cause.message + failure.cause.stack_trace
+    assert CANARY in failure.cause.encoded_attributes.data.decode()
+
+
+def test_a_client_keeps_what_it_brings() -> None:
+    """D18: only the SDK's defaults are replaced."""
+    ours = with_our_payloads(DataConverter())
+    assert ours.failure_converter_class is ShortFailureConverter
+
+    class Own(ShortFailureConverter):
+        pass
+
+    own = DataConverter(failure_converter_class=Own)
+    assert with_our_payloads(own).failure_converter_class is Own
