@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check fmt bench clean
+.PHONY: help install demo test check fmt bench simulate matrix corpus mutants chaos chaos-long clean
 
 help: ## Say what there is to make
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 install: $(STAMP) ## Make .venv with the package and all tools
 
@@ -39,6 +39,28 @@ fmt: $(STAMP) ## Format the code and fix what can be fixed
 bench: $(STAMP) ## Measure
 	$(BIN)/python -m benchmarks.turn
 	$(BIN)/python -m benchmarks.streaming
+	$(BIN)/python -m benchmarks.takeover
+
+CAMPAIGN := $(BIN)/python -W ignore:XDG_RUNTIME_DIR -m campaign
+HOURS ?= 3
+
+chaos: $(STAMP) ## A minute of real faults on both stores, and the auditor
+	$(CAMPAIGN) --seconds 60
+
+chaos-long: $(STAMP) ## The same for HOURS=3
+	$(CAMPAIGN) --hours $(HOURS)
+
+simulate: $(STAMP) ## Run random schedules with faults for a minute
+	$(BIN)/python -m simulation --seconds 60
+
+matrix: $(STAMP) ## Kill, stop and fail at every failpoint, on both stores
+	FAILPOINT_MATRIX=all $(BIN)/python -m pytest tests/chaos/test_failpoint_matrix.py
+
+corpus: $(STAMP) ## Record the histories of RELEASE=0.2.0, which all later code has to replay
+	$(BIN)/python -m tests.replay.record $(RELEASE)
+
+mutants: $(STAMP) ## Show that seeded bugs are noticed
+	$(BIN)/python -m pytest tests/mutants -q --confcutdir=tests/mutants
 
 clean: ## Remove .venv and what the demo left
 	rm -rf $(VENV) .durable-adk
