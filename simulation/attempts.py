@@ -1,0 +1,232 @@
+"""Attempts of activities: our activities on workers that may die or freeze at every gate."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from temporalio import activity
+from temporalio.api.common.v1 import Payload
+from temporalio.testing import ActivityEnvironment
+
+from durable_adk.activities.definitions import InvocationActivities
+from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.world import World
+from durable_adk.converter import data_converter
+from durable_adk.sessions import InMemorySessionService
+from durable_adk.sessions._tables import Tables
+from durable_adk.sessions._transactional import TransactionalSessionService
+from simulation.loop import VirtualLoop
+
+T = TypeVar("T")
+_INFO = ActivityEnvironment.default_info()
+_CONVERTER = data_converter.payload_converter
+_CURRENT: ContextVar["Attempt"] = ContextVar("attempt")
+
+
+@dataclass(eq=False, slots=True)
+class Scheduled:
+    """An activity as the server or, if it is local, the worker's task knows it."""
+
+    run: Any
+    seq: int
+    name: str
+    payload: Payload
+    local: bool
+    max_attempts: int
+    cancellation: int = 0
+    attempts: int = 0
+    not_before: float = 0.0
+    cancel_requested: bool = False
+    current: "Attempt | None" = None
+    done: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Gate:
+    """A place where an attempt has stopped until the scheduler lets it go on."""
+
+    attempt: "Attempt"
+    name: str
+    future: "asyncio.Future[None]"
+
+    @property
+    def open(self) -> bool:
+        """Whether the attempt has gone on: it was cancelled, or its worker is dead."""
+        return self.future.done() or self.attempt.dead
+
+
+@dataclass(eq=False, slots=True)
+class Attempt:
+    """One attempt of an activity."""
+
+    activity: Scheduled
+    number: int
+    gates: list[Gate]
+    """Where its gates queue up."""
+    worker: int
+    step: Any = None
+    lost: bool = False
+    """Whether the server has given it up: what it reports is not heard."""
+    dead: bool = False
+    """Whether its worker has gone: it will never go on."""
+    parked: str = ""
+    """When it wakes up again, if it is frozen: ``late`` or ``ghost``."""
+    parked_at: int = 0
+    """How long the history was then."""
+    in_vain: bool = False
+    """Whether the event it is to make was stored when it began (I8, I10)."""
+    told: bool = False
+    """Whether it knows that it is to end."""
+    outcome: Any = None
+    over: bool = False
+    """Whether the simulation has ended."""
+    tasks: list["asyncio.Task[Any]"] = field(default_factory=list["asyncio.Task[Any]"])
+
+    async def stop_at(self, name: str) -> None:
+        """Wait at a gate."""
+        if self.over:
+            raise OverError
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.gates.append(Gate(self, name, future))
+        await future
+
+
+async def gate(name: str) -> None:
+    """A place where the scheduler may stop, kill or overtake the running attempt."""
+    attempt = _CURRENT.get(None)
+    if attempt is not None:
+        await attempt.stop_at(name)
+
+
+def current() -> "Attempt | None":
+    """The attempt whose code is running."""
+    return _CURRENT.get(None)
+
+
+def skew() -> float:
+    """By how many seconds the clock of the worker is off that runs this: one is 100 s late."""
+    attempt = _CURRENT.get(None)
+    return -100.0 * attempt.worker if attempt is not None else 0.0
+
+
+class _Store:
+    """The store in memory, with gates round its transactions."""
+
+    def __init__(self) -> None:
+        self._store = InMemorySessionService()._store
+
+    async def read(self, work: Callable[[Tables], T]) -> T:
+        return await self._store.read(work)
+
+    async def write(self, work: Callable[[Tables], T]) -> T:
+        await gate("write.before")
+        result = await self._store.write(work)
+        await gate("write.after")
+        return result
+
+
+class SimulatedSessions(TransactionalSessionService):
+    """The session service, over tables in memory."""
+
+    def __init__(self) -> None:
+        store = _Store()
+        super().__init__(store)
+        self.tables: Tables = store._store._tables  # pyright: ignore[reportAttributeAccessIssue]: for audits
+
+
+class _SameLoop:
+    """User code in the loop of everything else, which has no threads."""
+
+    async def run(self, work: Any) -> Any:
+        return await work
+
+
+class Worker:
+    """A process that runs activities: its caches die with it."""
+
+    def __init__(self, world: Callable[[], World]) -> None:
+        self._world = world
+        self.restart()
+
+    def restart(self) -> None:
+        """Another process takes its place."""
+        effects = WorldEffects(self._world())
+        self.activities = InvocationActivities(effects, _SameLoop())  # pyright: ignore[reportArgumentType]: the same method
+
+
+class OverError(Exception):
+    """The simulation has ended, and with it an attempt that was still under way."""
+
+
+class Executor:
+    """Runs attempts on the world's loop."""
+
+    def __init__(self, loop: VirtualLoop, is_stored: Callable[[str], bool]) -> None:
+        self._loop = loop
+        self._is_stored = is_stored
+        self.gates: list[Gate] = []
+        self.ended: list[Attempt] = []
+        self.all: list[Attempt] = []
+        loop.set_task_factory(self._task)
+
+    def start(self, scheduled: Scheduled, worker: Worker, number: int) -> Attempt:
+        """Begin the next attempt of an activity."""
+        scheduled.attempts += 1
+        attempt = Attempt(scheduled, scheduled.attempts, self.gates, number)
+        scheduled.current = attempt
+        self.all.append(attempt)
+        context = copy_context()
+        context.run(_CURRENT.set, attempt)
+        context.run(_enter, attempt)
+        work = self._run(attempt, getattr(worker.activities, scheduled.name))
+        self._loop.create_task(work, context=context)
+        return attempt
+
+    async def _run(self, attempt: Attempt, function: Callable[[Any], Any]) -> None:
+        scheduled = attempt.activity
+        try:
+            kind = next(iter(function.__annotations__.values()))
+            (attempt.step,) = _CONVERTER.from_payloads([scheduled.payload], [kind])
+            attempt.in_vain = self._is_stored(getattr(attempt.step, "event_id", ""))
+            outcome: Any = _CONVERTER.to_payload(await function(attempt.step))
+        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - all of it is reported
+            outcome = error
+        attempt.outcome = outcome
+        with suppress(OverError):
+            await attempt.stop_at("report")
+            self.ended.append(attempt)
+
+    def cancel(self, attempt: Attempt) -> None:
+        """Have the attempt know that it is to end; too late if it has something to report."""
+        if attempt.outcome is None:
+            attempt.tasks[0].cancel()
+
+    def _task(self, loop: Any, work: Any, context: Any = None) -> "asyncio.Task[Any]":
+        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, context=context)
+        owner = context.get(_CURRENT) if context is not None else _CURRENT.get(None)
+        if owner is not None:
+            owner.tasks.append(task)
+        return task
+
+    def close(self) -> None:
+        """End the attempts whose workers are dead, so that nothing is left suspended."""
+        left = [a for a in self.all if any(not task.done() for task in a.tasks)]
+        for attempt in left:
+            attempt.over = True
+        for stopped in self.gates:
+            if not stopped.future.done():
+                stopped.future.set_exception(OverError())
+        self._loop.drain()
+        for attempt in left:
+            for task in attempt.tasks:
+                task.cancel()
+        self._loop.drain()
+
+
+def _enter(attempt: Attempt) -> None:
+    info = replace(_INFO, attempt=attempt.number, activity_type=attempt.activity.name)
+    activity._Context.set(SimpleNamespace(info=lambda: info))  # pyright: ignore[reportArgumentType]: all that our activities ask for

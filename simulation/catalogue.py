@@ -1,0 +1,230 @@
+"""The conversations that are simulated."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from google.genai import types
+
+from durable_adk.agents import (
+    BaseAgent,
+    InvocationContext,
+    LlmAgent,
+    LoopAgent,
+    ParallelAgent,
+    SequentialAgent,
+)
+from durable_adk.apps import App
+from durable_adk.context import CallbackContext, ToolContext
+from durable_adk.contracts import ToolContract
+from durable_adk.events import Event, EventActions
+from durable_adk.plugins import BasePlugin
+from durable_adk.tools import FunctionTool, exit_loop
+from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+from simulation.attempts import gate
+from simulation.inputs import (
+    CANCEL,
+    NEXT_MESSAGE,
+    TERMINATE,
+    TERMINATE_FROZEN,
+    confirmed,
+    responded,
+)
+from simulation.ledger import SimulatedModel, run_tool
+from simulation.scenario import Scenario
+
+
+async def charge(ask: int, tool_context: ToolContext) -> dict[str, Any]:
+    """Charge the card."""
+    tool_context.state["charged"] = tool_context.state.get("charged", 0) + 1
+    return await run_tool(tool_context, ask)
+
+
+async def look(ask: int, place: str, tool_context: ToolContext) -> dict[str, Any]:
+    """Look somewhere."""
+    tool_context.state[f"seen_{place}"] = True
+    tool_context.state["temp:last"] = place
+    return await run_tool(tool_context, ask, place)
+
+
+async def order(ask: int, tool_context: ToolContext) -> None:
+    """Order something that comes later."""
+    await run_tool(tool_context, ask)
+
+
+async def leave(ask: int, tool_context: ToolContext) -> dict[str, Any]:
+    """End the loop."""
+    exit_loop(tool_context)
+    return await run_tool(tool_context, ask)
+
+
+def agent(name: str, *replies: Any, **fields: Any) -> LlmAgent:
+    """An agent whose model says these things, one per turn and then again."""
+    return LlmAgent(name=name, model=SimulatedModel(replies=replies), **fields)
+
+
+def app(root: BaseAgent, **fields: Any) -> App:
+    """An app for it."""
+    return App(name="app", root_agent=root, **fields)
+
+
+CHARGE = [("charge", {})]
+LOOKS = [("look", {"place": place}) for place in ("here", "there", "above")]
+
+
+def charger(name: str = "a", **fields: Any) -> LlmAgent:
+    """Charges the card, and says so."""
+    return agent(name, CHARGE, "Charged.", tools=[charge], **fields)
+
+
+class Counter(BaseAgent):
+    """A custom agent: state in its body, a step, a sub-agent, an event of its own."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        count = ctx.session.state.get("count", 0)
+        weighed = await ctx.step(weigh, count)
+        ctx.session.state["temp:weight"] = weighed
+        yield Event(author=self.name, actions=EventActions(state_delta={"count": count + weighed}))
+        async for event in self.sub_agents[0].run_async(ctx):
+            yield event
+        seen = ctx.session.state["count"]
+        text = types.Part(text=f"{seen} of {ctx.session.state['temp:weight']}")
+        yield Event(author=self.name, content=types.Content(role="model", parts=[text]))
+
+
+async def weigh(count: int) -> int:
+    """A step of the custom agent."""
+    await gate("run.before")
+    await gate("run.after")
+    return count + 2
+
+
+class Watcher(BasePlugin):
+    """Has a hook wherever the loop has a place for one."""
+
+    async def before_run_callback(self, *, invocation_context: Any) -> None:
+        invocation_context.state["opened"] = True
+        await gate("run.before")
+
+    async def on_event_callback(self, *, invocation_context: Any, event: Event) -> Event:
+        event.custom_metadata = {"seen": event.id}
+        return event
+
+    async def after_run_callback(self, *, invocation_context: Any) -> None:
+        invocation_context.state["closed"] = True
+
+    async def on_user_message_callback(self, *, invocation_context: Any, user_message: Any) -> Any:
+        user_message.parts.append(types.Part(text="and seen"))
+        return user_message
+
+
+async def before(callback_context: CallbackContext) -> None:
+    """Note that the agent begins."""
+    await gate("run.before")
+    callback_context.state["began"] = callback_context.agent_name
+
+
+async def after(callback_context: CallbackContext) -> types.Content:
+    """Have the last word."""
+    callback_context.state["temp:done"] = True
+    return types.Content(role="model", parts=[types.Part(text="That was all.")])
+
+
+async def polish(callback_context: CallbackContext, llm_response: Any) -> None:  # noqa: ARG001 - ADK's signature
+    """Write state in a model's step."""
+    callback_context.state["answers"] = callback_context.state.get("answers", 0) + 1
+    callback_context.state["temp:polished"] = True
+
+
+def _approver() -> LlmAgent:
+    return agent("a", CHARGE, "Charged.", tools=[FunctionTool(charge, require_confirmation=True)])
+
+
+def _buyer() -> LlmAgent:
+    return agent("a", [("order", {})], "It came.", tools=[LongRunningFunctionTool(order)])
+
+
+def _steps() -> SequentialAgent:
+    draft = agent("draft", "A draft.", output_key="draft")
+    critic = agent("critic", "Again.", [("leave", {})], tools=[leave])
+    writer = agent("writer", "Better.", output_key="draft")
+    loop = LoopAgent(name="loop", sub_agents=[critic, writer], max_iterations=3)
+    return SequentialAgent(name="steps", sub_agents=[draft, loop])
+
+
+def _transfer() -> LlmAgent:
+    hand_over = [("transfer_to_agent", {"agent_name": "expert"})]
+    return agent("desk", hand_over, sub_agents=[charger("expert", output_key="result")])
+
+
+def _callbacks() -> App:
+    fields = {"before_agent_callback": before, "after_agent_callback": after}
+    return app(charger(after_model_callback=polish, **fields), plugins=[Watcher("watcher")])
+
+
+def _side_by_side() -> ParallelAgent:
+    right = agent("right", LOOKS[:1], "Right.", tools=[look])
+    return ParallelAgent(name="both", sub_agents=[charger("left"), right])
+
+
+TOOL_TURN = Scenario(name="tool turn", app=app(charger()), small=True)
+CANCELLED = Scenario(name="cancelled", app=app(charger()), inputs=[CANCEL], small=True)
+ONCE = Scenario(
+    name="at most once",
+    app=app(
+        agent(
+            "a", CHARGE, "Done.", tools=[FunctionTool(charge, contract=ToolContract.AT_MOST_ONCE)]
+        )
+    ),
+    at_most_once=True,
+)
+APPROVAL = Scenario(
+    name="approval",
+    app=app(_approver()),
+    inputs=[confirmed("first"), confirmed("again"), confirmed("other")],
+    waits=True,
+)
+TAKEOVER = Scenario(
+    name="takeover", app=app(charger()), inputs=[TERMINATE, TERMINATE_FROZEN, NEXT_MESSAGE]
+)
+SCENARIOS = [
+    TOOL_TURN,
+    ONCE,
+    Scenario(name="rolls over", app=app(charger()), roll_over_after=1),
+    Scenario(
+        name="approval rolls over",
+        app=app(_approver()),
+        inputs=[confirmed("first"), confirmed("again")],
+        waits=True,
+        roll_over_after=2,
+    ),
+    Scenario(name="three calls", app=app(agent("a", LOOKS, "Seen.", tools=[look])), small=True),
+    Scenario(name="transfer", app=app(_transfer())),
+    Scenario(name="sequence and loop", app=app(_steps())),
+    Scenario(name="side by side", app=app(_side_by_side()), side_by_side=True),
+    Scenario(name="callbacks and plugins", app=_callbacks()),
+    Scenario(name="custom agent", app=app(Counter(name="counter", sub_agents=[charger()]))),
+    APPROVAL,
+    Scenario(
+        name="long-running",
+        app=app(_buyer()),
+        inputs=[responded("first", "order"), responded("again", "order")],
+        waits=True,
+    ),
+    Scenario(
+        name="approval cancelled",
+        app=app(_approver()),
+        inputs=[confirmed("first"), CANCEL],
+        waits=True,
+    ),
+    CANCELLED,
+    Scenario(
+        name="three calls cancelled",
+        app=app(agent("a", LOOKS, "Seen.", tools=[look])),
+        inputs=[CANCEL],
+    ),
+    Scenario(
+        name="side by side cancelled", app=app(_side_by_side()), inputs=[CANCEL], side_by_side=True
+    ),
+    Scenario(name="two messages", app=app(charger()), messages=("hello", "hello")),
+    TAKEOVER,
+]

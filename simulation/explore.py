@@ -1,0 +1,114 @@
+"""Schedules of a scenario: all with one fault, all with two, or any."""
+
+import gc
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from simulation.audit import audit
+from simulation.scenario import Scenario
+from simulation.schedule import Listed, Point, Seeded
+from simulation.simulation import Result, Simulation
+
+Audit = Callable[[Result, Result], list[str]]
+GARBAGE = 200
+"""Schedules between two collections of garbage, which would take a sixth of the time."""
+
+
+class Verdict(NamedTuple):
+    """What a schedule came to."""
+
+    schedule: str
+    """How to repeat it: a seed, or faults by the number of their points."""
+    done: list[str]
+    problems: list[str]
+    points: Sequence[Point]
+
+    def __str__(self) -> str:
+        """The schedule, what happened in it, and what is wrong."""
+        lines = [self.schedule, *(f"  {done}" for done in self.done)]
+        return "\n".join([*lines, *(f"  VIOLATED {problem}" for problem in self.problems)])
+
+
+class Explorer:
+    """Runs schedules of one scenario and audits each.
+
+    Raises:
+        AssertionError: The scenario goes wrong without any fault.
+    """
+
+    def __init__(self, scenario: Scenario, *, audit: Audit = audit) -> None:
+        self.scenario = scenario
+        self._audit = audit
+        plan = Listed()
+        self._control = Simulation(scenario, plan).run()
+        self._points = plan.points
+        problems = audit(self._control, self._control)
+        if problems:
+            raise AssertionError(f"{scenario.name}, undisturbed: {problems}")
+
+    def seeded(self, seed: int) -> Verdict:
+        """The schedule of a seed."""
+        return self._verdict(str(seed), Seeded(f"{self.scenario.name}/{seed}"))
+
+    def listed(self, faults: Mapping[int, str]) -> Verdict:
+        """The usual order with some faults, by the numbers of their points."""
+        text = ",".join(f"{point}:{fault}" for point, fault in faults.items())
+        return self._verdict(text, Listed(faults))
+
+    def singles(self) -> Iterator[Verdict]:
+        """Every fault at every point."""
+        return (self.listed(faults) for faults in _one_more({}, self._points))
+
+    def pairs(self, kinds: Collection[str] = ()) -> Iterator[Verdict]:
+        """Every fault at every point, and then every fault at every later point of that run.
+
+        Args:
+            kinds: Of faults; none: all.
+        """
+        for faults in _one_more({}, self._points, kinds):
+            first = self.listed(faults)
+            yield first
+            yield from (self.listed(both) for both in _one_more(faults, first.points, kinds))
+
+    def followed(self, first: str, second: str, *, start: int = 0) -> Iterator[Verdict]:
+        """One kind of fault at all of its points from `start` on, and then another after it."""
+        numbers = [n for n, point in enumerate(self._points) if first in point.faults]
+        for number in filter(lambda number: number >= start, numbers):
+            verdict = self.listed({number: first})
+            yield verdict
+            for both in _one_more({number: first}, verdict.points):
+                if both[max(both)] == second:
+                    yield self.listed(both)
+
+    def _verdict(self, schedule: str, plan: Listed | Seeded) -> Verdict:
+        result = Simulation(self.scenario, plan).run()
+        return Verdict(schedule, result.done, self._audit(result, self._control), plan.points)
+
+
+def _one_more(
+    faults: Mapping[int, str], points: Sequence[Point], kinds: Collection[str] = ()
+) -> Iterator[dict[int, str]]:
+    first = max(faults, default=-1) + 1
+    for number, point in enumerate(points[first:], first):
+        for fault in (fault for fault in point.faults if not kinds or fault in kinds):
+            yield {**faults, number: fault}
+
+
+@contextmanager
+def little_garbage() -> Generator[Callable[[], None]]:
+    """Collect garbage only now and then; to be called after every schedule."""
+    count = 0
+
+    def tick() -> None:
+        nonlocal count
+        count += 1
+        if count % GARBAGE == 0:
+            gc.collect()
+
+    gc.disable()
+    try:
+        yield tick
+    finally:
+        gc.enable()
+        gc.collect()

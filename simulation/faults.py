@@ -1,0 +1,20 @@
+"""What can go wrong with an attempt of an activity, by the gate where it stands."""
+
+_LOST = ("die", "crash", "double", "late", "ghost")
+"""The worker dies; all do; it is taken for dead and goes on at once, afterwards, or at the end."""
+_SLOW = (*_LOST, "timeout", "outlast")
+"""Or the local activity takes too long: a normal one goes on beside it, or before it does."""
+FAULTS: dict[bool, dict[str, tuple[str, ...]]] = {
+    False: {
+        **dict.fromkeys(("ask.before", "ask.after", "run.before", "run.after"), _LOST),
+        "write.before": (*_LOST, "refuse"),
+        "write.after": (*_LOST, "dropack"),
+        "report": ("die", "crash"),
+    },
+    True: {
+        "write.before": (*_SLOW, "refuse"),
+        "write.after": (*_SLOW, "dropack"),
+        "report": ("die", "crash", "timeout"),
+    },
+}
+"""By whether the activity is local, and the gate. Store: it refuses, or its answer is lost."""

@@ -1,0 +1,58 @@
+"""A conversation to be simulated, and what clients do in it beside sending messages."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from durable_adk.apps import App, AppRegistry
+from durable_adk.apps.registry import serve
+
+if TYPE_CHECKING:
+    from simulation.simulation import Simulation
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Input:
+    """Something that a client does once."""
+
+    name: str
+    ready: "Callable[[Simulation], bool]"
+    give: "Callable[[Simulation], None]"
+    anywhere: bool = False
+    """Whether a listed schedule may have it at any point, and not only when all else is done."""
+    optional: bool = False
+    """Whether it need not happen; if it does, then at any point."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scenario:
+    """What is simulated."""
+
+    name: str
+    app: App
+    messages: Sequence[str] = ("hello",)
+    """All are sent at once: the second waits for the first."""
+    inputs: Sequence[Input] = ()
+    roll_over_after: int | None = None
+    """After how many tasks the server suggests to continue as new."""
+    side_by_side: bool = False
+    """Whether agents run in parallel, so that only the order within a branch is fixed."""
+    waits: bool = False
+    """Whether calls wait for somebody: others may run meanwhile, and a call has two responses."""
+    at_most_once: bool = False
+    """Whether its tools promise that; the model may be told that it is unknown what they did."""
+    small: bool = False
+    """Whether all pairs of faults are few enough for the test suite."""
+
+    @property
+    def registry(self) -> AppRegistry:
+        """Its app, as workers serve it."""
+        return _REGISTRIES.setdefault(self.name, self._served())
+
+    def _served(self) -> AppRegistry:
+        registry = AppRegistry([self.app])
+        serve(self.name, registry)
+        return registry
+
+
+_REGISTRIES: dict[str, AppRegistry] = {}

@@ -1,0 +1,269 @@
+"""One schedule: a scenario run to its end under a plan."""
+
+import json
+import logging
+import sys
+import time
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from durable_adk.activities.world import World
+from durable_adk.holders import TemporalHolder
+from durable_adk.sessions._tables import Window
+from durable_adk.sessions.base_session_service import InvocationRecord
+from durable_adk.sessions.session import SessionKey
+from simulation.attempts import SimulatedSessions, skew
+from simulation.cached import TaskFailedError
+from simulation.ledger import Ledger, opened
+from simulation.loop import Clock
+from simulation.normal import bare
+from simulation.run import NonDeterminismError, Run
+from simulation.scenario import Input, Scenario
+from simulation.schedule import Plan, Point
+from simulation.server import Item, Server
+
+MAX_STEPS = 3_000
+"""More than any scenario needs: what takes longer goes round in circles (I11)."""
+KEY = SessionKey("app", "u", "s")
+logging.getLogger("temporalio.worker").setLevel(logging.CRITICAL)  # failed tasks are findings here
+
+
+@dataclass(kw_only=True)
+class Result:
+    """What a schedule came to."""
+
+    scenario: Scenario
+    bodies: list[str]
+    """The stored events, as they are stored."""
+    state: dict[str, str]
+    records: dict[str, InvocationRecord]
+    accepted: list[str]
+    """The invocations that were started."""
+    runs: list[Run]
+    lease: str | None
+    ledger: Ledger
+    again: Counter[str]
+    """By activity, the attempts that were not the first."""
+    done: list[str]
+    """What went wrong, and what clients did, in order."""
+    problems: list[str] = field(default_factory=list[str])
+
+    @cached_property
+    def events(self) -> list[dict[str, Any]]:
+        """The stored events as JSON."""
+        return [json.loads(body) for body in self.bodies]
+
+    @cached_property
+    def bare(self) -> list[str]:
+        """See `normal.bare`."""
+        return [bare(body) for body in self.bodies]
+
+
+class Simulation:
+    """A scenario, a server, workers, and the plan that decides among them."""
+
+    def __init__(self, scenario: Scenario, plan: Plan) -> None:
+        self.scenario = scenario
+        self._plan = plan
+        self.clock = Clock(skew)
+        self._sent = 0
+        self.sessions = SimulatedSessions()
+        self.server = Server(self.clock, self._world, self.is_stored)
+        self.ledger = opened()
+        self.inputs: list[Input] = list(scenario.inputs)
+        self.done: list[str] = []
+
+    def _world(self) -> World:
+        return World(
+            registry=self.scenario.registry,
+            registry_name=self.scenario.name,
+            sessions=self.sessions,
+            is_alive=self._is_alive,
+        )
+
+    async def _is_alive(self, holder: str) -> bool:
+        held = TemporalHolder.parse(holder)
+        runs = [run for run in self.server.runs if held and run.first_run_id == held.first_run_id]
+        return any(run.closed is None for run in runs)
+
+    # ----- what inputs and checks look at
+
+    def bodies(self) -> list[str]:
+        """The stored events."""
+        return [row.body for row in self.sessions.tables.events(KEY, Window())]
+
+    def is_stored(self, event_id: str) -> bool:
+        """Whether the event of this id is stored."""
+        return self.sessions.tables.find_event(KEY, event_id) is not None
+
+    def record(self, invocation_id: str) -> InvocationRecord | None:
+        """The invocation as the store has it."""
+        return self.sessions.tables.invocation(KEY, invocation_id)
+
+    # ----- running
+
+    def run(self) -> Result:
+        """Run until nothing can happen any more."""
+        with _clocked(self.clock):
+            problems: list[str] = []
+            try:
+                for message in self.scenario.messages:
+                    self.send(message)
+                self._play()
+                self._replay()
+            except (NonDeterminismError, TaskFailedError) as error:
+                problems.append(f"I13: {type(error).__name__}: {error}")
+            except StuckError as error:
+                problems.append(f"I11: {error}")
+            result = self._result(problems + self.ledger.problems)
+            self.close()
+        return result
+
+    def close(self) -> None:
+        """Throw everything away."""
+        for run in self.server.runs:
+            run.evict()
+        self.server.executor.close()
+        self.server.loop.close()
+
+    def send(self, message: str) -> None:
+        """Start an invocation: i1, i2 and so on."""
+        self._sent += 1
+        invocation_id = f"i{self._sent}"
+        request = {
+            "app": KEY.app_name,
+            "user": KEY.user_id,
+            "session": KEY.session_id,
+            "message": message,
+            "invocation_id": invocation_id,
+            "state_delta": {"sent": invocation_id},
+        }
+        rolls = self.scenario.roll_over_after
+        self.server.start(invocation_id, request, roll_over_after=rolls)
+
+    def _play(self) -> None:
+        for _ in range(MAX_STEPS):
+            items = self._items()
+            if not items:
+                if all(run.closed is not None for run in self.server.runs):
+                    return
+                now = self.server.next_time(steps=True)
+                if now is None:
+                    raise StuckError("Nothing can happen, but not all invocations have ended.")
+                self.server.advance_time(now)
+            else:
+                self._step(items[self._plan.choose(items)])
+        raise StuckError("It goes round in circles.")
+
+    def _items(self) -> list[Item]:
+        """What may happen next; what is only likely when all else is done comes last."""
+        server, wild = self.server, self._plan.wild
+        if wild and self._plan.leap() and (now := server.next_time(steps=False)) is not None:
+            server.advance_time(now)
+        items = server.enabled()
+        if wild or not items:
+            inputs = (one for one in self.inputs if not one.optional)
+            items += [("input", one) for one in inputs if one.ready(self)]
+        if wild or not items:
+            items += server.sleepers(("late", "ghost") if wild else ("late",))
+        if not items and all(run.closed is not None for run in server.runs):
+            items = server.sleepers(("ghost",))
+        return items
+
+    def _step(self, item: Item) -> None:
+        faults = self.server.faults(item)
+        anywhere = (one for one in self.inputs if one.anywhere or one.optional)
+        hurried = [one for one in anywhere if one.ready(self)]
+        point = Point(_label(item), (*faults, *(one.name for one in hurried)))
+        fault = self._plan.fault(point)
+        if fault is None:
+            self._happen(item)
+            return
+        one = next((one for one in hurried if one.name == fault), None)
+        if one is None:
+            self.done.append(f"{fault} at {point.label}")
+            self.server.fail(item, fault)
+        else:
+            self._give(one, f" at {point.label}")
+
+    def _happen(self, item: Item) -> None:
+        kind, whom = item
+        if kind == "input":
+            self._give(whom)
+        else:
+            worker = self._plan.worker(whom.attempts) if kind == "start" else 0
+            self.server.happen(item, worker=worker)
+
+    def _give(self, one: Input, where: str = "") -> None:
+        self.inputs.remove(one)
+        self.done.append(one.name + where)
+        one.give(self)
+
+    def _replay(self) -> None:
+        """Every history replays, whatever it went through (I13)."""
+        for run in self.server.runs:
+            run.replayed(self.server.loop).evict()
+
+    def _result(self, problems: list[str]) -> Result:
+        tables = self.sessions.tables
+        head = tables.head(KEY)
+        sent = [f"i{number}" for number in range(1, self._sent + 1)]
+        records = {name: record for name in sent if (record := self.record(name))}
+        return Result(
+            scenario=self.scenario,
+            bodies=self.bodies(),
+            state=tables.state(KEY),
+            records=records,
+            accepted=sent,
+            runs=self.server.runs,
+            lease=head.lease_invocation_id if head else None,
+            ledger=self.ledger,
+            again=Counter(a.activity.name for a in self.server.executor.all if a.number > 1),
+            done=self.done,
+            problems=problems,
+        )
+
+
+class StuckError(Exception):
+    """The invocation does not come to an end (I11)."""
+
+
+def _label(item: Item) -> str:
+    kind, whom = item
+    match kind:
+        case "task" | "end":
+            return f"{kind} {len(whom.history)} of {whom.run_id}"
+        case "start":
+            return f"start {whom.name}"
+        case "gate":
+            activity = whom.attempt.activity
+            return f"{activity.name}.{activity.seq}/{whom.attempt.number} {whom.name}"
+        case "cancel":
+            return f"cancel {whom.activity.name}.{whom.activity.seq}"
+        case _:
+            return f"{kind} {whom.name}"
+
+
+_CLOCKED = [
+    module
+    for name, module in sorted(sys.modules.items())
+    if name.startswith("durable_adk.") and getattr(module, "time", None) is time
+]
+"""Our modules that look at a clock."""
+
+
+@contextmanager
+def _clocked(clock: Clock) -> Generator[None]:
+    """Have all of them look at that one."""
+    modules: list[Any] = _CLOCKED
+    for module in modules:
+        module.time = clock
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.time = time

@@ -1,0 +1,62 @@
+"""The loop under a simulated Temporal, with faults everywhere; see docs/durability.md."""
+
+from collections.abc import Generator, Iterable
+
+import pytest
+
+from simulation.catalogue import SCENARIOS, TOOL_TURN
+from simulation.explore import Explorer, Verdict, little_garbage
+from simulation.scenario import Scenario
+from simulation.schedule import Seeded
+from simulation.simulation import Simulation
+
+SEEDS = 6
+KINDS = ("die", "dropack")
+
+
+@pytest.fixture(autouse=True)
+def _garbage() -> Generator[None]:
+    """Collected between the tests, not within."""
+    with little_garbage():
+        yield
+
+
+def _violations(verdicts: Iterable[Verdict]) -> list[str]:
+    return [str(verdict) for verdict in verdicts if verdict.problems]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_no_single_fault_at_any_point_shows(scenario: Scenario) -> None:
+    """I1..I15: whatever goes wrong once, wherever, the outcome is that of the undisturbed run."""
+    assert _violations(Explorer(scenario).singles()) == []
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_no_random_schedule_shows(scenario: Scenario) -> None:
+    """The same in any order of things, with up to eight faults."""
+    explorer = Explorer(scenario)
+    assert _violations(explorer.seeded(seed) for seed in range(SEEDS)) == []
+
+
+def test_no_two_deaths_or_lost_replies_show() -> None:
+    """The same for each pair of dead workers and lost replies of the store in a tool turn."""
+    assert _violations(Explorer(TOOL_TURN).pairs(KINDS)) == []
+
+
+def test_a_seed_is_always_the_same_schedule() -> None:
+    """A violation can be looked at again: the same points, faults and events come of a seed."""
+
+    def play(seed: str) -> tuple[object, ...]:
+        plan = Seeded(seed)
+        result = Simulation(TOOL_TURN, plan).run()
+        return plan.points, result.done, result.bodies
+
+    assert all(play(f"again/{seed}") == play(f"again/{seed}") for seed in range(5))
+
+
+def test_the_simulation_meets_what_it_is_about() -> None:
+    """A schedule is no evidence if nothing went wrong in it: every kind of fault has happened."""
+    explorer = Explorer(TOOL_TURN)
+    done = {kind.partition(" ")[0] for v in explorer.singles() for kind in v.done}
+    expected = {"die", "crash", "double", "late", "ghost", "timeout", "outlast", "refuse"}
+    assert done == expected | {"dropack", "evict"}
