@@ -1,0 +1,159 @@
+"""The auditor: ``python -m campaign.auditor RUN_DIR`` reads what a run left and says what is wrong.
+
+It exits with 1 if an invariant does not hold or too little happened.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer
+
+from campaign.checks import clients, effects, engine, log
+from campaign.checks.violation import Violation
+from campaign.evidence import Evidence, load
+from campaign.guards import Guard, guards, measured
+from campaign.journals import RunFolder
+from campaign.workload import make_apps
+from durable_adk.apps.registry import AppRegistry, serve
+from durable_adk.converter import data_converter
+from durable_adk.worker import workflow_runner
+from durable_adk.workflows.invocation import InvocationWorkflow
+
+
+class Check(NamedTuple):
+    """An invariant, and what looks for its violations."""
+
+    name: str
+    ids: str
+    look: Callable[[Evidence], Iterable[Violation]]
+
+
+CHECKS = (
+    Check("append_once", "I1", log.append_once),
+    Check("no_loss", "I2", clients.no_loss),
+    Check("order", "I3", log.order),
+    Check("fold", "I4", log.fold),
+    Check("atomic", "I5", log.atomic),
+    Check("single_writer", "I6", log.single_writer),
+    Check("undisturbed", "I2 I3 I7", clients.undisturbed),
+    Check("foreseen", "I11 I15", clients.foreseen),
+    Check("tool_effects", "I8", effects.tool_effects),
+    Check("at_most_once", "I8", effects.at_most_once),
+    Check("pairing", "I9", effects.pairing),
+    Check("no_re_asking", "I10", effects.no_re_asking),
+    Check("liveness", "I11", clients.liveness),
+    Check("accepted_is_durable", "I12", clients.accepted_is_durable),
+    Check("replayable", "I13", engine.replayable),
+    Check("bounds", "I14", engine.bounds),
+    Check("cancel", "I15", clients.cancel),
+    Check("hitl", "I16", effects.hitl),
+    Check("stream", "I17", clients.stream),
+    Check("clean_end", "I24", log.clean_end),
+)
+NOT_CHECKED = {
+    "I18 isolation": "it is about requests of an HTTP server; a campaign has none",
+    "I19 confidential": "no canaries are planted here",
+    "I20 upgrade": "all workers run the same code",
+    "I21 divergence": "no store is restored from a backup here",
+    "I22 containment": "no invocation is poisonous here",
+    "I23 secrets": "no secrets are planted here",
+}
+"""Invariants of the list that a campaign says nothing about."""
+SHOWN = 5
+"""Violations of a check that the verdict holds."""
+
+
+class Verdict(NamedTuple):
+    """What the auditor says of a run."""
+
+    violations: dict[str, list[Violation]]
+    guards: list[Guard]
+    figures: dict[str, Any]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong, and enough has happened."""
+        return not any(self.violations.values()) and all(guard.passed for guard in self.guards)
+
+
+def judge(found: Evidence) -> Verdict:
+    """Look for violations of every invariant."""
+    violations = {check.name: list(check.look(found)) for check in CHECKS}
+    return Verdict(violations, guards(found), measured(found))
+
+
+async def audit(folder: RunFolder) -> Verdict:
+    """Read a run's folder, replay its histories, judge, and write the verdict beside them."""
+    found = load(folder)
+    await _replay(folder, found)
+    verdict = judge(found)
+    written = {
+        **found.meta,
+        "passed": verdict.passed,
+        "figures": verdict.figures,
+        "violations": {
+            name: {"count": len(some), "first": [one._asdict() for one in some[:SHOWN]]}
+            for name, some in verdict.violations.items()
+        },
+        "guards": [{**guard._asdict(), "passed": guard.passed} for guard in verdict.guards],
+        "not_checked": NOT_CHECKED,
+    }
+    folder.verdict.write_text(json.dumps(written, indent=1, default=str))
+    return verdict
+
+
+async def _replay(folder: RunFolder, found: Evidence) -> None:
+    """Replay each history on this code; what fails is noted with its workflow."""
+    serve(found.meta["queue"], AppRegistry(make_apps(folder.path).values()))
+    replayer = Replayer(
+        workflows=[InvocationWorkflow],
+        data_converter=data_converter,
+        workflow_runner=workflow_runner(sandboxed=True),
+    )
+    for line in found.workflows:
+        text = (folder.histories / line["history"]).read_text()
+        history = WorkflowHistory.from_json(line["workflow"], text)
+        result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+        line["failure"] = result.replay_failure and repr(result.replay_failure)
+
+
+def show(verdict: Verdict, meta: dict[str, Any], console: Console) -> None:
+    """Print a verdict."""
+    table = Table(
+        title=f"seed {meta['seed']}, {meta['store']}, {meta['seconds']:g} s", min_width=72
+    )
+    for column in ("invariant", "ids", "violations"):
+        table.add_column(column)
+    for check in CHECKS:
+        count = len(verdict.violations[check.name])
+        table.add_row(check.name, check.ids, f"[red]{count}[/red]" if count else "0")
+    for name, why in NOT_CHECKED.items():
+        table.add_row(f"[dim]{name}[/dim]", "", f"[dim]not checked: {why}[/dim]")
+    console.print(table)
+    for guard in verdict.guards:
+        mark = "" if guard.passed else "  [red]too little[/red]"
+        console.print(f"{guard.name}: {guard.value:.4g} (at least {guard.at_least:.4g}){mark}")
+    console.print({name: value for name, value in verdict.figures.items() if value})
+    for some in verdict.violations.values():
+        for one in some[:SHOWN]:
+            console.print(f"[red]{one.what}[/red]: {one.where}", str(one.evidence)[:2000])
+    console.print("[green]PASSED[/green]" if verdict.passed else "[red]FAILED[/red]")
+
+
+def main() -> int:
+    """Judge the run in a folder."""
+    folder = RunFolder(Path(sys.argv[1]))
+    verdict = asyncio.run(audit(folder))
+    show(verdict, json.loads(folder.meta.read_text()), Console())
+    return 0 if verdict.passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,228 @@
+"""What must hold between what clients saw and what is stored: I2, I7, I11, I12, I15, I17."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any
+
+from campaign.checks.log import CLOSED
+from campaign.checks.violation import Violation
+from campaign.controls import plain, shaped
+from campaign.evidence import Evidence, Row
+from campaign.journals import Line
+from campaign.workload import ONCE, SLOW, TURNS, Turn
+from durable_adk.errors import InvocationTerminatedError, SessionBusyError
+from durable_adk.messages import WhenBusy
+from durable_adk.tools.contract import LOST, unknown_outcome
+
+CANCELLED_WITHIN = 3.0
+"""Seconds, if nothing else goes wrong (I15)."""
+ENDINGS = ("", "ok", "InvocationCancelledError", "InvocationTerminatedError")
+"""Of messages that are cancelled and terminated; a cancelled run that was open ends ``ok``."""
+REFUSED = SessionBusyError.__name__
+"""Of messages that do not wait for a busy session."""
+PAID, UNKNOWN = {"paid": 4, "nonce": "~"}, unknown_outcome("pay", LOST)
+"""What is told of a payment: that it is made, or that nobody knows."""
+AFTERMATH = 10.0
+"""Seconds after a fault in which it may still delay."""
+_ZOMBIES = ("freeze_worker", "usurp", "blackhole", "freeze_connections")
+
+
+def no_loss(found: Evidence) -> Iterator[Violation]:
+    """I2: what a client was given or a worker was told is stored, as it was."""
+    stored = {row.id: row for rows in found.events.values() for row in rows}
+    for line in found.journal:
+        if line["type"] == "event":
+            row = stored.get(line["event"])
+            if row is None or row.digest != line["digest"]:
+                yield Violation("a client was given what is not stored", line["event"], line)
+    for line in found.commits:
+        if line["phase"] == "ok" and line["event"]:
+            row = stored.get(line["event"])
+            if row is None or row.seq != line.get("seq", row.seq):
+                yield Violation("an acknowledged commit is not stored", line["event"], line)
+
+
+def undisturbed(found: Evidence) -> Iterator[Violation]:
+    """I2, I3, I7: each invocation stored what it stores without faults, under the same ids."""
+    outcomes, by_invocation = found.outcomes(), found.by_invocation()
+    finished: Counter[str] = Counter()
+    for name, turn in found.turns.items():
+        if turn.app == SLOW or not outcomes[name]:
+            continue
+        finished[turn.session] += 1
+        expected = found.controls[turn.app]["turns"][turn.number - 1]
+        if outcomes[name] != expected["outcome"]:
+            yield Violation("a client was told another outcome", name, outcomes[name])
+        shapes = [shaped(row.body, turn) for row in by_invocation.get(name, [])]
+        differs = _difference(_comparable(turn, shapes), _comparable(turn, expected["events"]))
+        if differs is not None:
+            yield Violation("an invocation's events are not those of the control", name, differs)
+        if finished[turn.session] == TURNS:
+            yield from _same_state(found, turn)
+
+
+def foreseen(found: Evidence) -> Iterator[Violation]:
+    """I11, I15: what is cancelled or terminated ends so or undisturbed, and nothing else does."""
+    terminated = {line["invocation"] for line in found.faults if "invocation" in line}
+    turns = found.turns
+    for name, outcome in found.outcomes().items():
+        refusable = turns[name].when_busy is WhenBusy.REJECT
+        foreseen = (*ENDINGS, REFUSED) if refusable else ENDINGS
+        if turns[name].app == SLOW and outcome not in foreseen:
+            yield Violation("a run ended in a way nobody wanted", name, outcome)
+    for name, line in found.invocations.items():
+        if line["status"] == "abandoned" and name not in terminated:
+            yield Violation("a run was abandoned by its workflow", name, line)
+
+
+def _comparable(turn: Turn, shapes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """In order; but branches that run side by side may meet in any order."""
+    if turn.app == ONCE:
+        return [_settled(shape) for shape in shapes]
+    return sorted(shapes, key=lambda one: one["id"]) if turn.app == "parallel" else shapes
+
+
+def _settled(shape: dict[str, Any]) -> dict[str, Any]:
+    """Without what a payment's caller was told, if it is one of the two things it may be (I8)."""
+    copy = json.loads(json.dumps(shape))
+    content: dict[str, Any] = copy.get("content", {})
+    parts: list[dict[str, Any]] = content.get("parts", [])
+    for part in parts:
+        told: dict[str, Any] = part.get("function_response", {})
+        if told.get("response") in (PAID, UNKNOWN):
+            told["response"] = "paid, or nobody knows"
+    return copy
+
+
+def _difference(got: list[dict[str, Any]], expected: list[dict[str, Any]]) -> Any:
+    """The first event that is not as expected, and what was; None: there is none."""
+    pairs = zip_longest(got, expected)
+    return next(((one, other) for one, other in pairs if one != other), None)
+
+
+def _same_state(found: Evidence, turn: Turn) -> Iterator[Violation]:
+    own = {
+        line["key"]: plain(line["value"], turn)
+        for line in found.state
+        if (line["app_name"], line["user_id"], line["session_id"]) == turn[:3]
+    }
+    expected = found.controls[turn.app]["state"]
+    if own != {name: plain(_text(value), turn) for name, value in expected.items()}:
+        yield Violation("a session's state is not that of the control", turn.session, own)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value)
+
+
+def liveness(found: Evidence) -> Iterator[Violation]:
+    """I11: when faults have stopped, every message is answered and nothing runs."""
+    lines = found.lines()
+    for name, outcome in found.outcomes().items():
+        if not outcome:
+            yield Violation("a message has no outcome", name, lines[name][-3:])
+    for name, line in found.invocations.items():
+        if line["status"] not in CLOSED:
+            yield Violation("an invocation is not closed", name, line)
+    for line in found.workflows:
+        if line["status"] == "RUNNING":
+            yield Violation("a workflow is running", line["workflow"], line)
+
+
+def accepted_is_durable(found: Evidence) -> Iterator[Violation]:
+    """I12: what was accepted has a record, and one user's message, however often it was sent.
+
+    What was refused, because its session was busy, has neither.
+    """
+    by_invocation = found.by_invocation()
+    known = {
+        line["invocation"]
+        for line in found.journal
+        if line["operation"] != "cancel" and line["type"] in ("event", "ok")
+    }
+    for name in known:
+        messages = [row.id for row in by_invocation.get(name, []) if _is_message(row)]
+        if name not in found.invocations or len(messages) != 1:
+            yield Violation("an accepted message is not stored once", name, messages)
+    for name, outcome in found.outcomes().items():
+        if outcome == REFUSED and (name in found.invocations or by_invocation.get(name)):
+            yield Violation("a refused message is stored", name, by_invocation.get(name))
+
+
+def cancel(found: Evidence) -> Iterator[Violation]:
+    """I15: a cancelled run ends soon, with an error event, and starts nothing afterwards."""
+    by_invocation, ends = found.by_invocation(), _ends(found)
+    for name, line in found.invocations.items():
+        rows = by_invocation.get(name, [])
+        if line["status"] == "cancelled" and not (rows and rows[-1].body.get("error_code")):
+            yield Violation("a cancelled run does not end with an error", name, line)
+    for line in found.journal:
+        if line["operation"] != "cancel" or line["type"] != "ok" or not line["reached"]:
+            continue
+        end = ends.get(line["invocation"])
+        calm = end is not None and not _faults(found, line["at"], end)
+        if calm and end - line["at"] > CANCELLED_WITHIN:
+            yield Violation("a cancelled run went on", line["invocation"], end - line["at"])
+    for line in found.ledger:
+        end = ends.get(line["invocation"])
+        late = line["phase"] == "begun" and end is not None and line["at"] > end
+        # A worker that was frozen, or cut off, between its task and the tool knows of no end.
+        if late and not _faults(found, line["at"], line["at"], _ZOMBIES):
+            yield Violation("a tool began after the end", line["invocation"], line)
+
+
+def stream(found: Evidence) -> Iterator[Violation]:
+    """I17: each try to follow gives a stretch of the log without gap or repeat, the last its end.
+
+    But what ends a terminated invocation is written by its session's next message, later.
+    """
+    by_invocation, outcomes = found.by_invocation(), found.outcomes()
+    for name, lines in found.lines().items():
+        shown = [row.id for row in by_invocation.get(name, []) if row.body["author"] != "user"]
+        streams = _streams(lines)
+        for operation, seen in streams:
+            start = shown.index(seen[0]) if seen and seen[0] in shown else 0
+            begins = start == 0 or operation == "answer"
+            if seen != shown[start : start + len(seen)] or not begins:
+                yield Violation("a stream has gaps or repeats", name, {"saw": seen, "log": shown})
+        whole = outcomes[name] not in ("", InvocationTerminatedError.__name__)
+        if whole and streams and streams[-1][1] != shown[-len(streams[-1][1]) :]:
+            yield Violation(
+                "a stream ended before the log", name, {"saw": streams[-1], "log": shown}
+            )
+
+
+def _streams(lines: list[Line]) -> list[tuple[str, list[str]]]:
+    """What each try to follow was given, by operation."""
+    streams: list[tuple[str, list[str]]] = []
+    for line in lines:
+        if line["type"] == "invoke" and line["operation"] != "cancel":
+            streams.append((line["operation"], []))
+        elif line["type"] == "event":
+            streams[-1][1].append(line["event"])
+    return streams
+
+
+def _ends(found: Evidence) -> dict[str, float]:
+    """When each turn's client knew its outcome."""
+    outcomes = [line for line in found.journal if line["operation"] == "run"]
+    return {line["invocation"]: line["at"] for line in outcomes if line["type"] in ("ok", "fail")}
+
+
+def _faults(
+    found: Evidence, start: float, end: float, kinds: tuple[str, ...] | None = None
+) -> list[Line]:
+    """The faults that may have had an effect in a stretch of time."""
+    return [
+        line
+        for line in found.faults
+        if line["began"] <= end
+        and line["at"] + AFTERMATH >= start
+        and (kinds is None or line["kind"] in kinds)
+    ]
+
+
+def _is_message(row: Row) -> bool:
+    return row.body["author"] == "user" and not row.responses

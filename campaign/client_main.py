@@ -1,0 +1,129 @@
+"""A client of the campaign, as the spawner starts it: with RUN_DIR, TEMPORAL, STORE, SLOT, SEED.
+
+It plays several sessions at a time until the run's folder says stop. Started again after its death
+it goes on where its journal ends, with the turn whose outcome it does not know.
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from campaign.journals import Line, RunFolder, notes
+from campaign.turns import PAUSE, Player
+from campaign.worker_main import QUEUE
+from campaign.workload import SLOW, STEADY, TURNS, Turn, make_apps
+from durable_adk.client import connect
+from durable_adk.errors import InvocationTerminatedError, TemporalUnavailableError
+from durable_adk.runners import Runner
+from durable_adk.sessions import DatabaseSessionService
+
+LANES = 4
+"""Sessions at a time."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One session after the other; which, and of which app, is the seed's choice."""
+
+    slot: str
+    seed: int
+    number: int
+
+    def groups(self) -> Iterator[list[Turn]]:
+        """All turns, without end; those that are sent beside each other together."""
+        turns = self._turns()
+        for turn in turns:
+            yield [turn] if turn.rival_after is None else [turn, next(turns)]
+
+    def _turns(self) -> Iterator[Turn]:
+        user, lane = f"user-{self.slot}", f"{self.slot}-{self.number}"
+        if self.number == 0:  # one session for ever: what is terminated needs a next message
+            yield from (Turn(SLOW, user, f"{SLOW}-{lane}", turn) for turn in count(1))
+        dice = random.Random(f"{self.seed}/{lane}")  # noqa: S311 - dice are no secrets
+        for session in count():
+            # The longest one once for sure: its histories continue as new.
+            app = "steps" if (self.number, session) == (1, 0) else dice.choice(STEADY)
+            name = f"{app}-{lane}-{session}"
+            yield from (Turn(app, user, name, turn) for turn in range(1, TURNS + 1))
+
+
+class _Known:
+    """What an earlier process of this client has sent, and what of it has an outcome."""
+
+    def __init__(self, journal: list[Line]) -> None:
+        runs = [line for line in journal if line["operation"] == "run"]
+        self.sent = {line["invocation"] for line in runs}
+        self.over = {
+            line["invocation"]: str(line.get("error", "ok"))
+            for line in runs
+            if line["type"] in ("ok", "fail")
+        }
+
+
+async def main(folder: RunFolder, address: str, store: str, slot: str, seed: int) -> None:
+    """Play until told to stop."""
+    journal = folder.journal(slot)
+    known = _Known(notes(journal))
+    client = await _connected(address)
+    service = DatabaseSessionService(store)
+    players = {
+        name: Player(
+            Runner(
+                app=app,
+                session_service=service,
+                client=client,
+                task_queue=QUEUE,
+                auto_create_session=True,
+            ),
+            journal,
+        )
+        for name, app in make_apps(folder.path).items()
+    }
+    async with asyncio.TaskGroup() as group:
+        for number in range(LANES):
+            group.create_task(_play(Lane(slot, seed, number), players, known, folder.stop))
+    # Not by the usual way: a client's connection may abort the process at exit (reliability 1g).
+    os._exit(0)
+
+
+async def _play(lane: Lane, players: dict[str, Player], known: _Known, stop: Path) -> None:
+    outcomes: set[str] = set()
+    for group in lane.groups():
+        left = [turn for turn in group if turn.invocation not in known.over]
+        # A terminated invocation is ended by its session's next message, so there must be one.
+        owed = InvocationTerminatedError.__name__ in outcomes or any(
+            turn.invocation in known.sent for turn in left
+        )
+        if left and not owed and _is_there(stop):
+            return
+        outcomes = {known.over[turn.invocation] for turn in group if turn not in left}
+        outcomes |= set(await asyncio.gather(*(_after(players, group[0], turn) for turn in left)))
+
+
+async def _after(players: dict[str, Player], first: Turn, turn: Turn) -> str:
+    """Play a turn; a rival of the first somewhat later."""
+    if turn != first:
+        await asyncio.sleep(first.rival_after or 0.0)
+    return await players[turn.app].play(turn)
+
+
+def _is_there(path: Path) -> bool:
+    return path.exists()
+
+
+async def _connected(address: str):  # noqa: ANN202 - of Temporal's client
+    while True:
+        try:
+            return await connect(address)
+        except TemporalUnavailableError:
+            await asyncio.sleep(PAUSE)
+
+
+def start(arguments: list[str]) -> None:
+    """Run it."""
+    folder, address, store, slot, seed = arguments
+    asyncio.run(main(RunFolder(Path(folder)), address, store, slot, int(seed)))

@@ -1,0 +1,94 @@
+"""What each app stores when nothing goes wrong: the same turns, in process."""
+
+import asyncio
+import json
+import re
+import shutil
+from typing import Any
+
+from campaign.journals import Line, RunFolder, notes
+from campaign.turns import Player
+from campaign.workload import STEADY, TURNS, Turn, make_apps
+from durable_adk.apps import App
+from durable_adk.runners import Runner
+from durable_adk.sessions import InMemorySessionService, SessionKey
+
+PREFIX = "control"
+Shape = dict[str, Any]
+"""An event as it must be in every run."""
+Control = dict[str, Any]
+"""Of one app: by turn what its client learns and its events, and the session's state at the end."""
+
+
+def shaped(event: dict[str, Any], turn: Turn) -> Shape:
+    """An event without what differs between runs: times, ids of the run, the model's numbers."""
+    kept = {name: value for name, value in event.items() if name != "timestamp"}
+    return json.loads(plain(json.dumps(kept, sort_keys=True), turn))
+
+
+def plain(text: str, turn: Turn) -> str:
+    """A text without ids of the run and the model's numbers."""
+    for own, name in ((turn.invocation, "INV"), (turn.session, "SESSION"), (turn.user, "USER")):
+        text = text.replace(own, name)
+    text = re.sub(r"~[0-9a-f]{8}", "~", text)
+    text = re.sub(r"\.answer\.[0-9a-f]{32}", ".answer", text)
+    found: dict[str, str] = {}
+    return re.sub(
+        r"adk-[0-9a-f-]+", lambda hit: found.setdefault(hit[0], f"call{len(found)}"), text
+    )
+
+
+def is_control(invocation: str) -> bool:
+    """Whether an invocation is a control's."""
+    return invocation.startswith(f"{PREFIX}-")
+
+
+async def write_controls(folder: RunFolder) -> None:
+    """Run all apps but ``slow`` and keep what they store."""
+    own = RunFolder(folder.path / "control")  # its ledger is not the run's
+    own.path.mkdir()
+    shutil.copy(folder.path / "model.url", own.path)
+    apps = make_apps(own.path)
+    controls = await asyncio.gather(*(_control(own, apps[kind]) for kind in STEADY))
+    folder.controls.write_text(json.dumps(dict(zip(STEADY, controls, strict=True))))
+
+
+async def _control(folder: RunFolder, app: App) -> Control:
+    sessions = InMemorySessionService()
+    journal = folder.journal(PREFIX)
+    turns = [Turn(app.name, PREFIX, f"{PREFIX}-{app.name}", n + 1) for n in range(TURNS)]
+    runner = Runner(app=app, session_service=sessions, auto_create_session=True)
+    async with runner:
+        for turn in turns:
+            await Player(runner, journal).play(turn)
+    key = SessionKey(*turns[0][:3])
+    stored = [item.event for item in await sessions.read_events(key)]
+    _, state = await sessions.read_state(key)
+    last = turns[-1]
+    return {
+        "turns": [
+            {
+                "outcome": outcome_of(notes(journal), turn),
+                "events": [
+                    shaped(event.model_dump(mode="json", exclude_none=True), turn)
+                    for event in stored
+                    if event.invocation_id == turn.invocation
+                ],
+            }
+            for turn in turns
+        ],
+        "state": {
+            name: json.loads(plain(json.dumps(value), last))
+            for name, value in state.items()
+            if ":" not in name
+        },
+    }
+
+
+def outcome_of(journal: list[Line], turn: Turn) -> str:
+    """How a turn ended for its client: ``ok``, the error's name, or nothing yet."""
+    for line in journal:
+        own = line["invocation"] == turn.invocation and line["operation"] == "run"
+        if own and line["type"] in ("ok", "fail"):
+            return str(line.get("error", "ok"))
+    return ""

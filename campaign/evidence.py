@@ -1,0 +1,133 @@
+"""All that a run leaves behind, as the auditor reads it."""
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from campaign.controls import Control, is_control, outcome_of
+from campaign.journals import Line, RunFolder, notes
+from campaign.turns import digest
+from campaign.workload import Turn
+from durable_adk.events import Event
+
+Rows = dict[str, list[Line]]
+"""Of each table."""
+
+
+class Key(NamedTuple):
+    """A session."""
+
+    app: str
+    user: str
+    session: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A stored event."""
+
+    seq: int
+    id: str
+    invocation: str
+    body: dict[str, Any]
+    digest: str = ""
+    """As clients note it; see `turns.digest`."""
+
+    @property
+    def parts(self) -> list[dict[str, Any]]:
+        """Of its content."""
+        content: dict[str, Any] = self.body.get("content") or {}
+        return content.get("parts") or []
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        """The calls it makes."""
+        return [part["function_call"] for part in self.parts if "function_call" in part]
+
+    @property
+    def responses(self) -> list[dict[str, Any]]:
+        """The responses it gives."""
+        return [part["function_response"] for part in self.parts if "function_response" in part]
+
+
+@dataclass
+class Evidence:
+    """What was found, sorted for the checks; each list is in the order of its file."""
+
+    meta: dict[str, Any] = field(default_factory=dict[str, Any])
+    heads: dict[Key, Line] = field(default_factory=dict[Key, Line])
+    events: dict[Key, list[Row]] = field(default_factory=dict[Key, list[Row]])
+    """By sequence number."""
+    invocations: dict[str, Line] = field(default_factory=dict[str, Line])
+    """By id, which is unique in a run."""
+    state: list[Line] = field(default_factory=list[Line])
+    journal: list[Line] = field(default_factory=list[Line])
+    """All clients' together."""
+    ledger: list[Line] = field(default_factory=list[Line])
+    asked: list[Line] = field(default_factory=list[Line])
+    commits: list[Line] = field(default_factory=list[Line])
+    faults: list[Line] = field(default_factory=list[Line])
+    workflows: list[Line] = field(default_factory=list[Line])
+    controls: dict[str, Control] = field(default_factory=dict[str, Control])
+
+    @property
+    def turns(self) -> dict[str, Turn]:
+        """The turns that clients have sent, by invocation."""
+        fields = Turn._fields
+        return {line["invocation"]: Turn(*(line[name] for name in fields)) for line in self.journal}
+
+    def lines(self) -> dict[str, list[Line]]:
+        """What clients noted, by invocation."""
+        found: dict[str, list[Line]] = defaultdict(list)
+        for line in self.journal:
+            found[line["invocation"]].append(line)
+        return found
+
+    def outcomes(self) -> dict[str, str]:
+        """How each turn ended for its client; see `outcome_of`."""
+        turns = self.turns
+        return {name: outcome_of(lines, turns[name]) for name, lines in self.lines().items()}
+
+    def by_invocation(self) -> dict[str, list[Row]]:
+        """The stored events, by invocation."""
+        found: dict[str, list[Row]] = defaultdict(list)
+        for rows in self.events.values():
+            for row in rows:
+                found[row.invocation].append(row)
+        return found
+
+    def status(self, invocation: str) -> str:
+        """What the store says of an invocation; empty if nothing."""
+        return str(self.invocations.get(invocation, {}).get("status", ""))
+
+
+def load(folder: RunFolder) -> Evidence:
+    """The evidence of a run that is over."""
+    rows: Rows = json.loads(folder.store.read_text())
+    found = Evidence(
+        meta=json.loads(folder.meta.read_text()),
+        state=rows["state"],
+        journal=sorted(
+            (line for path in folder.journals for line in notes(path)), key=lambda line: line["at"]
+        ),
+        ledger=notes(folder.ledger),
+        asked=[line for line in notes(folder.asked) if not is_control(line["invocation"])],
+        commits=notes(folder.commits),
+        faults=notes(folder.faults),
+        workflows=notes(folder.workflows),
+        controls=json.loads(folder.controls.read_text()),
+    )
+    for line in rows["sessions"]:
+        found.heads[_key(line)] = line
+    for line in sorted(rows["events"], key=lambda line: line["seq"]):
+        event = Event.model_validate_json(line["body"])
+        body = event.model_dump(mode="json", exclude_none=True)
+        row = Row(line["seq"], line["event_id"], line["invocation_id"], body, digest(event))
+        found.events.setdefault(_key(line), []).append(row)
+    found.invocations = {line["invocation_id"]: line for line in rows["invocations"]}
+    return found
+
+
+def _key(line: Line) -> Key:
+    return Key(line["app_name"], line["user_id"], line["session_id"])

@@ -1,0 +1,69 @@
+"""Copying the store's rows and Temporal's histories into a run's folder, while both still run.
+
+The store is read row by row, past the code that wrote it.
+"""
+
+import json
+import sqlite3
+from contextlib import closing
+
+from google.protobuf.message import Message
+from sqlalchemy import make_url, text
+from sqlalchemy.ext.asyncio import create_async_engine
+from temporalio.client import Client
+
+from campaign.evidence import Rows
+from campaign.journals import note
+from campaign.world import World
+
+TABLES = ("sessions", "events", "invocations", "state")
+
+
+async def gather(world: World, client: Client) -> None:
+    """Copy what the store and Temporal have into the run's folder."""
+    rows = await _postgres_rows(world) if world.postgres else _sqlite_rows(world)
+    world.folder.store.write_text(json.dumps(rows))
+    world.folder.histories.mkdir(exist_ok=True)
+    async for execution in client.list_workflows():
+        history = await client.get_workflow_handle(
+            execution.id, run_id=execution.run_id
+        ).fetch_history()
+        path = world.folder.histories / f"{execution.id}.{execution.run_id}.json"
+        path.write_text(history.to_json())
+        note(
+            world.folder.workflows,
+            workflow=execution.id,
+            run=execution.run_id,
+            status=execution.status.name if execution.status else "",
+            history=path.name,
+            events=len(history.events),
+            bytes=sum(_size(event) for event in history.events),
+            largest=max(_size(event) for event in history.events),
+        )
+
+
+def _size(event: Message) -> int:
+    return event.ByteSize()
+
+
+def _sqlite_rows(world: World) -> Rows:
+    with closing(sqlite3.connect(world.sqlite)) as store:
+        store.row_factory = sqlite3.Row
+        return {
+            table: [dict(row) for row in store.execute(f"SELECT * FROM {table}")]  # noqa: S608 - our own names
+            for table in TABLES
+        }
+
+
+async def _postgres_rows(world: World) -> Rows:
+    url = make_url(world.url()).set(drivername="postgresql+asyncpg")
+    engine = create_async_engine(url)
+    try:
+        async with engine.connect() as store:
+            found = {
+                table: await store.execute(text(f"SELECT * FROM {table}"))  # noqa: S608 - our own names
+                for table in TABLES
+            }
+            return {table: [dict(row) for row in rows.mappings()] for table, rows in found.items()}
+    finally:
+        await engine.dispose()

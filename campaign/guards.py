@@ -1,0 +1,108 @@
+"""What a run must have seen, so that it cannot pass because nothing happened."""
+
+from collections import Counter, defaultdict
+from typing import Any, NamedTuple
+
+from campaign.checks.clients import REFUSED, undisturbed
+from campaign.evidence import Evidence
+from campaign.schedule import least
+from campaign.workload import SLOW
+from durable_adk.messages import WhenBusy
+
+SUCCESS = 0.95
+"""Least share of messages that end as they do without faults."""
+TURNS_PER_SECOND = 0.25
+
+
+class Guard(NamedTuple):
+    """A figure, and the least it may be."""
+
+    name: str
+    value: float
+    at_least: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is enough."""
+        return self.value >= self.at_least
+
+
+def guards(found: Evidence) -> list[Guard]:
+    """All figures of a run that have a lower bound."""
+    seconds = float(found.meta["seconds"])
+    kinds = Counter(line["kind"] for line in found.faults if line["done"])
+    figures = measured(found)
+    return [
+        Guard("messages answered", figures["turns"], seconds * TURNS_PER_SECOND),
+        Guard("share that ended as undisturbed", figures["success"], SUCCESS),
+        Guard("lost acknowledgements absorbed", figures["absorbed"], 1),
+        Guard("zombies refused", figures["refused"], 1),
+        Guard("takeovers", figures["takeovers"], 1),
+        Guard("histories continued as new", figures["continued"], 1),
+        *(Guard(f"faults: {kind}", kinds[kind], number) for kind, number in least(seconds).items()),
+    ]
+
+
+def measured(found: Evidence) -> dict[str, Any]:
+    """The figures of a run."""
+    outcomes = {name: outcome for name, outcome in found.outcomes().items() if outcome}
+    turns = found.turns
+    wrong = {violation.where for violation in undisturbed(found)}
+    steady = [name for name in outcomes if turns[name].app != SLOW]
+    refused = Counter(line["error"] for line in found.commits if line["phase"] == "refused")
+    questions = Counter((line["invocation"], line["agent"], line["step"]) for line in found.asked)
+    return {
+        "faults": sum(line["done"] for line in found.faults),
+        "turns": len(outcomes),
+        "events": sum(map(len, found.events.values())),
+        "success": sum(name not in wrong for name in steady) / max(1, len(steady)),
+        "absorbed": _absorbed(found),
+        "refused": refused["LeaseLostError"] + refused["EventConflictError"],
+        "refused_by": dict(refused),
+        "takeovers": _takeovers(found),
+        "continued": sum(line["status"] == "CONTINUED_AS_NEW" for line in found.workflows),
+        "told_unknown": sum(
+            answer["response"].get("outcome") == "unknown"
+            for rows in found.events.values()
+            for row in rows
+            for answer in row.responses
+        ),
+        "interrupts": _rivals(found, WhenBusy.INTERRUPT),
+        "refusals": sum(outcome == REFUSED for outcome in outcomes.values()),
+        "repeated_model_calls": sum(questions.values()) - len(questions),
+        "model_calls": sum(questions.values()),
+        "repeated_tool_runs": _repeats(found),
+        "statuses": dict(Counter(line["status"] for line in found.invocations.values())),
+    }
+
+
+def _rivals(found: Evidence, when_busy: WhenBusy) -> int:
+    """How many messages came that wanted this of a busy session."""
+    return sum(turn.when_busy is when_busy for turn in found.turns.values())
+
+
+def _takeovers(found: Evidence) -> int:
+    """How often a worker did again, or finished, what another had begun."""
+    workers: dict[str, set[int]] = defaultdict(set)
+    for line in found.ledger:
+        workers[line["key"]].add(line["pid"])
+    for line in found.commits:
+        if line["phase"] == "begun" and line["event"]:
+            workers[line["event"]].add(line["pid"])
+    return sum(len(pids) - 1 for pids in workers.values())
+
+
+def _absorbed(found: Evidence) -> int:
+    """How often a write was repeated and found itself stored: its acknowledgement was lost."""
+    opened = Counter(
+        line["event"]
+        for line in found.commits
+        if (line["phase"], line.get("operation")) == ("ok", "open")
+    )
+    events = sum(line["phase"] == "found" for line in found.commits)
+    return events + sum(opened.values()) - len(opened)
+
+
+def _repeats(found: Evidence) -> int:
+    begun = Counter(line["key"] for line in found.ledger if line["phase"] == "begun")
+    return sum(begun.values()) - len(begun)

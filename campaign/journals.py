@@ -1,0 +1,122 @@
+"""The folder of a run: files that its processes append lines to, and that outlive them."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where everything is that a run leaves behind."""
+
+    path: Path
+
+    @property
+    def meta(self) -> Path:
+        """What the run is: seed, store, queue, addresses."""
+        return self.path / "meta.json"
+
+    @property
+    def ledger(self) -> Path:
+        """What tools did, by idempotency key; written by tools."""
+        return self.path / "ledger.jsonl"
+
+    @property
+    def asked(self) -> Path:
+        """What the model was asked and answered; written by its stub."""
+        return self.path / "asked.jsonl"
+
+    @property
+    def commits(self) -> Path:
+        """What workers tried to write to the session store."""
+        return self.path / "commits.jsonl"
+
+    @property
+    def faults(self) -> Path:
+        """What was done to them."""
+        return self.path / "faults.jsonl"
+
+    def journal(self, slot: str) -> Path:
+        """What a client did and saw."""
+        return self.path / f"client-{slot}.jsonl"
+
+    @property
+    def journals(self) -> list[Path]:
+        """Those of all clients."""
+        return sorted(self.path.glob("client-*.jsonl"))
+
+    @property
+    def stop(self) -> Path:
+        """There as soon as clients are to send nothing new."""
+        return self.path / "stop"
+
+    @property
+    def store(self) -> Path:
+        """The session store's rows, at the end."""
+        return self.path / "store.json"
+
+    @property
+    def workflows(self) -> Path:
+        """Temporal's workflows, at the end."""
+        return self.path / "workflows.jsonl"
+
+    @property
+    def histories(self) -> Path:
+        """Their histories."""
+        return self.path / "histories"
+
+    @property
+    def controls(self) -> Path:
+        """What undisturbed runs store."""
+        return self.path / "controls.json"
+
+    @property
+    def verdict(self) -> Path:
+        """What the auditor says."""
+        return self.path / "verdict.json"
+
+
+def note(path: Path, *, durable: bool = False, **fields: Any) -> None:
+    """Append a line, with the time and the process; `durable` waits for the disk.
+
+    One write with O_APPEND, so lines of several processes do not mix. A process that is killed in
+    it may leave half a line: each begins on a line of its own, and halves are not read.
+    """
+    line = json.dumps({"at": time.time(), "pid": os.getpid(), **fields})
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, f"\n{line}\n".encode())
+        if durable:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def notes(path: Path) -> list[Line]:
+    """The whole lines of a file, oldest first; none if there is no file."""
+    return list(_whole(path.read_text())) if path.exists() else []
+
+
+def latest(path: Path, size: int = 8192) -> list[Line]:
+    """The whole lines in so many bytes at the end of a file."""
+    if not path.exists():
+        return []
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - size))
+        return list(_whole(file.read().decode(errors="replace")))
+
+
+def _whole(text: str) -> Iterator[Line]:
+    for line in text.splitlines():
+        try:
+            read = json.loads(line) if line else None
+        except json.JSONDecodeError:
+            continue
+        if isinstance(read, dict):
+            yield read

@@ -1,0 +1,296 @@
+"""Who does the faults."""
+
+import asyncio
+import signal
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from campaign.journals import latest, note
+from campaign.proxy import FaultProxy
+from campaign.schedule import Fault
+from campaign.workload import NAP, SLOW
+from campaign.world import Kept, World, until
+from durable_adk.client import connect
+from durable_adk.errors import TemporalUnavailableError
+from durable_adk.messages import workflow_id
+from durable_adk.sessions import SessionKey
+
+EVERY = 3
+"""Before each so many faults something must have been committed since the last look."""
+PATIENCE = 30.0
+"""Seconds that a fault waits for something to be done to."""
+TERMINATING = "terminating"
+"""The note before a workflow is terminated."""
+TAKEOVER = 40.0
+"""Seconds that a usurped worker is frozen at most."""
+ALONE = 4.0
+"""Seconds that a usurped worker is without a network after it wakes, unless it has been refused."""
+REPORTED = 0.1
+"""Seconds in which what was committed before a black hole has surely been reported."""
+_LOCKING = 5.0
+
+Done = dict[str, Any] | None
+"""What was done to whom; None: there was nothing to be done."""
+
+
+@dataclass
+class Nemesis:
+    """Does the faults of a schedule, those that last beside the next ones."""
+
+    world: World
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    _server: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _store: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _network: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def attack(self, faults: list[Fault], seconds: float) -> None:
+        """Do all of them, each at its time; after so many seconds heal and return."""
+        started, asked = time.monotonic(), time.time()
+        for number, fault in enumerate(faults):
+            await asyncio.sleep(max(0.0, started + fault.at - time.monotonic()))
+            if number % EVERY == 0:
+                started += await self._progress(asked)
+                asked = time.time()
+            task = asyncio.create_task(self._do(number, fault))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        await asyncio.sleep(max(0.0, started + seconds - time.monotonic()))
+        await asyncio.gather(*self._tasks)
+        self.heal()
+
+    async def _progress(self, since: float) -> float:
+        """Wait until something has been committed, so that a slow machine gets anywhere.
+
+        Returns the seconds that this took; what is still to come is that much later.
+        """
+        began = time.monotonic()
+        await until(lambda: self._committed(since), PATIENCE)
+        return time.monotonic() - began
+
+    def _committed(self, since: float) -> bool:
+        """Whether a worker's commit has been acknowledged after a point in time."""
+        lines = latest(self.world.folder.commits)
+        return any(line["at"] > since and line["phase"] == "ok" for line in lines)
+
+    def heal(self) -> None:
+        """Wake whoever sleeps and mend the network."""
+        if self.world.postgres_proxy is not None:
+            self.world.postgres_proxy.heal()
+        for worker in self.world.workers:
+            if worker.proxy is not None:
+                worker.proxy.heal()
+            _signal(worker, signal.SIGCONT)
+
+    async def _do(self, number: int, fault: Fault) -> None:
+        act: Callable[[Fault], Awaitable[Done]] = getattr(self, f"_{fault.kind.value}")
+        end = time.monotonic() + PATIENCE
+        while True:
+            began = time.time()
+            done = await act(fault)
+            if done is not None or time.monotonic() > end:
+                break
+            await asyncio.sleep(0.1)
+        note(
+            self.world.folder.faults,
+            number=number,
+            kind=fault.kind.value,
+            done=done is not None,
+            began=began,
+            **(done or {}),
+        )
+
+    async def _kill_worker(self, fault: Fault) -> Done:
+        worker = _one_of(self.world.workers, fault.pick)
+        return worker and _signal(worker, signal.SIGKILL)
+
+    async def _kill_all_workers(self, _: Fault) -> Done:
+        found = [_signal(worker, signal.SIGKILL) for worker in self.world.workers if worker.alive]
+        return {"pids": [one["pid"] for one in found if one]} if found else None
+
+    async def _kill_client(self, fault: Fault) -> Done:
+        client = _one_of(self.world.clients, fault.pick)
+        return client and _signal(client, signal.SIGKILL)
+
+    async def _freeze_worker(self, fault: Fault) -> Done:
+        worker = _one_of(self.world.workers, fault.pick)
+        if worker is None:
+            return None
+        done = _signal(worker, signal.SIGSTOP)
+        pid = worker.pid
+        await asyncio.sleep(fault.seconds)
+        if worker.pid == pid:
+            _signal(worker, signal.SIGCONT)
+        return done and {**done, "seconds": fault.seconds}
+
+    async def _kill_server(self, fault: Fault) -> Done:
+        async with self._server:
+            await self.world.temporal.kill()
+            await asyncio.sleep(fault.seconds)
+            await self.world.temporal.start()
+            return {"seconds": fault.seconds}
+
+    async def _store_outage(self, fault: Fault) -> Done:
+        async with self._store:
+            if self.world.postgres is None:
+                return await asyncio.to_thread(self._hold_lock, fault.seconds)
+            await self.world.postgres.kill()
+            await asyncio.sleep(fault.seconds)
+            await self.world.postgres.start()
+            return {"seconds": fault.seconds}
+
+    def _hold_lock(self, seconds: float) -> Done:
+        with closing(sqlite3.connect(self.world.sqlite, _LOCKING, isolation_level=None)) as store:
+            try:
+                store.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError:
+                return None  # it was never free
+            time.sleep(seconds)
+            store.execute("ROLLBACK")
+            return {"seconds": seconds}
+
+    async def _cut(self, fault: Fault) -> Done:
+        links = self._proxy(fault).cut()
+        return {"links": links} if links else None
+
+    async def _freeze_connections(self, fault: Fault) -> Done:
+        links = self._proxy(fault).freeze_generation()
+        return {"links": links} if links else None
+
+    async def _blackhole(self, fault: Fault) -> Done:
+        return await self._broken(fault, FaultProxy.black_hole)
+
+    async def _drop_replies(self, fault: Fault) -> Done:
+        return await self._broken(fault, FaultProxy.drop_replies)
+
+    async def _broken(self, fault: Fault, how: Callable[[FaultProxy], None]) -> Done:
+        async with self._network:
+            proxy = self._proxy(fault)
+            how(proxy)
+            await asyncio.sleep(fault.seconds)
+            proxy.heal()
+            return {"seconds": fault.seconds, "port": proxy.target}
+
+    async def _unheard(self, fault: Fault) -> Done:
+        if _one_of(self.world.workers, fault.pick) is None:
+            return None
+        proxies = [worker.proxy for worker in self.world.workers if worker.proxy is not None]
+        async with self._network:
+            for proxy in proxies:
+                proxy.black_hole()
+            since = time.time() + REPORTED
+            await until(lambda: self._committed(since), 2 * fault.seconds)
+            done = await self._kill_all_workers(fault)
+            for proxy in proxies:
+                proxy.cut()  # else what was on its way would arrive after all
+                proxy.heal()
+            return done
+
+    async def _usurp(self, fault: Fault) -> Done:
+        for worker in self.world.workers:
+            if worker.alive and (line := self._napping(worker)) is not None:
+                return await self._usurped(worker, line, fault.seconds)
+        return None
+
+    def _napping(self, worker: Kept) -> dict[str, Any] | None:
+        """A long tool that this worker has just begun."""
+        for line in reversed(latest(self.world.folder.ledger)):
+            young = time.time() - line["at"] < NAP * 0.7
+            if young and (line["pid"], line["tool"], line["phase"]) == (worker.pid, "nap", "begun"):
+                return line
+        return None
+
+    async def _usurped(self, worker: Kept, line: dict[str, Any], seconds: float) -> Done:
+        """Freeze the worker, terminate its run, and wake it when the next message has the session.
+
+        It wakes without a network: else it might hear that it is cancelled before it commits.
+        """
+        done = _signal(worker, signal.SIGSTOP)
+        worker.spared = True
+        try:
+            key = SessionKey(SLOW, line["user"], line["session"])
+            client = await connect(self.world.temporal.address)
+            # Before it is done: whether it was done may not be known afterwards.
+            note(
+                self.world.folder.faults,
+                kind=TERMINATING,
+                began=time.time(),
+                done=False,
+                invocation=line["invocation"],
+            )
+            await _terminate(client, workflow_id(key, line["invocation"]))
+            await asyncio.sleep(seconds)
+            await until(lambda: self._taken_over(line), TAKEOVER)
+            await self._wake_alone(worker)
+        except (TemporalUnavailableError, RPCError):
+            return None  # it has ended, or the server is away: then this was a freeze of no time
+        else:
+            return done and {**done, "invocation": line["invocation"], "seconds": seconds}
+        finally:
+            worker.spared = False
+            _signal(worker, signal.SIGCONT)
+
+    def _taken_over(self, line: dict[str, Any]) -> bool:
+        """Whether another invocation has been opened in the session of a tool since it began.
+
+        That may take a while: the frozen worker may have been given its workflow task.
+        """
+        prefix = f"{line['session']}."
+        return any(
+            done["phase"] == "ok"
+            and done["operation"] == "open"
+            and done["invocation"].startswith(prefix)
+            and done["at"] > line["at"]
+            for done in latest(self.world.folder.commits)
+        )
+
+    async def _wake_alone(self, worker: Kept) -> None:
+        if worker.proxy is None:
+            return
+        async with self._network:
+            worker.proxy.black_hole()
+            since = time.time()
+            _signal(worker, signal.SIGCONT)
+            await until(lambda: self._refused(worker.pid, since), ALONE)
+            worker.proxy.heal()
+
+    def _refused(self, pid: int, since: float) -> bool:
+        """Whether the store has told a process since then that its time is over."""
+        return any(
+            (line["phase"], line["pid"], line.get("error")) == ("refused", pid, "LeaseLostError")
+            and line["at"] > since
+            for line in latest(self.world.folder.commits)
+        )
+
+    def _proxy(self, fault: Fault) -> FaultProxy:
+        """A worker's to Temporal, or as often all workers' to the store."""
+        store = self.world.postgres_proxy
+        links = [worker.proxy for worker in self.world.workers if worker.proxy is not None]
+        if store is not None:
+            links += [store] * len(links)
+        return links[int(fault.pick * len(links))]
+
+
+def _one_of(processes: list[Kept], pick: float) -> Kept | None:
+    living = [one for one in processes if one.alive]
+    return living[int(pick * len(living))] if living else None
+
+
+async def _terminate(client: Client, workflow: str) -> None:
+    await client.get_workflow_handle(workflow).terminate("usurped")
+
+
+def _signal(process: Kept, number: signal.Signals) -> Done:
+    """Send a signal to the process itself, unless it has ended."""
+    if process.process is None or process.process.returncode is not None:
+        return None
+    if number is signal.SIGKILL:
+        process.killed = process.pid
+    process.process.send_signal(number)
+    return {"pid": process.pid, "name": process.name}

@@ -1,0 +1,86 @@
+"""One run: a world, its faults, its end, and what the auditor says."""
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from temporalio.client import Client
+
+from campaign.controls import write_controls
+from campaign.gather import gather
+from campaign.journals import RunFolder
+from campaign.nemesis import Nemesis
+from campaign.schedule import GAP, schedule
+from campaign.worker_main import QUEUE
+from campaign.world import World, running, staffed, until
+from durable_adk.client import connect
+
+QUIET = 30.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one run is."""
+
+    seed: int
+    store: str
+    seconds: float
+    gap: float = GAP
+    quiet: float = QUIET
+    """Seconds after the last fault in which every message must be answered (I11)."""
+
+    @property
+    def command(self) -> str:
+        """What does the same faults again."""
+        return (
+            f"python -m campaign --seed {self.seed} --store {self.store} "
+            f"--seconds {self.seconds:g} --gap {self.gap:g} --quiet {self.quiet:g}"
+        )
+
+
+async def run(plan: Plan, path: Path) -> RunFolder:
+    """Do it; everything is in the folder afterwards."""
+    folder = _made(path)
+    async with running(folder, plan.store, plan.seed) as world:
+        await write_controls(folder)
+        async with staffed(world):
+            started = time.time()
+            nemesis = Nemesis(world)
+            await nemesis.attack(schedule(plan.seed, plan.seconds, plan.gap), plan.seconds)
+            healed = time.time()
+            client = await connect(world.temporal.address)
+            await _settle(world, client, plan.quiet)
+        ended = time.time()
+        await gather(world, client)
+    meta = {
+        "seed": plan.seed,
+        "store": plan.store,
+        "seconds": plan.seconds,
+        "command": plan.command,
+        "queue": QUEUE,
+        "started": started,
+        "healed": healed,
+        "ended": ended,
+    }
+    folder.meta.write_text(json.dumps(meta))
+    return folder
+
+
+def _made(path: Path) -> RunFolder:
+    path.mkdir(parents=True)
+    path.chmod(0o755)  # PostgreSQL's own user has to get through
+    return RunFolder(path)
+
+
+async def _settle(world: World, client: Client, quiet: float) -> None:
+    """Let clients bring their messages to an end, and workflows end after them."""
+    world.folder.stop.touch()
+    end = time.monotonic() + quiet
+    await until(lambda: all(one.ended for one in world.clients), quiet)
+    while time.monotonic() < end:
+        running = await client.count_workflows("ExecutionStatus = 'Running'")
+        if not running.count:
+            return
+        await asyncio.sleep(0.2)

@@ -1,0 +1,183 @@
+"""Evidence made by hand: four invocations in which everything is as it must be."""
+
+from dataclasses import replace
+from typing import Any
+
+from campaign.controls import shaped
+from campaign.evidence import Evidence, Key, Row
+from campaign.workload import Turn
+
+PLAIN, APPROVAL, SLOW = Key("plain", "u", "p"), Key("approval", "u", "a"), Key("slow", "u", "z")
+ONCE = Key("once", "u7", "x7")
+TURNS = {
+    "p.1": Turn(*PLAIN, 1),
+    "a.1": Turn(*APPROVAL, 1),
+    "z.1": Turn(*SLOW, 1),
+    "x7.1": Turn(*ONCE, 1),
+}
+AGENTS = {"p.1": "cashier", "a.1": "approver", "z.1": "sleeper", "x7.1": "payer"}
+STEPS = {
+    "~1": ("p.1", 0),
+    "~2": ("p.1", 1),
+    "~3": ("a.1", 0),
+    "~4": ("a.1", 1),
+    "~5": ("z.1", 0),
+    "~6": ("x7.1", 0),
+    "~7": ("x7.1", 1),
+}
+"""The model's answers: to whom, and to which question."""
+
+
+def call(id: str, name: str, **args: Any) -> dict[str, Any]:  # noqa: A002 # the call's own word
+    return {"function_call": {"id": id, "name": name, "args": args}}
+
+
+def response(id: str, name: str, **said: Any) -> dict[str, Any]:  # noqa: A002 # the call's own word
+    return {"function_response": {"id": id, "name": name, "response": said}}
+
+
+def row(seq: int, id: str, author: str, *parts: Any, delta: Any = None, **fields: Any) -> Row:  # noqa: A002 # the event's own word
+    invocation = ".".join(id.split(".")[:2])
+    body = {
+        "id": id,
+        "author": author,
+        "content": {"parts": list(parts)},
+        "actions": {"state_delta": delta or {}},
+        **fields,
+    }
+    return Row(seq, id, invocation, body, f"digest of {id}")
+
+
+def _events() -> dict[Key, list[Row]]:
+    request = call("c3", "adk_request_confirmation", originalFunctionCall={"id": "c2"})
+    return {
+        PLAIN: [
+            row(1, "p.1.0", "user", {"text": "do p.1"}),
+            row(2, "p.1.1", "cashier", call("c1", "charge", nonce="~1")),
+            row(3, "p.1.2", "cashier", response("c1", "charge", total=1), delta={"total": 1}),
+            row(4, "p.1.3", "cashier", {"text": "Charged. ~2"}),
+        ],
+        APPROVAL: [
+            row(1, "a.1.0", "user", {"text": "do a.1"}),
+            row(2, "a.1.1", "approver", call("c2", "refund", nonce="~3")),
+            row(3, "a.1.3", "approver", request),
+            row(4, "a.1.2", "approver", response("c2", "refund", error="asked")),
+            row(5, "a.1.answer", "user", response("c3", "adk_request_confirmation")),
+            row(6, "a.1.4", "approver", response("c2", "refund", refunded=7)),
+            row(7, "a.1.5", "approver", {"text": "Settled. ~4"}),
+        ],
+        SLOW: [
+            row(1, "z.1.0", "user", {"text": "do z.1"}),
+            row(2, "z.1.1", "sleeper", call("c5", "nap", nonce="~5")),
+            row(3, "z.1.1.sealed", "sleeper", response("c5", "nap", error="cancelled")),
+            row(4, "z.1.end", "sleeper", error_code="InvocationCancelledError"),
+        ],
+        ONCE: [
+            row(1, "x7.1.0", "user", {"text": "do x7.1"}),
+            row(2, "x7.1.1", "payer", call("c6", "pay", nonce="~6")),
+            row(3, "x7.1.2", "payer", response("c6", "pay", paid=4, nonce="~")),
+            row(4, "x7.1.3", "payer", {"text": "Paid. ~7"}),
+        ],
+    }
+
+
+def good() -> Evidence:
+    """Evidence that no check has anything to say about."""
+    events = _events()
+    found = Evidence(
+        meta={"seconds": 60.0, "seed": 1, "store": "sqlite"},
+        heads={
+            key: {"revision": len(rows), "lease_invocation_id": None}
+            for key, rows in events.items()
+        },
+        events=events,
+        state=[_state(PLAIN, "total", "1")],
+        ledger=[
+            {**_run("p.1:c1", "charge", "~1", phase), "at": at, "pid": 1}
+            for phase, at in (("begun", 2.1), ("done", 2.2))
+        ],
+        asked=[
+            {**_question(nonce), "at": seconds, "paired": True}
+            for seconds, nonce in enumerate(STEPS)
+        ],
+        workflows=[
+            {
+                "workflow": name,
+                "status": "COMPLETED",
+                "failure": None,
+                "events": 20,
+                "bytes": 5000,
+                "largest": 900,
+            }
+            for name in TURNS
+        ],
+    )
+    for phase in ("begun", "done"):
+        found.ledger.append({**_run("a.1:c2", "refund", "~3", phase), "at": 5.0, "pid": 1})
+        found.ledger.append({**_run("z.1:c5", "nap", "~5", phase), "at": 5.0, "pid": 1})
+        found.ledger.append({**_run("x7.1:c6", "pay", "~6", phase), "at": 6.0, "pid": 1})
+    for key, rows in events.items():
+        _add(found, key, rows)
+    return found
+
+
+def _add(found: Evidence, key: Key, rows: list[Row]) -> None:
+    """What store, workers and client say of an invocation."""
+    turn = TURNS[rows[0].invocation]
+    cancelled = key is SLOW
+    found.invocations[turn.invocation] = {
+        "status": "cancelled" if cancelled else "completed",
+        "start_seq": 1,
+        "end_seq": len(rows),
+        "pauses": int(key is APPROVAL),
+    }
+    for one in rows:
+        for phase in ("begun", "ok"):
+            line = {"phase": phase, "event": one.id, "invocation": one.invocation, "pid": 1}
+            found.commits.append({**line, "operation": "commit", "seq": one.seq, "at": 10.0})
+    names = {**turn._asdict(), "invocation": turn.invocation, "attempt": 1, "pid": 2}
+    shown = [one for one in rows if one.body["author"] != "user"]
+    lines = [{"type": "invoke"}, *({"type": "event", **_seen(one)} for one in shown)]
+    lines.append(
+        {"type": "fail", "error": "InvocationCancelledError"} if cancelled else {"type": "ok"}
+    )
+    found.journal += [{**names, "operation": "run", "at": 11.0, **line} for line in lines]
+    if cancelled:
+        reached = {"type": "ok", "reached": True, "at": 10.5}
+        found.journal.append({**names, "operation": "cancel", **reached})
+    own = {line["key"]: int(line["value"]) for line in found.state if line["session_id"] == key[2]}
+    found.controls[turn.app] = {
+        "turns": [{"outcome": "ok", "events": [shaped(one.body, turn) for one in rows]}],
+        "state": own,
+    }
+
+
+def _seen(one: Row) -> dict[str, str]:
+    return {"event": one.id, "digest": one.digest}
+
+
+def _state(key: Key, name: str, value: str) -> dict[str, str]:
+    owner = {"app_name": key.app, "user_id": key.user, "session_id": key.session}
+    return {**owner, "key": name, "value": value}
+
+
+def _run(key: str, tool: str, nonce: str, phase: str) -> dict[str, Any]:
+    invocation = key.partition(":")[0]
+    return {"key": key, "tool": tool, "nonce": nonce, "phase": phase, "invocation": invocation}
+
+
+def _question(nonce: str) -> dict[str, Any]:
+    invocation, step = STEPS[nonce]
+    return {
+        "nonce": nonce,
+        "invocation": invocation,
+        "agent": AGENTS[invocation],
+        "step": step,
+    }
+
+
+def changed(found: Evidence, key: Key, index: int, **fields: Any) -> None:
+    """Change a stored event: its `seq`, `id`, `digest`, or fields of its body."""
+    old = found.events[key][index]
+    own = {name: fields.pop(name) for name in ("seq", "id", "digest") if name in fields}
+    found.events[key][index] = replace(old, body={**old.body, **fields}, **own)

@@ -1,0 +1,240 @@
+"""The auditor passes what is right and catches each wrong that it is for."""
+
+from collections.abc import Callable
+
+import pytest
+
+from campaign.auditor import CHECKS, judge
+from campaign.checks.clients import UNKNOWN
+from campaign.evidence import Evidence, Key
+from tests.campaign.made import APPROVAL, ONCE, PLAIN, SLOW, changed, good, response, row
+
+Harm = Callable[[Evidence], object]
+
+
+def lines(found: Evidence, name: str, **fields: object) -> list[dict]:
+    """The lines of a list that have these fields."""
+    return [line for line in getattr(found, name) if fields.items() <= line.items()]
+
+
+def change(name: str, **fields: object) -> Callable[..., Harm]:
+    """Give the first line with these fields other ones."""
+    return lambda **other: lambda found: lines(found, name, **fields)[0].update(other)
+
+
+def drop(name: str, **fields: object) -> Harm:
+    """Take the lines with these fields away."""
+
+    def harm(found: Evidence) -> None:
+        gone = lines(found, name, **fields)
+        setattr(found, name, [line for line in getattr(found, name) if line not in gone])
+
+    return harm
+
+
+def repeat(name: str, *, other: dict | None = None, **fields: object) -> Harm:
+    """Add the first line with these fields again, with `other` ones changed."""
+    return lambda found: getattr(found, name).append(
+        {**lines(found, name, **fields)[0], **(other or {})}
+    )
+
+
+def store(key: Key, index: int, **fields: object) -> Harm:
+    """Change a stored event."""
+    return lambda found: changed(found, key, index, **fields)
+
+
+def lose(key: Key, index: int) -> Harm:
+    """Take a stored event away."""
+    return lambda found: found.events[key].pop(index)
+
+
+def state(value: str) -> Harm:
+    """Change the stored state."""
+    return change("state", key="total")(value=value)
+
+
+def invocation(name: str, **fields: object) -> Harm:
+    """Change an invocation's row."""
+    return lambda found: found.invocations[name].update(fields)
+
+
+def interleave(found: Evidence) -> None:
+    """Another invocation in the middle of the first."""
+    found.events[PLAIN].insert(2, row(3, "q.1.0", "user", {"text": "do q.1"}))
+
+
+def second_answer(found: Evidence) -> None:
+    """The answer of a repeated question is used besides the first."""
+    found.asked.append({**found.asked[1], "nonce": "~9"})
+    changed(found, PLAIN, 3, content={"parts": [{"text": "Charged. ~2"}, {"text": "Again. ~9"}]})
+
+
+def twice_decided(found: Evidence) -> None:
+    """A decision is stored twice."""
+    again = row(8, "a.1.again", "user", response("c3", "adk_request_confirmation"))
+    found.events[APPROVAL].append(again)
+
+
+def told(**said: object) -> Harm:
+    """Tell something else of the payment."""
+    return store(ONCE, 2, content={"parts": [response("c6", "pay", **said)]})
+
+
+CASES: dict[str, list[Harm]] = {
+    "append_once": [
+        store(PLAIN, 3, id="p.1.2"),
+        repeat("commits", phase="ok", event="p.1.1", other={"seq": 9}),
+    ],
+    "no_loss": [
+        lose(PLAIN, 3),
+        store(PLAIN, 3, digest="of another text"),
+        store(PLAIN, 2, seq=9),
+    ],
+    "order": [
+        store(PLAIN, 2, seq=9),
+        lose(PLAIN, 1),
+        lambda found: found.events[PLAIN].reverse(),
+        store(PLAIN, 3, id="p.1.1"),
+    ],
+    "fold": [
+        state("2"),
+        drop("state", key="total"),
+        repeat("state", key="total", other={"key": "more"}),
+        store(PLAIN, 3, actions={"state_delta": {"temp:x": 1}}),
+    ],
+    "atomic": [
+        lose(PLAIN, 3),
+        lambda found: found.heads[PLAIN].update(revision=5),
+        lambda found: found.invocations.pop("p.1"),
+        invocation("p.1", start_seq=2),
+        invocation("p.1", end_seq=3),
+        lambda found: found.invocations.update({"x.1": dict(found.invocations["p.1"])}),
+    ],
+    "single_writer": [
+        interleave,
+        lambda found: found.commits.append(
+            {**found.commits[0], "phase": "refused", "error": "LeaseLostError"}
+        ),
+        drop("commits", event="p.1.2", phase="begun"),
+    ],
+    "undisturbed": [
+        store(PLAIN, 3, author="another"),
+        lose(PLAIN, 3),
+        change("journal", invocation="p.1", type="ok")(type="fail", error="ToolError"),
+        lambda found: found.events[APPROVAL].reverse(),
+        told(paid=5, nonce="~"),
+        told(outcome="unknown"),
+    ],
+    "foreseen": [
+        change("journal", invocation="z.1", type="fail")(error="SessionBusyError"),
+        change("journal", invocation="z.1", type="fail")(error="TimeoutError"),
+        invocation("z.1", status="abandoned"),
+    ],
+    "tool_effects": [
+        drop("ledger", key="p.1:c1", phase="done"),
+        change("ledger", key="p.1:c1")(nonce="~9"),
+        repeat("ledger", key="p.1:c1", other={"key": "p.1:c9"}),
+    ],
+    "at_most_once": [
+        repeat("ledger", key="x7.1:c6", phase="begun"),
+        drop("ledger", key="x7.1:c6", phase="done"),
+    ],
+    "pairing": [
+        lose(PLAIN, 2),
+        lose(SLOW, 2),
+        lose(APPROVAL, 5),
+        store(PLAIN, 3, content={"parts": [response("c1", "charge", total=1)]}),
+        change("asked", invocation="p.1")(paired=False),
+    ],
+    "no_re_asking": [
+        second_answer,
+        repeat("asked", nonce="~2", other={"nonce": "~9", "at": 60.0}),
+        store(PLAIN, 3, content={"parts": [{"text": "Invented. ~77"}]}),
+    ],
+    "liveness": [
+        drop("journal", invocation="p.1", type="ok"),
+        invocation("p.1", status="running"),
+        invocation("p.1", status="paused"),
+        change("workflows")(status="RUNNING"),
+    ],
+    "accepted_is_durable": [
+        lose(PLAIN, 0),
+        lambda found: found.events[PLAIN].append(row(5, "p.1.9", "user", {"text": "do p.1"})),
+        lambda found: found.invocations.pop("p.1"),
+        change("journal", invocation="z.1", type="fail")(error="SessionBusyError"),
+    ],
+    "replayable": [
+        change("workflows")(failure="nondeterminism"),
+        lambda found: found.workflows[0].pop("failure"),
+    ],
+    "bounds": [
+        change("workflows")(events=5000),
+        change("workflows")(bytes=5_000_000),
+        change("workflows")(largest=300_000),
+    ],
+    "cancel": [
+        lose(SLOW, 3),
+        change("journal", invocation="z.1", type="fail")(at=20.0),
+        repeat("ledger", key="z.1:c5", other={"at": 30.0}),
+    ],
+    "hitl": [
+        twice_decided,
+        lose(APPROVAL, 4),
+        drop("ledger", tool="refund"),
+    ],
+    "stream": [
+        drop("journal", invocation="p.1", event="p.1.2"),
+        drop("journal", invocation="p.1", event="p.1.3"),
+        drop("journal", invocation="p.1", event="p.1.1"),
+        lambda found: found.journal.insert(2, found.journal[1]),
+    ],
+    "clean_end": [lambda found: found.heads[PLAIN].update(lease_invocation_id="p.1")],
+}
+"""By check: ways to break what it is for."""
+
+
+def test_what_is_right_passes_every_check() -> None:
+    """I1-I17, I24: evidence in which all is as it must be has no violations."""
+    assert {name: some for name, some in judge(good()).violations.items() if some} == {}
+
+
+def test_a_payment_of_which_nobody_knows_is_no_violation() -> None:
+    """I8: what the product says of a lost run may stand in the place of its result."""
+    found = good()
+    told(**UNKNOWN)(found)
+    drop("ledger", key="x7.1:c6", phase="done")(found)
+    assert not any(judge(found).violations.values())
+
+
+def test_a_question_of_a_worker_that_slept_is_no_violation() -> None:
+    """I10: it had begun to ask before the answer was stored, by whoever took over."""
+    found = good()
+    repeat("asked", nonce="~2", other={"nonce": "~9", "at": 60.0})(found)
+    assert judge(found).violations["no_re_asking"]
+    found.faults.append({"kind": "usurp", "done": True, "began": 9.0, "at": 59.0})
+    assert not judge(found).violations["no_re_asking"]
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [(name, n) for name, harms in CASES.items() for n in range(len(harms))]
+)
+def test_each_check_catches_what_it_is_for(name: str, number: int) -> None:
+    """I1-I17, I24: each wrong made by hand is found by the check it belongs to."""
+    found = good()
+    CASES[name][number](found)
+    assert judge(found).violations[name]
+
+
+def test_every_check_has_been_seen_to_catch_something() -> None:
+    """A check that nothing was ever caught by is no check."""
+    assert CASES.keys() == {check.name for check in CHECKS}
+
+
+def test_a_run_in_which_nothing_happened_does_not_pass() -> None:
+    """Jepsen's lesson: without faults, refusals and takeovers a run proves nothing."""
+    verdict = judge(good())
+    assert not verdict.passed
+    failed = {guard.name for guard in verdict.guards if not guard.passed}
+    assert {"zombies refused", "takeovers", "lost acknowledgements absorbed"} <= failed
+    assert {name for name in failed if name.startswith("faults: ")}

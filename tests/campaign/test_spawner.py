@@ -1,0 +1,40 @@
+"""Forked processes live and die as their spawner says."""
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from campaign.spawner import Spawned
+from durable_adk._process import Process
+from tests.support.processes import ROOT, until
+
+
+@pytest.fixture
+async def spawner(tmp_path: Path) -> AsyncIterator[Path]:
+    """A spawner's socket."""
+    path = tmp_path / "spawner"
+    command = [sys.executable, "-m", "campaign.spawner", path]
+    async with await Process.start(command, log=tmp_path / "spawner.log", cwd=ROOT):
+        await until(path.exists)
+        yield path
+
+
+async def test_forked_processes_can_be_killed_and_end_with_who_asked_for_them(
+    spawner: Path, tmp_path: Path
+) -> None:
+    """A fault kills the process itself; a campaign that dies leaves none behind."""
+    arguments, log = [str(tmp_path)], tmp_path / "model.log"
+    killed = await Spawned.start(spawner, "model", arguments, log)
+    await until((tmp_path / "model.url").exists)
+    assert killed.returncode is None
+    killed.send_signal(signal.SIGKILL)
+    assert await killed.wait() == -signal.SIGKILL
+    left = await Spawned.start(spawner, "model", arguments, log)
+    os.kill(left.pid, 0)
+    left._writer.close()  # as if we had died
+    assert await left.wait() < 0
+    await until(lambda: not Path(f"/proc/{left.pid}").exists())
