@@ -1,0 +1,314 @@
+"""Seeded bugs of our own code, each with the check that has to notice it."""
+
+import asyncio
+import itertools
+import uuid
+from typing import Any
+
+from durable_adk.activities import commit, definitions, effects, ending, granted, opening
+from durable_adk.activities.tool_run import ToolRun
+from durable_adk.activities.world import SessionCache
+from durable_adk.context import ToolContext
+from durable_adk.errors import StoreUnavailableError
+from durable_adk.flows import answers, invocation
+from durable_adk.flows.pausing import Pauses
+from durable_adk.loop_context import Lane
+from durable_adk.sessions import _entry, _log
+from durable_adk.sessions._head import Head
+from durable_adk.sessions._transactional import TransactionalSessionService
+from durable_adk.sessions.in_memory_session_service import _MemoryTables
+from durable_adk.workflows import invocation as workflows
+from durable_adk.workflows.temporal_runtime import TemporalRuntime
+from simulation.attempts import current
+from tests.mutants.mutant import Breaks, Mutant, replaces, rewrites, rewritten, wraps
+
+NUMBERS = itertools.count(1)
+
+
+def both(*breaks: Breaks) -> Breaks:
+    """Several places broken at once, where one alone is caught by another line of defence."""
+
+    def broken(patch: Any) -> None:
+        for one in breaks:
+            one(patch)
+
+    return broken
+
+
+def _delta_first(original: Any, tables: Any, key: Any, entry: Any, **options: Any) -> Any:
+    tables.put_state(key, entry.delta)
+    return original(tables, key, entry, **options)
+
+
+async def _two_transactions(original: Any, self: Any, key: Any, event: Any, **options: Any) -> Any:
+    delta, event.actions.state_delta = event.actions.state_delta, {}
+    seq = await original(self, key, event, **options)
+    texts = _entry.encode(_entry.without_temp(delta))
+    await self._store.write(lambda tables: tables.put_state(key, texts))
+    event.actions.state_delta = delta
+    return seq
+
+
+def _second_user_event(original: Any, tables: Any, key: Any, entry: Any, **options: Any) -> Any:
+    record = tables.invocation(key, entry.invocation_id)
+    if record is not None:
+        object.__setattr__(entry, "event_id", f"{entry.event_id}.again{next(NUMBERS)}")
+        _log._append(tables, key, tables.head(key), entry)
+        return record
+    return original(tables, key, entry, **options)
+
+
+def _by_timestamp(original: Any, self: Any, key: Any, window: Any) -> Any:
+    log = self._logs.get(key)
+    if log is not None:
+        log.entries.sort(key=lambda entry: entry.timestamp)
+    return original(self, key, window)
+
+
+def _appended(self: Any, key: Any, seq: int, entry: Any) -> bool:
+    self._logs[key].entries.append(entry)
+    self._logs[key].seqs[entry.event_id] = seq
+    return True
+
+
+async def _swallowed(original: Any, world_: Any, step: Any) -> int:
+    try:
+        return await original(world_, step)
+    except StoreUnavailableError:
+        return step.revision + 1
+
+
+async def _later(original: Any, self: Any, event: Any) -> None:
+    task = asyncio.ensure_future(original(self, event))
+    self.kept_alive = [*getattr(self, "kept_alive", ()), task]
+
+
+async def _nothing(*_args: Any, **_options: Any) -> None:
+    return None
+
+
+def _key_of_attempt(self: ToolContext) -> str:
+    attempt = current()
+    return f"{self.function_call_id}/{attempt.number if attempt else 0}"
+
+
+async def _stale(original: Any, self: Any, *where: Any) -> Any:
+    entry = self._entries.get(where[1])
+    if entry is not None:
+        return list(entry.events[: where[2]])
+    return await original(self, *where)
+
+
+def _same_lane(self: Lane, place: str, number: int) -> list[Lane]:
+    del place
+    return [self] * number
+
+
+def _no_seals(*_args: Any) -> list[Any]:
+    return []
+
+
+_RENAMED = """
+    if name == "commit_event":
+        step = step.model_copy(deep=True)
+        step.event.id += ".second"
+    try:
+        return await workflow.execute_activity("""
+
+
+async def _first_begins(_self: Any, _name: str, token: str) -> str:
+    return token
+
+
+def _no_ids_kept(original: Any, self: Lane, prefix: str, family: Any = None, **_ids: int) -> None:
+    original(self, prefix, family)
+
+
+def _no_answers_kept(original: Any, self: Any, place: Any) -> None:
+    original(self, place)
+    self._inbox.outcomes.clear()
+    self._inbox.answers = 0
+
+
+def _mutant(name: str, check: str, *breaks: Breaks) -> Mutant:
+    return Mutant(name=name, check=check, breaks=both(*breaks))
+
+
+_PARTIAL = rewritten(_entry.Entry.of, ("@classmethod\n", ""), ("event.partial or ", ""))
+
+MUTANTS = [
+    # ----- ids and the store
+    _mutant(
+        "event ids are random",
+        "replay",
+        replaces(Lane, "next_id", lambda self: f"{self.prefix}.{uuid.uuid4()}"),
+    ),
+    _mutant(
+        "the store takes an event id twice",
+        "append once",
+        replaces(_MemoryTables, "add_event", _appended),
+    ),
+    _mutant(
+        "the delta is applied before the event's id is looked at",
+        "fold",
+        wraps(_log, "commit", _delta_first),
+    ),
+    _mutant(
+        "state is written in a second transaction",
+        "fold of a turn",
+        wraps(TransactionalSessionService, "commit_event", _two_transactions),
+    ),
+    _mutant("events are read by timestamp", "order", wraps(_MemoryTables, "events", _by_timestamp)),
+    _mutant(
+        "temp: keys are stored",
+        "fold",
+        replaces(_entry, "without_temp", dict),
+        replaces(invocation, "without_temp", dict),
+    ),
+    _mutant(
+        "a partial event is stored",
+        "no partial entries",
+        replaces(_entry.Entry, "of", classmethod(_PARTIAL)),
+    ),
+    _mutant(
+        "a repeated opening stores the message again",
+        "one user event",
+        wraps(_log, "open_invocation", _second_user_event),
+    ),
+    _mutant(
+        "a store that is away counts as one that has written",
+        "no loss",
+        wraps(commit, "commit_event", _swallowed),
+        wraps(granted, "commit_event", _swallowed),
+    ),
+    _mutant(
+        "the cache of a session is not read on",
+        "append once",
+        wraps(SessionCache, "events", _stale),
+    ),
+    # ----- lease and fence
+    _mutant(
+        "the fence is not checked",
+        "fence",
+        replaces(Head, "holds", lambda _self, _invocation, _epoch: True),
+    ),
+    _mutant(
+        "two invocations may write to a session",
+        "one writer",
+        replaces(Head, "active", lambda _self, _now: None),
+    ),
+    _mutant(
+        "a message does not wait for a busy session",
+        "one writer",
+        replaces(definitions, "transient_or_busy", definitions.transient),
+    ),
+    _mutant("the lease is not given back", "lease", replaces(Head, "released", lambda self: self)),
+    _mutant(
+        "nobody takes over from an invocation that was terminated",
+        "takeover",
+        replaces(opening, "_end_for", _nothing),
+    ),
+    _mutant(
+        "an invocation that is taken over from is not sealed",
+        "takeover",
+        replaces(ending, "_seals", _no_seals),
+    ),
+    # ----- the loop
+    _mutant(
+        "the agent goes on before its event is committed",
+        "commit before resume",
+        wraps(invocation.Invocation, "commit", _later),
+    ),
+    _mutant(
+        "the children of a ParallelAgent share their ids",
+        "lanes",
+        replaces(Lane, "fork", _same_lane),
+    ),
+    _mutant(
+        "the loop reads a clock of its own",
+        "replay",
+        replaces(TemporalRuntime, "now", lambda _self: float(next(NUMBERS))),
+    ),
+    _mutant(
+        "a store that is slow ends the run",
+        "no loss",
+        rewrites(TemporalRuntime, "_store", ("if is_cancelled_exception(error) or", "if True or")),
+    ),
+    _mutant(
+        "the second way of a commit has an id of its own",
+        "no loss in the loop",
+        rewrites(
+            TemporalRuntime,
+            "_store",
+            ("    try:\n        return await workflow.execute_activity(", _RENAMED),
+        ),
+    ),
+    # ----- steps
+    _mutant(
+        "an attempt does not look for what the one before has committed",
+        "no asking again",
+        replaces(granted, "_earlier", _nothing),
+    ),
+    _mutant(
+        "a zombie's answer stands beside the one that is stored",
+        "no asking again",
+        rewrites(granted, "_commit", ("return await _earlier(world, step) or result", "seq = 0")),
+    ),
+    _mutant(
+        "a step says that it has closed the invocation and has not",
+        "lease",
+        rewrites(granted, "_commit", ("Status.COMPLETED if closes else None", "None")),
+    ),
+    _mutant(
+        "the key of a tool depends on the attempt",
+        "tool keys",
+        replaces(ToolContext, "idempotency_key", property(_key_of_attempt)),
+    ),
+    _mutant(
+        "a tool that is to run at most once is run again",
+        "at most once",
+        replaces(ToolRun, "_begun", _first_begins),
+    ),
+    # ----- endings
+    _mutant(
+        "open calls are not sealed", "pairing", replaces(ending, "unanswered", lambda *_args: [])
+    ),
+    _mutant(
+        "a cancellation is heeded only where the loop waits",
+        "cancel of a turn",
+        replaces(TemporalRuntime, "cancelled", lambda _self: False),
+    ),
+    _mutant(
+        "a run that is cancelled is not closed",
+        "cancel of a turn",
+        rewrites(workflows, "run_invocation", ("(asyncio.CancelledError, Exception)", "Exception")),
+    ),
+    # ----- answers
+    _mutant(
+        "an answer to one call is taken for another",
+        "no forged answers",
+        replaces(answers, "_find", lambda _response, history: list(history.values())[-1]),
+    ),
+    _mutant(
+        "an answer counts twice",
+        "approval",
+        replaces(Pauses, "_not_waited_for", lambda _self, _answer: None),
+        replaces(answers, "_check_standing", lambda *_args: False),
+    ),
+    # ----- continuing as new
+    _mutant(
+        "the next run does not know which answers were taken",
+        "answers over a roll",
+        wraps(Pauses, "go_on_from", _no_answers_kept),
+    ),
+    _mutant(
+        "the place is not written down before the run ends",
+        "roll",
+        replaces(effects.continuing, "save_place", _nothing),
+    ),
+    _mutant(
+        "the next run starts with the ids of the first",
+        "roll",
+        wraps(Lane, "__init__", _no_ids_kept),
+    ),
+]

@@ -1,0 +1,28 @@
+"""Every seeded bug is noticed by the check that is named for it."""
+
+import pytest
+
+from tests.mutants.catalogue import MUTANTS
+from tests.mutants.checks import CHECKS, WHOLE
+from tests.mutants.mutant import Mutant
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_seeded_bug_is_noticed_by_its_check(
+    mutant: Mutant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check that cannot fail checks nothing: with the bug in, it finds something wrong."""
+    mutant.breaks(monkeypatch)
+    assert CHECKS[mutant.check]()
+
+
+@pytest.mark.parametrize("name", [name for name, check in CHECKS.items() if check not in WHOLE])
+def test_the_code_as_it_is_passes_the_check(name: str) -> None:
+    """What notices a bug is silent without it; tests/simulation holds that for the others."""
+    assert not CHECKS[name]()
+
+
+def test_every_check_is_named_by_a_mutant() -> None:
+    """There are at least 25 bugs, under names of their own, and no check without any."""
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 25
+    assert {mutant.check for mutant in MUTANTS} == set(CHECKS)
