@@ -17,7 +17,8 @@ AGAIN = {
         "after_run": 2,
     },
     # behind the hooks in the steps whose events they see: of the call, the response, the text
-    "commit.before:kill@2,4,6": {"on_event": 8, "charge": 2, "model": 2},
+    # what the model and the tool had answered is noted, and found again
+    "commit.before:kill@2,4,6": {"on_event": 8},
 }
 """Where workers die, and how often that makes something run."""
 
