@@ -8,6 +8,7 @@
     |   +-- StateValueError            (ValueError) a value that is not JSON
     |   +-- PayloadTooLargeError       (ValueError)
     |   +-- AgentDefinitionError       (ValueError)
+    |   |   +-- AgentNotFoundError
     |   +-- UnknownAppError            (ValueError)
     |   +-- SessionNotFoundError       (ValueError)
     |   +-- InvocationNotFoundError    (ValueError)
@@ -108,6 +109,10 @@ class PayloadTooLargeError(CallerError, ValueError):
 
 class AgentDefinitionError(CallerError, ValueError):
     """The agent, app or tool is not defined correctly."""
+
+
+class AgentNotFoundError(AgentDefinitionError):
+    """The app has no agent of this name, here or any more."""
 
 
 class UnknownAppError(CallerError, ValueError):

@@ -206,7 +206,7 @@ class Runtime(Effects, Protocol):
         """The agent whose own code the loop is to run.
 
         Raises:
-            AgentDefinitionError: There is none of this name (any more).
+            AgentNotFoundError: There is none of this name (any more).
         """
         ...
 

@@ -23,11 +23,13 @@ from durable_adk.continuation import (
     TraceStep,
 )
 from durable_adk.errors import (
+    AgentNotFoundError,
     DurableAdkError,
     ModelUnavailableError,
     RunError,
     SessionBusyError,
     TransientError,
+    UnknownAppError,
     as_detail,
     class_name,
     raised,
@@ -57,6 +59,11 @@ MAX_ATTEMPTS = 10
 """Attempts of a step, most of them lost with their workers."""
 BUSY_DELAY = 0.1
 """Seconds."""
+ELSEWHERE_DELAY = 0.5
+"""Seconds until a step whose agent is not here is offered to the workers again."""
+
+
+_NOT_HERE = (AgentNotFoundError, UnknownAppError)
 
 
 def to_application_error(
@@ -78,6 +85,8 @@ def to_application_error(
     if isinstance(error, SessionBusyError):
         # Waiting for the session is this activity's retries: no history, and no news (D7).
         delay, category = BUSY_DELAY, ApplicationErrorCategory.BENIGN
+    if isinstance(error, _NOT_HERE):
+        delay = ELSEWHERE_DELAY
     return ApplicationError(
         error.message,
         as_detail(error),
@@ -127,6 +136,17 @@ def check_attempt(what: str, *, more: int = 0) -> int:
 def transient(error: DurableAdkError) -> bool:
     """Retry whatever passes by itself."""
     return isinstance(error, TransientError)
+
+
+def transient_or_elsewhere(error: DurableAdkError) -> bool:
+    """Retry what passes by itself, and for some seconds what another worker may know.
+
+    While a deploy goes on, a step of an agent that only the new workers have may come to an old
+    one, as often as not several times. An agent that is gone everywhere is told after as many.
+    """
+    return transient(error) or (
+        isinstance(error, _NOT_HERE) and activity.info().attempt < MAX_ATTEMPTS
+    )
 
 
 def transient_or_busy(error: DurableAdkError) -> bool:
@@ -255,7 +275,7 @@ class InvocationActivities:
 
         def retry(error: DurableAdkError) -> bool:
             exhausted = last and isinstance(error, ModelUnavailableError)
-            return transient(error) and not exhausted
+            return transient_or_elsewhere(error) and not exhausted
 
         with translated(retry=retry):
             check_attempt(f"A model call of {step.agent}")
@@ -265,7 +285,7 @@ class InvocationActivities:
     @activity.defn
     async def call_tool(self, step: ToolStep) -> StepResult:
         """Run a tool; it runs again after a lost worker, or if its own retry policy says so."""
-        with translated(retry=transient):
+        with translated(retry=transient_or_elsewhere):
             retry = step.spec.retry if step.spec else None
             attempt = check_attempt(f"Tool {step.tool!r}", more=retry.max_attempts if retry else 0)
             async with beating():
@@ -274,7 +294,7 @@ class InvocationActivities:
     @activity.defn
     async def execute_code(self, step: CodeStep) -> StepResult:
         """Run code; only a lost worker makes it run again."""
-        with translated(retry=transient):
+        with translated(retry=transient_or_elsewhere):
             attempt = check_attempt(f"The code of {step.agent}")
             async with beating():
                 return await self._user_loop.run(self._effects.execute_code(step, attempt=attempt))
@@ -282,7 +302,7 @@ class InvocationActivities:
     @activity.defn
     async def run_function(self, step: FunctionStep) -> StepResult:
         """Run a custom agent's function; only a lost worker makes it run again."""
-        with translated(retry=transient):
+        with translated(retry=transient_or_elsewhere):
             check_attempt(f"{step.function} of {step.agent}")
             async with beating():
                 return await self._user_loop.run(self._effects.run_function(step))
@@ -290,7 +310,7 @@ class InvocationActivities:
     @activity.defn
     async def run_callback(self, step: CallbackStep) -> StepResult:
         """Run agent callbacks; what they raise is final (TRAP-49)."""
-        with translated(retry=transient):
+        with translated(retry=transient_or_elsewhere):
             attempt = check_attempt(f"{step.hook}_callback of {step.agent}")
             async with beating():
                 return await self._user_loop.run(self._effects.run_callback(step, attempt=attempt))
@@ -298,7 +318,7 @@ class InvocationActivities:
     @activity.defn
     async def run_hook(self, step: HookStep) -> StepResult:
         """Run a hook of the plugins; what it raises is final (PLG-4)."""
-        with translated(retry=transient):
+        with translated(retry=transient_or_elsewhere):
             check_attempt(f"{step.hook} of the plugins")
             async with beating():
                 return await self._user_loop.run(self._effects.run_hook(step))

@@ -147,7 +147,7 @@ class World:
 
         Raises:
             UnknownAppError: The app is not served here.
-            AgentDefinitionError: The agent is gone.
+            AgentNotFoundError: The agent is gone, or not here yet.
             SessionNotFoundError: The session was deleted.
         """
         agent = self.registry.agent(step.key.app_name, step.agent)

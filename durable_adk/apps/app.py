@@ -10,7 +10,7 @@ from durable_adk.agents.context_cache_config import ContextCacheConfig
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.compaction import EventsCompactionConfig
 from durable_adk.apps.resumability_config import ResumabilityConfig
-from durable_adk.errors import AgentDefinitionError
+from durable_adk.errors import AgentDefinitionError, AgentNotFoundError
 from durable_adk.manifest import AgentNode
 from durable_adk.plugins.base_plugin import BasePlugin
 from durable_adk.plugins.plugin_manager import PluginManager
@@ -110,13 +110,13 @@ class App(BaseModel):
         """The agent of that name.
 
         Raises:
-            AgentDefinitionError: The app has none (any more).
+            AgentNotFoundError: The app has none (any more).
         """
         agents = self.agents()
         agent = next((agent for agent in agents if agent.name == name), None)
         if agent is None:
             known = ", ".join(agent.name for agent in agents)
-            raise AgentDefinitionError(
+            raise AgentNotFoundError(
                 f"App {self.name!r} has no agent {name!r}; its agents are {known}."
             )
         return agent

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 
 from tests.support.deploy_apps import Gate, Version
 from tests.support.deploy_places import AT_ONCE, Place
+from tests.support.processes import until
 
 MOMENTS = ("tool", "model", "paused", "continued")
 """In a tool; between two turns; while an approval is waited for; after the workflow continued as
@@ -37,7 +38,7 @@ PAUSED = [
 """What an approval adds before the tool runs."""
 WORKED = ["first call work", "first response work", "first call work", "first response work"]
 OLD = [*WORKED, "first text old small", "second text old small"]
-GONE = "line error AgentDefinitionError"
+GONE = "line error AgentNotFoundError"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,3 +213,28 @@ async def test_what_ends_in_the_grace_of_the_old_release_is_its_own(
     log = change.at.get("model", change.log)
     graceful = replace(change, at={"tool": log})
     await Case(client, tmp_path, graceful, "tool", timedelta(seconds=10)).check()
+
+
+async def test_a_step_that_comes_to_a_worker_without_its_agent_is_given_back(
+    client: Client, tmp_path: Path
+) -> None:
+    """D6, I20: so old workers that are still there during a deploy end no run of the new ones."""
+    gate = Gate("tool")
+    new = Version(gate=gate, agents=("first", "second", "third"))
+    old = new.changed(agents=("first", "second"))
+    async with Place.opened(client, tmp_path) as place:
+        async with place.worker(new.app(), AT_ONCE) as runner:
+            await place.start(runner)
+            await gate.reached()
+        gate.open()
+        async with place.worker(old.app(), AT_ONCE):
+            await until(lambda: _given_back(place.handle()))
+        async with place.worker(new.app()) as runner:
+            assert await place.end() == "completed"
+            assert (await place.log(runner))[1:] == [*OLD, "third text old small"]
+
+
+async def _given_back(handle: WorkflowHandle[Any, Any]) -> bool:
+    """Whether a worker did not know the agent of a step."""
+    pending = (await handle.describe()).raw_description.pending_activities
+    return any("no agent 'third'" in activity.last_failure.message for activity in pending)
