@@ -17,6 +17,8 @@ with workflow.unsafe.imports_passed_through():
     from durable_adk.workflows.temporal_runtime import TemporalRuntime
 
 TYPE_NAME = "Invocation"
+PENDING = "durable_adk.pending"
+"""The memo that tells a run which calls wait, until it has read where the invocation stands."""
 ARGUMENT_ERRORS = [TypeError, ValueError, KeyError, RuntimeError]
 """What a start with no argument, two, or an unknown encoding ends in, before our code is reached.
 
@@ -57,7 +59,7 @@ class InvocationWorkflow:
     def pending(self) -> list[dict[str, Any]]:
         """The calls that wait: id, name, and until when, in seconds since the epoch."""
         if self._invocation is None:
-            return []
+            return workflow.memo_value(PENDING, [])
         return [
             {"callId": call.call_id, "name": call.name, "agent": call.author, "due": call.due}
             for call in self._invocation.pauses.waiting
@@ -88,8 +90,13 @@ class InvocationWorkflow:
                 error.message, as_detail(error), type=class_name(error), non_retryable=True
             ) from error
         if isinstance(outcome, Cursor):
-            workflow.continue_as_new(outcome)
+            workflow.continue_as_new(outcome, memo=self._memo())
         return outcome
+
+    def _memo(self) -> dict[str, Any] | None:
+        """That of the next run; None: as it is."""
+        memo, waiting = workflow.memo(), self.pending()
+        return {**memo, PENDING: waiting} if waiting or PENDING in memo else None
 
     def _opened(self, invocation: Invocation) -> None:
         self._invocation = invocation

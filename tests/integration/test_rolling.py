@@ -326,6 +326,19 @@ async def test_an_answer_between_two_runs_is_taken(make_runner: MakeRunner, clie
 
 
 @pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
+async def test_what_waits_is_told_between_two_runs(make_runner: MakeRunner, client: Client) -> None:
+    """D10, D9: approvals that are pending survive, for whoever asks; and no longer than that."""
+    RUNS.clear()
+    _, handle, waiting = await _paused(make_runner, client)
+    await _in_the_gap(handle)
+    assert [call["callId"] for call in await handle.query("pending")] == [waiting]
+    await _in_the_gap(handle)
+    await handle.signal("answer", {"callId": waiting, "confirmed": True})
+    assert (await handle.result())["text"] == "charged"
+    assert await handle.query("pending") == []
+
+
+@pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
 async def test_a_cancellation_between_two_runs_ends_the_invocation(
     make_runner: MakeRunner, client: Client
 ) -> None:
