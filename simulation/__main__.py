@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,7 @@ from simulation.scenario import Scenario
 
 def main() -> int:
     """Run what was asked for; 1 if an invariant was violated."""
+    logging.disable(logging.WARNING)  # of the faults that were asked for
     options = _options()
     chosen = [s for s in SCENARIOS if options.scenario in (None, s.name)]
     if not chosen:
