@@ -27,9 +27,11 @@ def main() -> int:
         return _report((e, e.listed(faults)) for e in explorers)
     if options.seed is not None:
         return _report((e, e.seeded(options.seed)) for e in explorers)
-    if options.singles or options.pairs:
-        way = Explorer.pairs if options.pairs else Explorer.singles
-        return _report((e, verdict) for e in explorers for verdict in way(e))
+    if options.singles:
+        return _report((e, verdict) for e in explorers for verdict in e.singles())
+    if options.pairs is not None:
+        kinds = options.pairs.split(",") if options.pairs else ()
+        return _report((e, verdict) for e in explorers for verdict in e.pairs(kinds))
     print(f"seeds from {options.first} for {options.seconds} s")
     return _report(_random(explorers, options.first, options.seconds))
 
@@ -40,7 +42,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="run the schedules of one seed")
     parser.add_argument("--faults", help="run the schedule of these faults, as they are reported")
     parser.add_argument("--singles", action="store_true", help="every fault at every point")
-    parser.add_argument("--pairs", action="store_true", help="every pair of faults; takes long")
+    parser.add_argument(
+        "--pairs",
+        nargs="?",
+        const="",
+        metavar="KINDS",
+        help="every pair of faults, or of these kinds, as die,crash; takes long",
+    )
     parser.add_argument("--seconds", type=float, default=10, help="run random schedules so long")
     parser.add_argument("--first", type=int, default=0, help="the first of their seeds")
     return parser.parse_args()
