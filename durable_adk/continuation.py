@@ -71,6 +71,8 @@ class PausesPlace(Wire):
     answered: list[str] = Field(default_factory=list[str])
     delivered: list[str] = Field(default_factory=list[str])
     unread: list[InvocationAnswer] = Field(default_factory=list[InvocationAnswer])
+    steered: list[str] = Field(default_factory=list[str])
+    """Messages that wait to be heard, by name: the store has them."""
     outcomes: dict[str, str | None] = Field(default_factory=dict[str, str | None])
     """Of the latest answers, so that one that is sent again is known."""
     answers: int = 0

@@ -113,7 +113,7 @@ class InvocationAnswer(Wire):
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
     """State changes that ride on the answer's event (TRAP-17)."""
     steers: str | None = None
-    """It is no answer, but the message of the invocation of this id, for the active one to hear."""
+    """It is no answer: the message of this invocation waits for the active one to hear it."""
     answer_id: str | None = None
     """A second answer with the same id is the first one; None: it is named by its place."""
 
@@ -124,9 +124,7 @@ class InvocationAnswer(Wire):
         if answer.answer_id is not None:
             check_id(answer.answer_id, "answer_id")
         if answer.steers is not None:
-            check_id(answer.steers, "steers")
-            answer.message = user_content(answer.message or "")
-            answer.answer_id = answer.answer_id or answer.steers
+            return cls(steers=check_id(answer.steers, "steers"), answer_id=answer.steers)
         given = [answer.response is not None, answer.confirmed is not None]
         if (answer.message is None) == (answer.call_id is None):
             raise InvalidRequestError("Give either message, or call_id with a response.")

@@ -303,6 +303,8 @@ class AnswerTaken(Wire):
     seq: int = 0
     call_ids: list[str] = Field(default_factory=list[str])
     """The calls it answers."""
+    heard: Event | None = None
+    """The message that was heard, which is in no signal; with the `temp:` keys of its delta."""
     state: dict[str, Any] | None = None
     """The session's, if it was wanted and fits."""
 

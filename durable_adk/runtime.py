@@ -132,12 +132,17 @@ class Inbox:
         self._queue: asyncio.Queue[InvocationAnswer | None] = asyncio.Queue()
         self.answers = 0
         """How many have come, in all runs of the workflow."""
+        self.steered: list[str] = []
+        """The messages that wait to be heard, by the ids of their invocations."""
         self.outcomes: dict[str, str | None] = {}
         """By answer id, why it was refused; None: it was taken."""
 
     def put(self, answer: InvocationAnswer) -> None:
-        """Hand over an answer."""
-        self._queue.put_nowait(answer)
+        """Hand over an answer, or the news of a message that waits to be heard."""
+        if answer.steers is not None:
+            self.steered.append(answer.steers)
+        else:
+            self._queue.put_nowait(answer)
 
     def empty(self) -> bool:
         """Whether `get` would have to wait."""

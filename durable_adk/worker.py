@@ -198,7 +198,7 @@ class LeaseWatcher:
     async def steer(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
     ) -> None:
-        """Signal a message to the workflow that runs an invocation; one that is over hears none."""
+        """Tell the workflow that runs an invocation of a message; one that is over hears none."""
         del key
         parsed = TemporalHolder.parse(record.holder)
         if parsed is None or parsed.namespace != self.client.namespace:

@@ -93,28 +93,26 @@ async def _opened_or_heard(world: World, step: OpenStep) -> InvocationRecord | s
     Raises:
         SessionBusyError: The session is not free.
     """
-    steers = step.when_busy is WhenBusy.STEER
     try:
         try:
             return await _open(world, step)
         except SessionBusyError:
-            active = await world.sessions.active_invocation(step.key) if steers else None
-            heard = await steer(world, step, active) if active is not None else None
-            if heard is not None:
-                await world.sessions.leave_queue(
-                    step.key, invocation_id=step.invocation_id, holder=step.holder
-                )
-                return heard
             if not await _freed(world, step):
                 await _rejected(world, step)
                 raise
             return await _open(world, step)
-    except EventConflictError:
-        # Who has heard it may be over by now: its event's id is taken all the same.
-        heard = await heard_by(world, step) if steers else None
-        if heard in (None, step.invocation_id):
-            raise
-        return str(heard)
+    except EventConflictError as conflict:
+        # Sent again it may want to wait, and who has heard it may be over: the id is taken.
+        return await heard_by(world, step, conflict)
+
+
+def _steers(step: OpenStep) -> bool:
+    """Whether the active invocation may hear the message.
+
+    Not the later update of a call (TOL-41): who asked for that is to be told.
+    """
+    updates = any(part.function_response for part in step.message.parts or [])
+    return step.when_busy is WhenBusy.STEER and not updates
 
 
 def _hooks(app: App, step: OpenStep) -> list[str]:
@@ -255,6 +253,8 @@ async def _freed(world: World, step: OpenStep) -> bool:
             # Only now: its ticket lets nobody else in between, and every attempt asks again.
             if step.when_busy is WhenBusy.INTERRUPT:
                 await world.interrupt(step.key, active)
+            if _steers(step):
+                await steer(world, step, active)
             return False
         await _end_for(world, step, active)
     for ticket in await world.sessions.waiting(step.key):
@@ -343,6 +343,7 @@ async def _open(world: World, step: OpenStep) -> InvocationRecord:
         create_session=step.create_session,
         ttl=ttl_of(step.holder),
         place=PLACES[step.when_busy],
+        steers=_steers(step),
     )
     if record.start_seq == 1 and not record.status.closed:
         # A copy, as the store would give it: nobody's later change reaches it (TRAP-8).

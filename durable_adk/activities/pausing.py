@@ -42,7 +42,8 @@ async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
     if not step.event_id:
         return await _lease_only(world, step)
     if step.answer.steers is not None:
-        return await hear(world, step)
+        taken = await hear(world, step)
+        return taken.model_copy(update={"state": await _state(world, step, taken.heard)})
     stored = await world.sessions.read_events(step.key, after=step.start_seq - 1)
     if (found := _find(stored, step.event_id)) is not None:
         return await _taken(world, step, found)
@@ -102,12 +103,15 @@ async def _taken(world: World, step: AnswerStep, found: StoredEvent) -> AnswerTa
     )
 
 
-async def _state(world: World, step: AnswerStep) -> dict[str, Any] | None:
+async def _state(
+    world: World, step: AnswerStep, heard: Event | None = None
+) -> dict[str, Any] | None:
     """The session's state for the bodies of custom agents, unless it is too large to send."""
     if not step.wants_state:
         return None
     _, state = await world.sessions.read_state(step.key)
-    return state if len(canonical(state).encode()) <= MAX_BYTES else None
+    both = canonical(state) + (heard.to_json() if heard else "")
+    return state if len(both.encode()) <= MAX_BYTES else None
 
 
 def _event(step: AnswerStep, events: list[Event]) -> Event:

@@ -30,6 +30,8 @@ class _Seen:
     invocation_id: str
     opened: float
     """Not before this, in seconds since the epoch."""
+    heard: bool = False
+    """Whether another one has completed, whose message this one has heard."""
 
 
 @dataclass
@@ -75,13 +77,18 @@ class StoreWitness:
         handle = self.client.get_workflow_handle(execution.id, run_id=execution.run_id)
         result = InvocationResult.model_validate(await handle.result())
         key = SessionKey(result.app, result.user, result.session)
-        return _Seen(key, result.invocation_id, execution.start_time.timestamp())
+        at = execution.start_time.timestamp()
+        if result.steered is not None:
+            return _Seen(key, result.steered, at, heard=True)
+        return _Seen(key, result.invocation_id, at)
 
     async def _knows(self, one: _Seen) -> bool:
         """Whether the store has it; not if its session is another now."""
         record = await self.sessions.get_invocation(one.key, one.invocation_id)
         if record is not None and record.status.closed:
             return True
+        if record is not None and one.heard:
+            return False  # it runs on, and says nothing of what came before
         first = await self.sessions.read_events(one.key, upto=1)
         if first and first[0].event.timestamp < one.opened:
             raise SessionRegressedError(

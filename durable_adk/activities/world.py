@@ -109,7 +109,7 @@ async def nothing_is_known() -> None:
 async def nobody_is_steered(
     key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
 ) -> None:
-    """The answer of a process that reaches nobody: the message waits for its turn."""
+    """What a process does that reaches nobody: the message waits for its turn."""
     del key, record, answer
 
 
@@ -133,11 +133,11 @@ class World:
     check_store: Callable[[], Awaitable[None]] = nothing_is_known
     """Raises SessionRegressedError if the store is older than it was; see `StoreWitness`."""
     interrupt: Callable[[SessionKey, InvocationRecord], Awaitable[None]] = nobody_is_interrupted
+    """Asks the run of an invocation to end; it may be asked any number of times."""
     steer: Callable[[SessionKey, InvocationRecord, InvocationAnswer], Awaitable[None]] = (
         nobody_is_steered
     )
-    """Hands a message to the invocation that is active; whether it is heard shows later."""
-    """Asks the run of an invocation to end; it may be asked any number of times."""
+    """Tells the run of an invocation that a message waits; whether it is heard shows later."""
     cache: SessionCache = field(default_factory=SessionCache)
     partials: PartialChannel | None = None
     """Where the chunks of streamed answers go; None: nowhere."""

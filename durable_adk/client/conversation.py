@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from google.genai import types
 
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
-from durable_adk.client.feed import follow
+from durable_adk.client.feed import follow, follow_heard, listener_of
 from durable_adk.client.live import with_partials
 from durable_adk.errors import (
     EventConflictError,
@@ -100,6 +100,7 @@ class Conversation:
             run = await self.runs.start(request)
             async with aclosing(self._follow(key, name, cursor, run, chunks)) as events:
                 async for event in events:
+                    _require_sent(event, name, request)
                     yield event
 
     async def attach(self, key: SessionKey, invocation_id: str) -> Feed:
@@ -113,14 +114,25 @@ class Conversation:
         async with self._watch(key, invocation_id, wanted=not over) as chunks:
             run = await self.runs.attach(key, invocation_id, record)
             if record is None and run is None:
-                raise InvocationNotFoundError(
-                    f"Session {key.session_id!r} has no invocation {invocation_id!r}."
-                )
+                async for event in self._heard(key, invocation_id):
+                    yield event
+                return
             cursor = record.start_seq - 1 if record else 0
             following = self._follow(key, invocation_id, cursor, run, chunks)
             async with aclosing(following) as events:
                 async for event in events:
                     yield event
+
+    async def _heard(self, key: SessionKey, invocation_id: str) -> Feed:
+        """What came of a message that another invocation has heard, whose own run is forgotten."""
+        listener = await listener_of(self.sessions, key, invocation_id)
+        if listener is None:
+            raise InvocationNotFoundError(
+                f"Session {key.session_id!r} has no invocation {invocation_id!r}."
+            )
+        async with aclosing(follow_heard(self.sessions, key, invocation_id, listener)) as feed:
+            async for stored in feed:
+                yield stored.event
 
     async def answer(self, request: InvocationRequest) -> Feed:
         """Hand an answer to the invocation that waits for it; follow what comes of it (D9).
@@ -299,6 +311,21 @@ class Conversation:
                 "app name and user, or pass auto_create_session=True to Runner."
             ) from None
         return revision
+
+
+def _require_sent(event: Event, invocation_id: str, request: InvocationRequest) -> None:
+    """Make sure that what another invocation has heard under this id is the request's message.
+
+    Raises:
+        EventConflictError: It is another one.
+    """
+    if event.id != f"{invocation_id}.0" or event.invocation_id == invocation_id:
+        return
+    if not is_sent_as(event, user_content(request.message)):
+        raise EventConflictError(
+            f"Message {invocation_id!r} was heard by invocation {event.invocation_id!r}, and was "
+            "another one; use a new invocation_id, or none."
+        )
 
 
 def _is_answer(message: str | types.Content) -> bool:

@@ -76,16 +76,15 @@ async def follow(
                 "next message ends it; send the message again."
             )
         if over and run is not None:
-            async for stored in _heard(sessions, key, invocation_id, await run):
+            name = _listener(invocation_id, await run)
+            async for stored in follow_heard(sessions, key, invocation_id, name):
                 yield stored
             return
         await _wait(sessions, key, cursor, run)
 
 
-async def _heard(
-    sessions: BaseSessionService, key: SessionKey, invocation_id: str, result: object
-) -> AsyncGenerator[StoredEvent, None]:
-    """What comes of a message that another invocation has heard, from the message on.
+def _listener(invocation_id: str, result: object) -> str:
+    """The invocation that has heard the message of one that has no events.
 
     Raises:
         InvocationNotFoundError: None has: `result` is of an invocation that the store lacks.
@@ -96,9 +95,25 @@ async def _heard(
             f"Invocation {invocation_id!r} has ended, but this session store does not know it. "
             "Give the client and the worker the same store."
         )
-    record = await sessions.get_invocation(key, name)
+    return name
+
+
+async def listener_of(
+    sessions: BaseSessionService, key: SessionKey, invocation_id: str
+) -> str | None:
+    """The invocation that has heard a message, as the session tells; None: nobody has."""
+    stored = await sessions.read_events(key)
+    heard = (item.event for item in stored if item.event.id == f"{invocation_id}.0")
+    return next((event.invocation_id for event in heard), None)
+
+
+async def follow_heard(
+    sessions: BaseSessionService, key: SessionKey, invocation_id: str, listener: str
+) -> AsyncGenerator[StoredEvent, None]:
+    """What comes of a message that another invocation has heard, from the message on."""
+    record = await sessions.get_invocation(key, listener)
     after = record.start_seq - 1 if record else 0
-    feed = follow(sessions, key, invocation_id=name, after=after)
+    feed = follow(sessions, key, invocation_id=listener, after=after)
     found = False
     async with aclosing(feed):
         async for stored in feed:

@@ -159,10 +159,11 @@ class LocalRuns:
     async def _steer(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
     ) -> None:
-        """Put a message into the inbox of a run of this process."""
-        inbox = self._inboxes.get((key, record.invocation_id))
-        if inbox is not None and record.holder == self._holder(record.invocation_id):
-            inbox.put(answer)
+        """Tell a run of this process, which may be in another event loop, of a message."""
+        name = (key, record.invocation_id)
+        task = self._tasks.get(name)
+        if task is not None and record.holder == self._holder(record.invocation_id):
+            task.get_loop().call_soon_threadsafe(self._inboxes[name].put, answer)
 
     def _holder(self, invocation_id: str) -> str:
         return f"{LOCAL_PREFIX}{self._process}:{invocation_id}"

@@ -165,14 +165,22 @@ class Invocation:
         self.bodies += 1
         return f"body-{self.bodies}"
 
-    def place(self, ctx: InvocationContext, event_id: str) -> dict[str, Any]:
-        """The fields every `Step` has, for a step of the agent run `ctx`.
+    def require_wanted(self, ctx: InvocationContext) -> None:
+        """Begin no step any more for what is to end.
 
         Raises:
             CancelledError: The run was cancelled, but a step that finished took no notice.
         """
         if ctx.lane.stopped or self.runtime.cancelled():
             raise asyncio.CancelledError
+
+    def place(self, ctx: InvocationContext, event_id: str) -> dict[str, Any]:
+        """The fields every `Step` has, for a step of the agent run `ctx`.
+
+        Raises:
+            CancelledError: The run was cancelled, but a step that finished took no notice.
+        """
+        self.require_wanted(ctx)
         return self.here(ctx.agent_name, event_id) | {
             "run_start": ctx.run_start,
             "branch": ctx.branch,
@@ -240,6 +248,16 @@ class Invocation:
         self.session.state.clear()
         self.session.state.update(state | local)
         self.rolling.changed(self.session.state, whole=True)
+
+    def changed(self, delta: dict[str, Any]) -> None:
+        """Take over what an event that is stored has changed."""
+        self.session.state.update(delta)
+        self.rolling.changed(delta)
+        if self.opened.state is not None:
+            self._committed.update(deepcopy(delta))
+        else:
+            # Nobody reads state here: keep only what must travel with the steps.
+            self.session.state = {k: v for k, v in self.session.state.items() if is_temp(k)}
 
     def local_state(self) -> dict[str, Any]:
         """What steps must see beyond the committed state: `temp:` keys and dirty writes.
@@ -317,12 +335,6 @@ class Invocation:
         self.rolling.move()
         self.spending.committed(event)
         self.last_event_id = event.id
-        self.session.state.update(event.actions.state_delta)
-        self.rolling.changed(event.actions.state_delta)
-        if self.opened.state is not None:
-            self._committed.update(deepcopy(event.actions.state_delta))
-        else:
-            # Nobody reads state here: keep only what must travel with the steps.
-            self.session.state = {k: v for k, v in self.session.state.items() if is_temp(k)}
+        self.changed(event.actions.state_delta)
         if event.is_final_response() and event.text:
             self.final_text = event.text[:MAX_RESULT_TEXT]

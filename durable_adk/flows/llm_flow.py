@@ -75,8 +75,7 @@ class LlmRun:
 
     async def _ask(self) -> AsyncGenerator[Event, None]:
         """One answer of the model, and the result of the code in it."""
-        # What was said or answered meanwhile is in the prompt that is built now.
-        await self._invocation.pauses.hear()
+        # What was answered meanwhile is in the prompt that is built now.
         self._unsettled -= self._invocation.pauses.consume(self._unsettled)
         result = await _call_model(self._invocation, self._ctx)
         if result.event is None:
@@ -103,7 +102,11 @@ class LlmRun:
 
 
 async def _call_model(invocation: Invocation, ctx: InvocationContext) -> StepResult:
+    invocation.require_wanted(ctx)
     invocation.spending.model_call(invocation.runtime.now())
+    if invocation.calls_left is None or invocation.calls_left > 0:
+        # Only now that a model will be asked: who hears a message has to answer it (D7).
+        await invocation.pauses.hear()
     step = ModelStep(
         **invocation.place(ctx, ctx.lane.next_id()),
         attempt_timeout=invocation.opened.limits.model_timeout,

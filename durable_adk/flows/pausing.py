@@ -22,6 +22,7 @@ from durable_adk.loop_context import InvocationContext, Lane
 from durable_adk.manifest import Wait
 from durable_adk.messages import InvocationAnswer
 from durable_adk.payloads import AnswerStep, AnswerTaken, PauseStep
+from durable_adk.sessions.state import without_temp
 
 if TYPE_CHECKING:
     from durable_adk.flows.invocation import Invocation
@@ -79,8 +80,6 @@ class Pauses:
         """Every call that was answered from outside."""
         self._closed = False
         self._unread: list[InvocationAnswer] = []
-        self._to_hear: list[InvocationAnswer] = []
-        """Messages for the next model call."""
         self._failure: DurableAdkError | None = None
         self.paused = False
         """Whether the lease is given back."""
@@ -112,7 +111,8 @@ class Pauses:
             answered=self._answered,
             # Only the siblings of lanes that are side by side have to know.
             delivered=[] if alone else sorted(self.delivered),
-            unread=[*self._unread, *self._to_hear],
+            unread=self._unread,
+            steered=self._inbox.steered,
             outcomes=dict(latest),
             answers=self._inbox.answers,
         )
@@ -126,8 +126,8 @@ class Pauses:
                 call.call_id, call.name, call.author, call.on_deadline, call.due, lanes[call.lane]
             )
         self._answered, self.delivered = list(place.answered), set(place.delivered)
-        self._unread = [answer for answer in place.unread if answer.steers is None]
-        self._to_hear = [answer for answer in place.unread if answer.steers is not None]
+        self._unread = list(place.unread)
+        self._inbox.steered[:0] = place.steered
         # An answer may have come to this run before it knew those of the one before.
         self._inbox.outcomes.update(place.outcomes)
         self._inbox.answers = place.answers
@@ -195,11 +195,14 @@ class Pauses:
                 self._busy += 1
 
     async def hear(self) -> None:
-        """Store the messages that have come for the invocation, before its next model call (D7)."""
-        while self._to_hear and not self._closed:
-            answer = self._to_hear.pop(0)
-            if answer.answer_id not in self._inbox.outcomes:
-                await self._store(answer, f"{answer.steers}.0", author="user")
+        """Store the messages that wait to be heard, before the next model call (D7)."""
+        inbox = self._inbox
+        while inbox.steered and not (self._closed or self._invocation.runtime.cancelled()):
+            name = inbox.steered.pop(0)
+            if name not in inbox.outcomes:
+                await self.go_on()
+                news = InvocationAnswer(steers=name, answer_id=name)
+                await self._store(news, f"{name}.0", author="user")
 
     async def go_on(self) -> None:
         """Take the lease again, if it is given back, for a lane that goes on without an answer.
@@ -215,7 +218,7 @@ class Pauses:
         """Take no further answers: a step that finishes all the same swallows a cancellation."""
         self._closed = True
         self._inbox.wake()  # a step of `serve` that finishes all the same has it look once more
-        for answer in [*self._unread, *self._to_hear]:
+        for answer in self._unread:
             if answer.answer_id is not None:
                 reason = "The invocation has ended without it."
                 self._inbox.outcomes.setdefault(answer.answer_id, reason)
@@ -248,9 +251,7 @@ class Pauses:
         """
         unread, self._unread = self._unread, []
         for answer in unread:
-            if answer.steers is not None:
-                self._to_hear.append(answer)
-            elif self._busy > 0 and self._not_waited_for(answer) is not None:
+            if self._busy > 0 and self._not_waited_for(answer) is not None:
                 self._unread.append(answer)
             else:
                 await self._take(answer, author="user")
@@ -309,9 +310,12 @@ class Pauses:
         taken = await self._invocation.runtime.take_answer(step)
         self._inbox.outcomes[answer.answer_id or ""] = taken.refused
         if taken.refused is None:
+            delta = taken.heard.actions.state_delta if taken.heard else answer.state_delta
             self._resumed(taken)
             self._invocation.answered(step.event_id, taken)
-            self._invocation.apply_local(answer.state_delta)
+            if taken.state is None:  # or it is in that already
+                self._invocation.changed(without_temp(delta))
+            self._invocation.apply_local(delta)
             for call_id in taken.call_ids:
                 self._deliver(call_id)
 

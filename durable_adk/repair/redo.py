@@ -185,6 +185,8 @@ class Redo:
                 self._begun.setdefault(key, act.result.record.update_time)
                 if active is not None:  # it was ended in the place of its holder, which was gone
                     self._times[key, active.invocation_id] = step.timestamp
+            case AnswerStep() if act.result.heard is not None:
+                await self._commit(key, act, place)
             case AnswerStep() as step:
                 taken = await take_answer(world, step)
                 self._note(key, act, seq=taken.seq)
@@ -201,6 +203,8 @@ class Redo:
         match act.step, act.result:
             case CommitStep(event=event, closing=closing), _:
                 pass
+            case _, AnswerTaken(heard=Event() as event):
+                closing = None
             case _, StepResult(event=Event() as event, closed=closed):
                 closing = Status.COMPLETED if closed else None
             case _:

@@ -78,7 +78,7 @@ def append(tables: Tables, key: SessionKey, entry: Entry, revision: int) -> tupl
         entry.require_same(row.digest)
         return row, head
     head.require_fresh(revision)
-    head = _append(tables, key, head, entry)
+    head = appended(tables, key, head, entry)
     return Row(head.revision, entry.digest, entry.body), head
 
 
@@ -118,6 +118,7 @@ def open_invocation(
     create_session: bool,
     ttl: float | None,
     place: Place | None,
+    message: str | None = None,
 ) -> InvocationRecord | SessionBusyError:
     """Take the lease and append the user's event; see `BaseSessionService.open_invocation`.
 
@@ -139,10 +140,14 @@ def open_invocation(
         tables, key, head, invocation_id=invocation_id, place=place, now=now
     )
     if busy is not None:
+        if message is not None and tables.find_event(key, entry.event_id) is not None:
+            # Not to wait with it once more: this attempt may be late.
+            raise EventConflictError(f"The message {entry.event_id!r} has been heard already.")
         if place is not None:
-            _queue.take(tables, key, head, _ticket(invocation_id, holder, place, ttl), now)
+            wanted = _ticket(invocation_id, holder, place, ttl)
+            _queue.take(tables, key, head, wanted, now=now, message=message)
         return busy
-    leased = _append(tables, key, head.leased(invocation_id, ttl, now), entry)
+    leased = appended(tables, key, head.leased(invocation_id, ttl, now), entry)
     _abandon(tables, key, head)  # not before the event's id has proved to be free
     _queue.leave(tables, key, leased, invocation_id, now)
     record = InvocationRecord(
@@ -207,14 +212,14 @@ def resume(
         )
     if (busy := _queue.held(head, now)) is not None:
         wanted = _ticket(invocation_id, holder, Place.FIRST, RESUMING_TTL)
-        _queue.take(tables, key, head, wanted, now)
+        _queue.take(tables, key, head, wanted, now=now)
         return busy
     _abandon(tables, key, head)
     head = head.leased(invocation_id, ttl, now)
     if entry is None:
         tables.save_head(key, head)
     else:
-        head = _append(tables, key, head, entry)
+        head = appended(tables, key, head, entry)
     _queue.leave(tables, key, head, invocation_id, now)
     record.epoch, record.holder = head.lease_epoch, holder
     return _set_status(tables, key, record, Status.RUNNING)
@@ -252,7 +257,7 @@ def close(
         if revision is not None:
             head.require_fresh(revision)
         for entry in seals:
-            head = _append(tables, key, head, entry)
+            head = appended(tables, key, head, entry)
         head = head.released()
         tables.save_head(key, head)
     record.error, record.end_seq = error, head.revision
@@ -301,7 +306,12 @@ def _new_head() -> Head:
     return Head(create_time=now, update_time=now)
 
 
-def _append(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
+def appended(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
+    """The session's row with one event more.
+
+    Raises:
+        EventConflictError: The event's id is taken.
+    """
     if not tables.add_event(key, head.revision + 1, entry):
         raise EventConflictError(f"The id {entry.event_id!r} is taken by another event.")
     return _advance(tables, key, head, entry)

@@ -21,6 +21,9 @@ _SETTINGS = {
 }
 """What is given up when the database or another process hangs (reliability 10)."""
 
+_GRACE = 5.0
+"""Seconds that transactions which are under way may take when the store is closed."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Running:
@@ -65,9 +68,7 @@ class PostgresStore:
             running, self._running = self._running, None
         if running is not None:
             loop = running.loop
-            await asyncio.wrap_future(
-                asyncio.run_coroutine_threadsafe(running.writer.dispose(), loop)
-            )
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_end(running), loop))
             loop.call_soon_threadsafe(loop.stop)
             await asyncio.to_thread(running.thread.join)
             loop.close()
@@ -112,6 +113,17 @@ def _run(url: URL) -> _Running:
     # must see, having waited for it, what the one before them wrote.
     reader = engine.execution_options(isolation_level="REPEATABLE READ")
     return _Running(loop, thread, reader, engine)
+
+
+async def _end(running: _Running) -> None:
+    """Close all connections; those that callers have left in a transaction after its end."""
+    under_way = asyncio.all_tasks() - {asyncio.current_task()}
+    if under_way:
+        _, late = await asyncio.wait(under_way, timeout=_GRACE)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+    await running.writer.dispose()
 
 
 async def _transaction(engine: AsyncEngine, work: Callable[[SqlTables], T], *, lock: bool) -> T:

@@ -47,8 +47,25 @@ def live(tables: Tables, key: SessionKey, now: float) -> list[Ticket]:
     return [one for one in tables.tickets(key) if one.expires_at is None or one.expires_at > now]
 
 
-def take(tables: Tables, key: SessionKey, head: Head, wanted: Ticket, now: float) -> None:
-    """Take a ticket with the next number, or renew the one there is, which keeps its number."""
+def take(
+    tables: Tables,
+    key: SessionKey,
+    head: Head,
+    wanted: Ticket,
+    *,
+    now: float,
+    message: str | None = None,
+) -> None:
+    """Take a ticket with the next number, or renew the one there is, which keeps its number.
+
+    Args:
+        tables: The store's.
+        key: The session.
+        head: Its row.
+        wanted: The ticket, without its number.
+        now: Seconds since the epoch.
+        message: What the active invocation may hear in place of the one that waits.
+    """
     tickets = tables.tickets(key)
     known = next((one for one in tickets if one.invocation_id == wanted.invocation_id), None)
     ticket = wanted.model_copy()
@@ -60,7 +77,7 @@ def take(tables: Tables, key: SessionKey, head: Head, wanted: Ticket, now: float
         return
     else:
         ticket.number, ticket.place = known.number, min(known.place, ticket.place)
-    tables.put_ticket(key, ticket)
+    tables.put_ticket(key, ticket, message)
 
 
 def _is_fresh(known: Ticket, wanted: Ticket, now: float) -> bool:

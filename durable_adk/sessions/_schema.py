@@ -112,6 +112,8 @@ TICKETS = Table(
     Column("holder", Text, nullable=False),
     Column("ttl", Double),
     Column("expires_at", Double),
-    sqlite_with_rowid=False,
+    Column("message", Text),
 )
-"""One row an invocation that waits for its session's lease: a `Ticket`."""
+"""One row an invocation that waits for its session's lease: a `Ticket`, and the user's event if the
+active invocation may hear it: not read with the others, nor stored in the key's index, for its
+size."""

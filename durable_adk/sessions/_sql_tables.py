@@ -82,9 +82,12 @@ _REMOVE_NOTES = delete(NOTES).where(
     _is(NOTES), NOTES.c.invocation_id == bindparam("id"), NOTES.c.kind != ATTEMPT
 )
 _TICKETS_OF = (
-    select(*(column for column in TICKETS.c if column.name not in _KEY))
+    select(*(TICKETS.c[name] for name in Ticket.model_fields))
     .where(_is(TICKETS))
     .order_by(TICKETS.c.place, TICKETS.c.number)
+)
+_MESSAGE_OF = select(TICKETS.c.message).where(
+    _is(TICKETS), TICKETS.c.invocation_id == bindparam("id")
 )
 _REMOVE_TICKET = delete(TICKETS).where(_is(TICKETS), TICKETS.c.invocation_id == bindparam("id"))
 
@@ -119,7 +122,7 @@ class _Inserts:
         ticket = insert(TICKETS)
         self.ticket = ticket.on_conflict_do_update(
             index_elements=[*_KEY, "invocation_id"],
-            set_={name: ticket.excluded[name] for name in Ticket.model_fields},
+            set_={name: ticket.excluded[name] for name in [*Ticket.model_fields, "message"]},
         )
 
 
@@ -278,8 +281,12 @@ class SqlTables:
         rows = self._connection.execute(_TICKETS_OF, _params(key)).mappings()
         return [Ticket.model_validate(dict(row)) for row in rows]
 
-    def put_ticket(self, key: SessionKey, ticket: Ticket) -> None:
-        self._connection.execute(self._insert.ticket, {**key._asdict(), **ticket.model_dump()})
+    def put_ticket(self, key: SessionKey, ticket: Ticket, message: str | None) -> None:
+        values = {**key._asdict(), **ticket.model_dump(), "message": message}
+        self._connection.execute(self._insert.ticket, values)
+
+    def message(self, key: SessionKey, invocation_id: str) -> str | None:
+        return self._connection.scalar(_MESSAGE_OF, {**_params(key), "id": invocation_id})
 
     def remove_ticket(self, key: SessionKey, invocation_id: str) -> None:
         self._connection.execute(_REMOVE_TICKET, {**_params(key), "id": invocation_id})

@@ -144,8 +144,12 @@ class Tables(Protocol):
         """Copies of the session's tickets, in the order in which their turns come."""
         ...
 
-    def put_ticket(self, key: SessionKey, ticket: Ticket) -> None:
-        """Add a ticket, or replace its invocation's."""
+    def put_ticket(self, key: SessionKey, ticket: Ticket, message: str | None) -> None:
+        """Add a ticket, or replace its invocation's; with the message that may be heard, if any."""
+        ...
+
+    def message(self, key: SessionKey, invocation_id: str) -> str | None:
+        """The message with an invocation's ticket."""
         ...
 
     def remove_ticket(self, key: SessionKey, invocation_id: str) -> None:

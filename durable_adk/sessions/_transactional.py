@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from durable_adk.errors import InvalidRequestError, SessionBusyError
 from durable_adk.events.event import Event
-from durable_adk.sessions import _log, _queue
+from durable_adk.sessions import _log, _queue, _steering
 from durable_adk.sessions._changes import Changes
 from durable_adk.sessions._copies import session_copy
 from durable_adk.sessions._entry import Entry, check_state, decode, decode_event, encode
@@ -144,6 +144,7 @@ class TransactionalSessionService(TransactionalNotebook, BaseSessionService):
         create_session: bool = False,
         ttl: float | None = None,
         place: Place | None = None,
+        steers: bool = False,
     ) -> InvocationRecord:
         """See `BaseSessionService.open_invocation`."""
         key = _checked(*key)
@@ -157,6 +158,7 @@ class TransactionalSessionService(TransactionalNotebook, BaseSessionService):
                 create_session=create_session,
                 ttl=ttl,
                 place=place,
+                message=user_event.to_json() if steers else None,
             )
         )
         return self._taken(key, opened)
@@ -228,6 +230,15 @@ class TransactionalSessionService(TransactionalNotebook, BaseSessionService):
             raise record
         self._changes.announce(key)
         return record
+
+    async def hear(
+        self, key: SessionKey, *, invocation_id: str, epoch: int, steered: str
+    ) -> StoredEvent | None:
+        """See `BaseSessionService.hear`."""
+        under = {"invocation_id": invocation_id, "steered": steered}
+        heard = await self._store.write(partial(_steering.hear, key=key, epoch=epoch, **under))
+        self._changes.announce(key)
+        return heard
 
     async def waiting(self, key: SessionKey) -> list[Ticket]:
         """See `BaseSessionService.waiting`."""

@@ -118,6 +118,7 @@ class BaseSessionService(Notebook):
         create_session: bool = False,
         ttl: float | None = None,
         place: Place | None = None,
+        steers: bool = False,
     ) -> InvocationRecord:
         """Take the session's lease and append the user's event, in one transaction (D7).
 
@@ -138,13 +139,14 @@ class BaseSessionService(Notebook):
                 lasts without another attempt, too.
             place: Where to begin to wait; None: take no ticket. A ticket that there is already
                 keeps its number, and moves only from LAST to FIRST.
+            steers: While it waits, the active invocation may take its message; see `hear`.
 
         Raises:
             SessionBusyError: Another invocation holds the lease, `active_invocation` tells which;
                 or others come first, see `waiting`.
             SessionNotFoundError: The session is missing and not to be created.
             EventConflictError: The invocation id is taken by a request with another message, or the
-                event's id by another invocation.
+                event's id by another invocation, which has heard it.
             InvalidRequestError: An id is unusable, or the event is of another invocation.
             StateValueError: The delta is not JSON.
         """
@@ -224,6 +226,22 @@ class BaseSessionService(Notebook):
             EventConflictError: The event's id is taken by another event.
             InvalidRequestError: The invocation is running or closed, or the event is of another.
             StateValueError: The delta is not JSON.
+        """
+
+    @abstractmethod
+    async def hear(
+        self, key: SessionKey, *, invocation_id: str, epoch: int, steered: str
+    ) -> StoredEvent | None:
+        """Take the message that waits as `steered`, and append it under the lease (D7).
+
+        In one transaction: nobody opens, withdraws or hears it as well. A repeat returns the same.
+
+        Returns:
+            The event as it was sent, but of this invocation, and its number; `temp:` keys of its
+            delta are not stored. None: no such message waits, or not to be heard.
+
+        Raises:
+            LeaseLostError: `invocation_id` at `epoch` does not hold the session's lease (I6).
         """
 
     @abstractmethod

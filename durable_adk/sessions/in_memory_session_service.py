@@ -29,6 +29,7 @@ class _Log:
     invocations: dict[str, InvocationRecord] = field(default_factory=dict[str, InvocationRecord])
     notes: dict[NoteKey, str] = field(default_factory=dict[NoteKey, str])
     tickets: dict[str, Ticket] = field(default_factory=dict[str, Ticket])
+    messages: dict[str, str | None] = field(default_factory=dict[str, str | None])
 
 
 class _MemoryStore:
@@ -189,11 +190,18 @@ class _MemoryTables:
         found = log.tickets.values() if log else ()
         return sorted((one.model_copy() for one in found), key=lambda one: (one.place, one.number))
 
-    def put_ticket(self, key: SessionKey, ticket: Ticket) -> None:
-        self._logs[key].tickets[ticket.invocation_id] = ticket.model_copy()
+    def put_ticket(self, key: SessionKey, ticket: Ticket, message: str | None) -> None:
+        log = self._logs[key]
+        log.tickets[ticket.invocation_id] = ticket.model_copy()
+        log.messages[ticket.invocation_id] = message
+
+    def message(self, key: SessionKey, invocation_id: str) -> str | None:
+        log = self._logs.get(key)
+        return log.messages.get(invocation_id) if log else None
 
     def remove_ticket(self, key: SessionKey, invocation_id: str) -> None:
         self._logs[key].tickets.pop(invocation_id, None)
+        self._logs[key].messages.pop(invocation_id, None)
 
 
 def _row(seq: int, entry: Entry) -> Row:

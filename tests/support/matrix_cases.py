@@ -51,7 +51,6 @@ class Due(StrEnum):
 
     SAME = "everything as if nothing had happened"
     UNKNOWN = "that, or the model is told that nobody knows whether the tool has run"
-    IN_TURN = "that, or the second message is not heard, and waits for its turn"
     NO_SUMMARY = "that, but for the summary, which is due again after the next invocation"
     FAILED = "the run fails, its session is sealed: what a user's code raises is final"
 
@@ -59,7 +58,6 @@ class Due(StrEnum):
 DUE = {
     ("tool.begun", "kill"): Due.UNKNOWN,
     ("tool.begun", "stop3s"): Due.UNKNOWN,
-    **{("steer.noted", action): Due.IN_TURN for action in ACTIONS},
     ("compact.made", "raise"): Due.NO_SUMMARY,
     ("tool.begun", "raise"): Due.FAILED,
     ("tool.before_run", "raise"): Due.FAILED,

@@ -9,7 +9,7 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.activities.steering import SENT
+from durable_adk.activities.steering import TOLD
 from durable_adk.errors import DurableAdkError
 from durable_adk.events import Event
 from durable_adk.runners import Runner
@@ -24,8 +24,6 @@ PATIENCE = 60.0
 """Seconds; a worker that dies in a workflow task is missed after 5."""
 STEERING = "steering"
 """Of the second message."""
-SIGNALLED = 0.5
-"""Seconds from the note of a signal until it has arrived."""
 COUNTED = ";".join(f"{name}:kill@0" for name in failpoints())
 """Every hit is written down, and none acts."""
 
@@ -69,10 +67,9 @@ class Place(Workplace):
             await until(lambda: self.traces.runs() or first.done())
             options = {"message": "two", "invocation_id": STEERING, "when_busy": "steer"}
             second = asyncio.create_task(self.all_of(app, **options))
-            under = {"invocation_id": INVOCATION, "kind": SENT}
+            under = {"invocation_id": INVOCATION, "kind": TOLD}
             while not (first.done() or await self.sessions.read_notes(self.key(app), **under)):
                 await asyncio.sleep(0.02)
-            await asyncio.sleep(SIGNALLED)
             self.traces.open_gate()
             for event in [*await first, *await second]:
                 yield event

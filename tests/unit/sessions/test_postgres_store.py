@@ -1,12 +1,13 @@
-"""The PostgreSQL store without a database."""
+"""What only the PostgreSQL store has to care for."""
 
 import asyncio
+import gc
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import make_url, text
 
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.sessions import _postgres
@@ -45,3 +46,22 @@ async def test_of_calls_at_once_one_migrates(monkeypatch: pytest.MonkeyPatch) ->
     ended = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(one) for one in ended] == [StoreUnavailableError] + [type(None)] * (CALLERS - 1)
     assert (database.begun, database.most) == (2, 1)
+
+
+async def test_nothing_is_under_way_any_more_when_it_is_closed(postgres_url: str) -> None:
+    """I24: a transaction that its caller has left ends first, and so its connection is closed."""
+    store = _postgres.PostgresStore(make_url(postgres_url).set(drivername="postgresql+asyncpg"))
+    await store.prepare()
+    loop = store._start().loop
+    calls = [asyncio.create_task(store.write(_slowly)) for _ in range(3)]
+    await asyncio.sleep(0.2)
+    for call in calls:
+        call.cancel()
+    await store.close()
+    assert not asyncio.all_tasks(loop)
+    del store, loop, calls
+    gc.collect()  # a connection that is left open warns
+
+
+def _slowly(tables: Any) -> None:
+    tables._connection.execute(text("select pg_sleep(0.6)"))

@@ -35,7 +35,7 @@ def upgrade() -> None:
         sa.Column("holder", sa.Text, nullable=False),
         sa.Column("ttl", sa.Double),
         sa.Column("expires_at", sa.Double),
-        sqlite_with_rowid=False,
+        sa.Column("message", sa.Text),
     )
     waiting = sa.Column("waiting", sa.BigInteger, nullable=False, server_default="0")
     op.add_column("sessions", waiting)
