@@ -2,58 +2,15 @@
 
 import asyncio
 import uuid
-from typing import Any
 
 import pytest
-from google.genai import types
 
 from durable_adk.agents import LlmAgent, LoopAgent
-from durable_adk.models import LlmRequest, ScriptedModel
-from durable_adk.runners import Runner
+from durable_adk.models import ScriptedModel
 from durable_adk.settings import Limits
-from durable_adk.tools import ToolContext
 from tests.conftest import MakeRunner
-from tests.support.scripts import USER, call, ensure_session, gist, stored
-
-GATES: dict[str, asyncio.Event] = {}
-
-
-async def gate(who: str, tool_context: ToolContext) -> str:
-    """A tool that says it has begun, and waits to be let through."""
-    tool_context.state["begun"] = who
-    GATES.setdefault(f"{who} begun", asyncio.Event()).set()
-    opened = GATES.setdefault(who, asyncio.Event())
-    while not opened.is_set():  # it is set in another event loop
-        await asyncio.sleep(0.02)
-    return "through"
-
-
-def listener(name: str) -> LlmAgent:
-    """Waits at its gate, then says what the user has said last."""
-
-    def heard(request: LlmRequest) -> types.Content | str:
-        texts = [p.text for c in request.contents if c.role == "user" for p in c.parts if p.text]
-        responses = [p for c in request.contents for p in c.parts if p.function_response]
-        return f"heard {texts[-1]}" if responses else call("gate", who=name)
-
-    return LlmAgent(name="a", model=ScriptedModel(replies=heard), tools=[gate])
-
-
-async def until(name: str) -> None:
-    """Wait for a gate."""
-    async with asyncio.timeout(20):
-        while not GATES.setdefault(name, asyncio.Event()).is_set():
-            await asyncio.sleep(0.02)
-
-
-def run(runner: Runner, message: str, **options: Any) -> "asyncio.Task[list[str]]":
-    """A message on its way."""
-
-    async def events() -> list[str]:
-        sent = runner.run_async(**USER, new_message=message, **options)
-        return [gist(event) async for event in sent]
-
-    return asyncio.create_task(events())
+from tests.support.gates import GATES, listener, run, until_begun
+from tests.support.scripts import ensure_session, gist, stored
 
 
 async def test_the_active_invocation_hears_the_message_before_its_next_model_call(
@@ -64,7 +21,7 @@ async def test_the_active_invocation_hears_the_message_before_its_next_model_cal
     runner = await make_runner(listener(name))
     await ensure_session(runner)
     first = run(runner, "one")
-    await until(f"{name} begun")
+    await until_begun(name)
     second = run(runner, "two", when_busy="steer", invocation_id=f"s-{name}")
     await asyncio.sleep(0.5)
     assert not second.done()
@@ -107,7 +64,7 @@ async def test_a_message_that_is_sent_again_is_heard_once(make_runner: MakeRunne
     runner = await make_runner(listener(name))
     await ensure_session(runner)
     first = run(runner, "one")
-    await until(f"{name} begun")
+    await until_begun(name)
     options = {"when_busy": "steer", "invocation_id": f"s-{name}"}
     twice = [run(runner, "two", **options) for _ in range(2)]
     await asyncio.sleep(0.3)
@@ -127,7 +84,7 @@ async def test_messages_are_heard_across_runs_of_the_workflow(make_runner: MakeR
     runner = await make_runner(agent, limits=Limits(max_history_events=1))
     await ensure_session(runner)
     first = run(runner, "one")
-    await until(f"{name} begun")
+    await until_begun(name)
     later = []
     for text in ("two", "three"):
         later.append(run(runner, text, when_busy="steer", invocation_id=f"{text}-{name}"))

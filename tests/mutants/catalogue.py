@@ -53,7 +53,7 @@ def _second_user_event(original: Any, tables: Any, key: Any, entry: Any, **optio
     record = tables.invocation(key, entry.invocation_id)
     if record is not None:
         object.__setattr__(entry, "event_id", f"{entry.event_id}.again{next(NUMBERS)}")
-        _log._append(tables, key, tables.head(key), entry)
+        _log.appended(tables, key, tables.head(key), entry)
         return record
     return original(tables, key, entry, **options)
 
