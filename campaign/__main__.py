@@ -31,7 +31,7 @@ BULKY = ("temporal", "postgres", "histories", "control")
 """What is removed when nothing was wrong."""
 SUMMED = (
     *("faults", "turns", "events", "absorbed", "refused", "takeovers", "continued"),
-    *("told_unknown", "interrupts", "refusals"),
+    *("told_unknown", "interrupts", "heard", "refusals"),
     *("model_calls", "repeated_model_calls", "repeated_tool_runs"),
 )
 

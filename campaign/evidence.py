@@ -97,9 +97,25 @@ class Evidence:
                 found[row.invocation].append(row)
         return found
 
+    def listeners(self) -> dict[str, str]:
+        """The invocations that have heard messages, by the invocations these did not open."""
+        return {
+            name: row.invocation
+            for rows in self.events.values()
+            for row in rows
+            if (name := message_of(row)) and name != row.invocation
+        }
+
     def status(self, invocation: str) -> str:
         """What the store says of an invocation; empty if nothing."""
         return str(self.invocations.get(invocation, {}).get("status", ""))
+
+
+def message_of(row: Row) -> str:
+    """The invocation that a user's message was sent to open; empty for other events."""
+    name, _, place = row.id.rpartition(".")
+    is_message = row.body["author"] == "user" and place == "0" and not row.responses
+    return name if is_message else ""
 
 
 def load(folder: RunFolder) -> Evidence:

@@ -68,6 +68,7 @@ def measured(found: Evidence) -> dict[str, Any]:
             for answer in row.responses
         ),
         "interrupts": _rivals(found, WhenBusy.INTERRUPT),
+        "heard": len(found.listeners()),
         "refusals": sum(outcome == REFUSED for outcome in outcomes.values()),
         "repeated_model_calls": sum(questions.values()) - len(questions),
         "model_calls": sum(questions.values()),
@@ -99,7 +100,8 @@ def _absorbed(found: Evidence) -> int:
         for line in found.commits
         if (line["phase"], line.get("operation")) == ("ok", "open")
     )
-    events = sum(line["phase"] == "found" for line in found.commits)
+    heard = {f"{name}.0" for name in found.listeners()}  # that a message was heard is found too
+    events = sum(line["phase"] == "found" and line["event"] not in heard for line in found.commits)
     return events + sum(opened.values()) - len(opened)
 
 

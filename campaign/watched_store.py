@@ -8,7 +8,7 @@ from typing import Any
 from campaign.journals import note
 from durable_adk.errors import DurableAdkError
 from durable_adk.events.event import Event
-from durable_adk.sessions import DatabaseSessionService, InvocationRecord, SessionKey
+from durable_adk.sessions import DatabaseSessionService, InvocationRecord, SessionKey, StoredEvent
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._tables import Row, Store, T, Tables
 
@@ -102,6 +102,17 @@ class WatchedSessionService(DatabaseSessionService):
                 key, invocation_id=invocation_id, user_event=user_event, **options
             )
 
+    async def hear(
+        self, key: SessionKey, *, invocation_id: str, epoch: int, steered: str
+    ) -> StoredEvent | None:
+        """See the base class."""
+        with self._noted("hear", f"{steered}.0", invocation_id, epoch) as outcome:
+            heard = await super().hear(
+                key, invocation_id=invocation_id, epoch=epoch, steered=steered
+            )
+            outcome["seq"] = heard.seq if heard else 0
+        return heard
+
     @contextmanager
     def _noted(
         self, operation: str, event: str, invocation: str, epoch: int = 0
@@ -116,4 +127,5 @@ class WatchedSessionService(DatabaseSessionService):
             kind = type(error).__name__
             note(self._journal, durable=False, phase="refused", error=kind, **what)
             raise
-        note(self._journal, durable=False, phase="ok", **outcome, **what)
+        phase = "nothing" if outcome.get("seq") == 0 else "ok"
+        note(self._journal, durable=False, phase=phase, **outcome, **what)

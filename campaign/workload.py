@@ -39,7 +39,7 @@ STEADY = (
 ONCE = "once"
 """The app whose tool runs once at most: its agent may be told that nobody knows what came of it."""
 SLOW = "slow"
-"""The app whose invocations are cancelled, terminated, interrupted and refused."""
+"""The app whose invocations are cancelled, terminated, interrupted, refused and steered."""
 KINDS = (*STEADY, SLOW)
 TURNS = 3
 """Invocations of a session."""
@@ -51,7 +51,10 @@ COUNTED = 4
 """Events of the custom agent without steps."""
 DRAWN = 6
 """Steps of the other one."""
-RIVALS = (WhenBusy.ENQUEUE, WhenBusy.INTERRUPT, WhenBusy.INTERRUPT, WhenBusy.REJECT)
+RIVALS = (
+    *(WhenBusy.STEER, WhenBusy.STEER, WhenBusy.INTERRUPT, WhenBusy.INTERRUPT),
+    *(WhenBusy.ENQUEUE, WhenBusy.REJECT),
+)
 """What messages want that come while their session is busy."""
 
 

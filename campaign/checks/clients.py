@@ -3,13 +3,13 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
-from itertools import zip_longest
+from itertools import dropwhile, zip_longest
 from typing import Any
 
 from campaign.checks.log import CLOSED
 from campaign.checks.violation import Violation
 from campaign.controls import plain, shaped
-from campaign.evidence import Evidence, Row
+from campaign.evidence import Evidence, Row, message_of
 from campaign.journals import Line
 from campaign.workload import ONCE, SLOW, TURNS, Turn
 from durable_adk.errors import InvocationTerminatedError, SessionBusyError
@@ -134,18 +134,30 @@ def liveness(found: Evidence) -> Iterator[Violation]:
 def accepted_is_durable(found: Evidence) -> Iterator[Violation]:
     """I12: what was accepted has a record, and one user's message, however often it was sent.
 
-    What was refused, because its session was busy, has neither.
+    Or the message was heard by an invocation that was active, and then it has no record. What was
+    refused, because its session was busy, has neither.
     """
-    by_invocation = found.by_invocation()
-    known = {
+    by_invocation, listeners = found.by_invocation(), found.listeners()
+    known: set[str] = {
         line["invocation"]
         for line in found.journal
         if line["operation"] != "cancel" and line["type"] in ("event", "ok")
     }
     for name in known:
-        messages = [row.id for row in by_invocation.get(name, []) if _is_message(row)]
-        if name not in found.invocations or len(messages) != 1:
+        home: str = listeners.get(name, name)
+        messages = [
+            row.id
+            for row in by_invocation.get(home, [])
+            if message_of(row) == name
+            or (home == name and _is_message(row) and message_of(row) not in listeners)
+        ]
+        if home not in found.invocations or len(messages) != 1:
             yield Violation("an accepted message is not stored once", name, messages)
+    for name, listener in listeners.items():
+        if name in found.invocations or name not in found.turns:
+            yield Violation("a message was heard, and opened an invocation", name, listener)
+        elif found.turns[name].when_busy is not WhenBusy.STEER:
+            yield Violation("a message was heard that was to have its turn", name, listener)
     for name, outcome in found.outcomes().items():
         if outcome == REFUSED and (name in found.invocations or by_invocation.get(name)):
             yield Violation("a refused message is stored", name, by_invocation.get(name))
@@ -179,8 +191,12 @@ def stream(found: Evidence) -> Iterator[Violation]:
     But what ends a terminated invocation is written by its session's next message, later.
     """
     by_invocation, outcomes = found.by_invocation(), found.outcomes()
+    listeners = found.listeners()
     for name, lines in found.lines().items():
-        shown = [row.id for row in by_invocation.get(name, []) if row.body["author"] != "user"]
+        rows = by_invocation.get(listeners.get(name, name), [])
+        if name in listeners:  # what comes of the message begins with it
+            rows = list(dropwhile(lambda row: message_of(row) != name, rows))  # noqa: B023 - used at once
+        shown = [row.id for row in rows if row.body["author"] != "user"]
         streams = _streams(lines)
         for operation, seen in streams:
             start = shown.index(seen[0]) if seen and seen[0] in shown else 0

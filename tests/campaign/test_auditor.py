@@ -1,12 +1,14 @@
 """The auditor passes what is right and catches each wrong that it is for."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from campaign.auditor import CHECKS, judge
 from campaign.checks.clients import UNKNOWN
 from campaign.evidence import Evidence, Key
+from campaign.workload import Turn
 from tests.campaign.made import APPROVAL, ONCE, PLAIN, SLOW, changed, good, response, row
 
 Harm = Callable[[Evidence], object]
@@ -214,6 +216,36 @@ def test_a_question_of_a_worker_that_slept_is_no_violation() -> None:
     assert judge(found).violations["no_re_asking"]
     found.faults.append({"kind": "usurp", "done": True, "began": 9.0, "at": 59.0})
     assert not judge(found).violations["no_re_asking"]
+
+
+def hear(found: Evidence, *, by: str = "z.1", session: str = "s5") -> None:
+    """A message that the sleeper's run has heard; in session `s5` messages wish that."""
+    turn = Turn("slow", "u", session, 2)
+    rows = found.events[SLOW]
+    heard = row(0, f"{turn.invocation}.0", "user", {"text": f"do {turn.invocation}"})
+    rows.insert(3, replace(heard, invocation=by))
+    rows[:] = [replace(one, seq=seq) for seq, one in enumerate(rows, 1)]
+    names = {**turn._asdict(), "invocation": turn.invocation, "attempt": 1, "pid": 2}
+    found.journal += [
+        {**names, "operation": "run", "type": kind, "at": 11.0} for kind in ("invoke", "ok")
+    ]
+
+
+def test_a_message_that_was_heard_is_stored_where_it_was_heard() -> None:
+    """I12, D7: it has no record; but it has one if it was not to be heard, or opened a run too."""
+    found = good()
+    hear(found)
+    assert not judge(found).violations["accepted_is_durable"]
+    found.invocations["s5.2"] = {"status": "completed", "start_seq": 1, "end_seq": 1, "pauses": 0}
+    assert judge(found).violations["accepted_is_durable"]
+    found = good()
+    hear(found, session="s6")
+    assert judge(found).violations["accepted_is_durable"]
+    found = good()
+    hear(found)
+    lost = [one for one in found.events[SLOW] if one.id != "s5.2.0"]
+    found.events[SLOW] = lost
+    assert judge(found).violations["accepted_is_durable"]
 
 
 @pytest.mark.parametrize(
