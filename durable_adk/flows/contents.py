@@ -52,6 +52,9 @@ class _Turn:
     parts: list[types.Part]
     pending: frozenset[str]
     """Ids of its long-running calls."""
+    invocation_id: str
+    is_heard: bool
+    """Whether it came from the user into an invocation that was under way."""
     answers: dict[str, types.Part] = field(default_factory=dict[str, types.Part])
     """Latest response to each of its calls."""
     beside_answers: list[types.Part] = field(default_factory=list[types.Part])
@@ -90,7 +93,7 @@ def build_contents(
         branch: The agent's branch; events of sibling branches are not seen (FLW-21).
         include_contents: "none" shows the current turn only (AGT-17): what came since the latest
             message of the user or of another agent. An answer to a pending call belongs to the
-            turn of the call.
+            turn of the call, and what an invocation has heard (D7) to the turn that it was in.
         include_thoughts_from_other_agents: Whether quotations tell what the others thought
             (semantics 14).
         model_input_context: Contents that are in no event, put before the latest shown message of
@@ -130,6 +133,8 @@ def _select(events: Iterable[Event], agent_name: str, foreign_thoughts: bool) ->
             role=event.content.role,
             parts=parts,
             pending=frozenset(event.long_running_tool_ids or ()),
+            invocation_id=event.invocation_id,
+            is_heard=_is_heard(event),
         )
         if event.actions.compaction is None and _is_foreign(turn, callers, agent_name):
             turn.parts = list(_quoted(turn, thoughts))
@@ -137,6 +142,15 @@ def _select(events: Iterable[Event], agent_name: str, foreign_thoughts: bool) ->
         if turn.parts:
             turns.append(turn)
     return turns
+
+
+def _is_heard(event: Event) -> bool:
+    """Whether the event is a message of its own that another invocation has heard (D7).
+
+    It is named as if it had opened its own. What a custom agent says in the user's name is not.
+    """
+    own = f"{event.invocation_id}.0"
+    return event.author == USER and event.id.endswith(".0") and event.id != own
 
 
 def _is_control(part: types.Part) -> bool:
@@ -240,11 +254,15 @@ def _superseded(turns: list[_Turn], agent_name: str) -> set[int]:
 def _before_late_answer(turns: list[_Turn]) -> set[int]:
     """Positions between a call and the response that ends the history (FLW-25).
 
-    The prompt must end with that response, and the response must follow its call.
+    The response must follow its call, and the prompt end with it: it resumes the turn of the call.
+    What was heard in that turn belongs to it. No answer stands for it, so it comes behind.
+    A response that was itself heard resumes nothing: the turn that it came into goes on.
     """
-    if not turns or not turns[-1].callers:
+    if not turns or not turns[-1].callers or turns[-1].is_heard:
         return set()
-    return set(range(max(turns[-1].callers) + 1, len(turns) - 1))
+    resumed = {turns[caller].invocation_id for caller in turns[-1].callers}
+    between = range(max(turns[-1].callers) + 1, len(turns) - 1)
+    return {i for i in between if not (turns[i].is_heard and turns[i].invocation_id in resumed)}
 
 
 def _current_turn(turns: list[_Turn], agent_name: str) -> int:
@@ -254,7 +272,7 @@ def _current_turn(turns: list[_Turn], agent_name: str) -> int:
         turn = turns[position]
         if turn.callers:  # a call is always before its answer, so this ends
             position = min(turn.callers)
-        elif turn.author != agent_name:
+        elif turn.author != agent_name and not turn.is_heard:
             return position
         else:
             position -= 1

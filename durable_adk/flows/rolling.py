@@ -36,6 +36,13 @@ PART_BYTES = 500_000
 """Of a trace, before it is packed, which may make it a third larger if it is random."""
 MAX_PLACE_BYTES = 1_500_000
 """A packed place is the result of an activity; the engine's own limit is 2 MiB (1c)."""
+AGAIN = 20
+"""How often an invocation gets on before a place that was too large is packed again.
+
+That takes 0.1 s for 2 MB, and is done at each replay too: too much for every safe point. Once in
+twenty it is nothing beside twenty steps, and a run that may end again at last does so some hundred
+events late, of the thousands that it may have.
+"""
 
 
 class Rolling:
@@ -47,8 +54,7 @@ class Rolling:
         self._parked: list[asyncio.Future[None]] = []
         self._traces: dict[str, Trace] = {}
         self._moves = 0
-        self._stays = False
-        """Whether the place has become too large to be taken along."""
+        """Since the run began; below zero since its place was too large to be taken along."""
         self.past: dict[str, list[Entry]] = {}
         """By name, the traces of bodies that have to be brought back."""
         self.over: asyncio.Future[Cursor] = asyncio.get_running_loop().create_future()
@@ -82,12 +88,15 @@ class Rolling:
     def is_ready(self) -> bool:
         """Whether all lanes have stopped, or wait."""
         busy = self._invocation.pauses.busy
-        return len(self._parked) == busy and (busy > 0 or self._is_due())
+        # One that was let go has not run yet, and so is still among them: to count it would be to
+        # find the run ready again at once, and for ever.
+        standing = sum(not parked.done() for parked in self._parked)
+        return standing == busy and (busy > 0 or self._is_due())
 
     def _is_due(self) -> bool:
         invocation = self._invocation
         tangled = any(trace.tangled for trace in self._traces.values())
-        if tangled or self._stays or not self._moves:
+        if tangled or self._moves <= 0:
             return False
         several = invocation.pauses.busy > 1
         return invocation.runtime.fullness() >= (SEVERAL if several else 1.0)
@@ -104,7 +113,7 @@ class Rolling:
                 await invocation.runtime.save_place(step)
                 written = step
         except PayloadTooLargeError:
-            self._stays = True  # as long as the server lets it
+            self._moves = -AGAIN
             self._go_on()
             return False
         if invocation.runtime.cancelled():

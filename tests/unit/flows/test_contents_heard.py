@@ -1,0 +1,62 @@
+"""What an agent's model is shown of messages that were heard in the middle of its run (D7)."""
+
+from durable_adk.events import Event
+from tests.support.histories import answer, call, event
+from tests.unit.flows.test_contents import shown
+
+HI = event("user", "hi", id="i.0", invocation_id="i")
+HEARD = event("user", "and blue", id="m.0", invocation_id="i")
+
+
+def of_run(author: str, *parts: object, **fields: object) -> Event:
+    """An event of the same invocation."""
+    return event(author, *parts, invocation_id="i", **fields)
+
+
+def test_the_current_turn_begins_before_what_is_heard_in_it() -> None:
+    """AGT-17: with include_contents="none" the agent still has what it was asked, and has done."""
+    events = [
+        event("user", "old", id="o.0", invocation_id="o"),
+        HI,
+        of_run("me", call("a")),
+        of_run("me", answer("a")),
+        HEARD,
+    ]
+    expected = ["user: hi", "model: call(a)", "user: answer(a)=0", "user: and blue"]
+    assert shown(*events, include_contents="none") == expected
+
+
+def test_a_message_between_a_call_and_its_response_comes_behind_both() -> None:
+    """FLW-25: another lane has heard it while the tool ran; nothing has been said to it."""
+    events = [HI, of_run("me", call("a")), HEARD, of_run("me", answer("a"))]
+    expected = ["user: hi", "model: call(a)", "user: answer(a)=0", "user: and blue"]
+    assert shown(*events) == expected
+
+
+def test_a_message_before_a_late_answer_is_not_forgotten() -> None:
+    """FLW-25, FLW-50: the answer resumes the turn of its call, and the message is of that turn."""
+    events = [
+        HI,
+        of_run("me", call("a"), long_running_tool_ids={"a"}),
+        HEARD,
+        of_run("me", "I wait"),
+        of_run("user", answer("a", 1)),
+    ]
+    assert shown(*events) == [
+        "user: hi",
+        "model: call(a)",
+        "user: answer(a)=1",
+        "user: and blue",
+    ]
+
+
+def test_a_message_that_opened_an_invocation_is_hidden_before_a_late_answer() -> None:
+    """FLW-25: that is another turn, which has its own answer."""
+    events = [
+        HI,
+        of_run("me", call("a"), long_running_tool_ids={"a"}),
+        event("user", "other", id="m.0", invocation_id="m"),
+        event("me", "answered", invocation_id="m"),
+        of_run("user", answer("a", 1)),
+    ]
+    assert shown(*events) == ["user: hi", "model: call(a)", "user: answer(a)=1"]
