@@ -14,7 +14,7 @@ long-running call that is still pending, which the model may see as such (semant
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -41,6 +41,8 @@ _MODIFIERS = frozenset(
     {"thought", "thought_signature", "part_metadata", "video_metadata", "media_resolution"}
 )
 """Fields of a part that say something about it and are nothing by themselves."""
+_LAST = 64
+"""Events that are looked at first where only the current turn is shown."""
 
 
 @dataclass(eq=False)
@@ -61,6 +63,8 @@ class _Turn:
     """What came with the answers, e.g. images."""
     answers_to: dict[str, int] = field(default_factory=dict[str, int])
     """Ids of the calls this turn answers, and the positions of their turns."""
+    lacks_call: bool = False
+    """Whether it answers a call that is not there."""
 
     @property
     def callers(self) -> list[int]:
@@ -99,11 +103,17 @@ def build_contents(
         model_input_context: Contents that are in no event, put before the latest shown message of
             the user, or first if none is shown (FLW-29).
     """
-    turns = _select(
-        visible_history(events, branch=branch), agent_name, include_thoughts_from_other_agents
-    )
-    _pair(turns)
-    start = _current_turn(turns, agent_name) if include_contents == "none" else 0
+
+    def turns_of(some: Sequence[Event]) -> list[_Turn]:
+        shown = visible_history(some, branch=branch)
+        turns = _select(shown, agent_name, include_thoughts_from_other_agents)
+        _pair(turns)
+        return turns
+
+    if include_contents == "none":
+        turns, start = _with_current_turn(events, turns_of, agent_name)
+    else:
+        turns, start = turns_of(events), 0
     hidden = _superseded(turns, agent_name) | _before_late_answer(turns)
     contents: list[types.Content] = []
     message = 0
@@ -221,6 +231,8 @@ def _pair(turns: list[_Turn]) -> None:
             elif answer.id in callers:
                 turn.answers_to[answer.id] = callers[answer.id]
                 turns[callers[answer.id]].answers[answer.id] = part
+            else:
+                turn.lacks_call = True
         turn.parts = rest
         if turn.answers_to and turn.is_text:  # what came with the responses goes with them
             turns[max(turn.callers)].beside_answers += rest
@@ -263,6 +275,31 @@ def _before_late_answer(turns: list[_Turn]) -> set[int]:
     resumed = {turns[caller].invocation_id for caller in turns[-1].callers}
     between = range(max(turns[-1].callers) + 1, len(turns) - 1)
     return {i for i in between if not (turns[i].is_heard and turns[i].invocation_id in resumed)}
+
+
+def _with_current_turn(
+    events: Sequence[Event], turns_of: Callable[[Sequence[Event]], list[_Turn]], agent_name: str
+) -> tuple[list[_Turn], int]:
+    """The last turns, with the current one, and the position where that begins.
+
+    Only as many events are looked at as it takes, or every step of a long invocation would cost
+    more than the one before it.
+    """
+    size = _LAST if not any(map(_changes_history, events)) else len(events)
+    while True:
+        turns = turns_of(events[-size:])
+        start = _current_turn(turns, agent_name)
+        # It begins in the middle of them, and so does whatever its responses belong to.
+        whole = start > 0 and not any(turn.lacks_call for turn in turns[start:])
+        if whole or size >= len(events):
+            return turns, start
+        size *= 4
+
+
+def _changes_history(event: Event) -> bool:
+    """Whether the event says something of others, which may be anywhere."""
+    actions = event.actions
+    return actions.compaction is not None or actions.rewind_before_invocation_id is not None
 
 
 def _current_turn(turns: list[_Turn], agent_name: str) -> int:

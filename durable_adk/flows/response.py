@@ -1,7 +1,8 @@
 """A model's response as the event of its step."""
 
 import uuid
-from collections.abc import Iterable, Set as AbstractSet
+from collections.abc import Callable, Iterable, Set as AbstractSet
+from functools import cache
 from typing import Any
 
 from google.genai import types
@@ -22,8 +23,11 @@ def call_ids(step: ModelStep, events: Iterable[Event]) -> "CallIds":
 
     A call's id is its idempotency key, and names what waits for an answer.
     """
-    earlier = (event for event in events if event.invocation_id == step.invocation_id)
-    known = {call.id for event in earlier for call in event.get_function_calls() if call.id}
+
+    def known() -> set[str]:
+        earlier = (event for event in events if event.invocation_id == step.invocation_id)
+        return {call.id for event in earlier for call in event.get_function_calls() if call.id}
+
     return CallIds(step.event_id, known=known, own=step.branch is not None)
 
 
@@ -36,25 +40,30 @@ class CallIds:
     """
 
     def __init__(
-        self, event_id: str, *, known: AbstractSet[str] = frozenset(), own: bool = False
+        self,
+        event_id: str,
+        *,
+        known: Callable[[], AbstractSet[str]] = frozenset,
+        own: bool = False,
     ) -> None:
         """Begin with the first call of an event.
 
         Args:
             event_id: The event's.
-            known: Ids of earlier calls: some providers count anew with every answer.
+            known: Ids of earlier calls: some providers count anew with every answer. Asked for
+                if a provider gives ids at all, as there may be thousands.
             own: Whether no id of the provider's is kept. On a branch another one may get the same
                 at the same moment, and nothing of it is known here.
         """
         self._event_id = event_id
-        self._known = known
+        self._known = cache(known)
         self._own = own
         self._taken: list[str] = []
 
     def give(self, calls: list[types.FunctionCall]) -> None:
         """Identify the calls that come next, in place."""
         for call in calls:
-            if self._own or not call.id or call.id in self._known or call.id in self._taken:
+            if self._own or not call.id or call.id in self._known() or call.id in self._taken:
                 name = f"{self._event_id}/{len(self._taken)}"
                 call.id = f"{ID_PREFIX}{uuid.uuid5(_NAMESPACE, name)}"
             call.args = call.args or {}
