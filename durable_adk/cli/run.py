@@ -46,7 +46,9 @@ Stream = Annotated[
 ]
 Busy = Annotated[
     WhenBusy,
-    typer.Option(help="While another message is being answered: wait, be refused, or end that."),
+    typer.Option(
+        help="While another message is answered: wait, be refused, end that, or be heard by it."
+    ),
 ]
 
 

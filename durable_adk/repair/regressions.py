@@ -115,7 +115,7 @@ def _regression(
         Kind.REGRESSED,
         key,
         f"{what}: {_lacking(rebuilt)}",
-        fix=f"put back {_lacking(rebuilt)}, from {len(trails)} histories"
+        fix=f"put back {_lacking(rebuilt)}"
         + ("; what it was created with is not in them" if is_missing else ""),
         remedy=partial(sources.sessions.rebuild, [rebuilt]),
     )
@@ -125,7 +125,9 @@ def _lacking(rebuilt: Rebuilt) -> str:
     if not rebuilt.events:
         return f"the end of {', '.join(record.invocation_id for record in rebuilt.records)}"
     first, last = rebuilt.events[0].seq, rebuilt.events[-1].seq
-    return f"events {first} to {last} of {len(rebuilt.records)} invocations"
+    events = f"event {first}" if first == last else f"events {first} to {last}"
+    count = len(rebuilt.records)
+    return f"{events} of {count} invocation{'s' if count > 1 else ''}"
 
 
 def orphans(sources: Sources, compared: Compared, *, is_empty: bool) -> list[Case]:
