@@ -1,7 +1,13 @@
 """What an agent's model is shown of messages that were heard in the middle of its run (D7)."""
 
+import itertools
+
+from google.genai import types
+from hypothesis import given, strategies as st
+
 from durable_adk.events import Event
-from tests.support.histories import answer, call, event
+from durable_adk.flows.contents import build_contents
+from tests.support.histories import answer, call, event, histories
 from tests.unit.flows.test_contents import shown
 
 HI = event("user", "hi", id="i.0", invocation_id="i")
@@ -60,3 +66,40 @@ def test_a_message_that_opened_an_invocation_is_hidden_before_a_late_answer() ->
         of_run("user", answer("a", 1)),
     ]
     assert shown(*events) == ["user: hi", "model: call(a)", "user: answer(a)=1"]
+
+
+def test_the_current_turn_may_begin_with_another_agents_message_before_what_is_heard() -> None:
+    """AGT-17: in a sequence the agent has what the one before it said, and what came since."""
+    events = [HI, of_run("other", "draft"), HEARD]
+    first, second = shown(*events, include_contents="none")
+    assert "draft" in first
+    assert second == "user: and blue"
+
+
+def test_what_a_custom_agent_says_for_the_user_begins_a_turn() -> None:
+    """AGT-17: as in ADK; it was said by the invocation itself, and was not heard."""
+    events = [HI, of_run("me", "x"), of_run("user", "now this", id="i.3")]
+    assert shown(*events, include_contents="none") == ["user: now this"]
+
+
+@given(histories(), st.data(), st.sampled_from(["default", "none"]))
+def test_what_is_heard_anywhere_parts_no_call_from_its_response(
+    events: list[Event], data: st.DataObject, mode: str
+) -> None:
+    """TRAP-47, FLW-25: with it a prompt has the same calls and responses, each beside the other."""
+    place = data.draw(st.integers(0, len(events)))
+    number = data.draw(st.integers(0, 3))
+    heard = event("user", "HEARD", id="m.0", invocation_id=f"i{number}")
+    contents = build_contents(
+        [*events[:place], heard, *events[place:]],
+        agent_name="me",
+        branch=None,
+        include_contents=mode,
+    )
+    pending = any(one.long_running_tool_ids for one in events)
+    empty = types.Content(parts=[])
+    for content, after in itertools.pairwise([empty, *contents, empty]):
+        asked = [p.function_call.id for p in content.parts or [] if p.function_call]
+        answers = [p.function_response.id for p in after.parts or [] if p.function_response]
+        assert all(one in asked for one in answers)
+        assert len(asked) == len(answers) or pending
