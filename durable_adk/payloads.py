@@ -57,6 +57,8 @@ class Ending(Wire):
     """Events that a model made; calls whose answer was an error event are not told apart."""
     tool_calls: int = 0
     tokens: int = 0
+    heard_by: str | None = None
+    """The invocation that had heard the message before it could be withdrawn."""
 
 
 class Opened(Wire):

@@ -264,7 +264,13 @@ class InvocationActivities:
     async def open_invocation(self, step: OpenStep) -> Opened:
         """Open; while the session is busy an enqueued message is this activity's next attempt."""
         waits = step.when_busy is not WhenBusy.REJECT
-        with translated(retry=transient_or_busy if waits else transient):
+
+        def retry(error: DurableAdkError) -> bool:
+            # A user's message is told at once that there is no such app; a step's question is not.
+            asked = step.tool_run is not None and transient_or_elsewhere(error)
+            return asked or (transient_or_busy if waits else transient)(error)
+
+        with translated(retry=retry):
             return await whole(self._effects.open_invocation(step))
 
     @activity.defn

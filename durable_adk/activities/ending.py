@@ -6,8 +6,10 @@ invocation that was taken over: whoever takes over seals it.
 """
 
 from durable_adk.activities.regressed import require_known
+from durable_adk.activities.steering import heard_event
 from durable_adk.activities.world import World
 from durable_adk.errors import (
+    EventConflictError,
     InvocationCancelledError,
     StaleSessionError,
     describe,
@@ -39,7 +41,13 @@ async def close_invocation(world: World, step: CloseStep) -> Ending:
     """
     failpoint("close.before")
     if step.epoch == UNKNOWN_EPOCH:
-        record = await _withdrawn(world, step)
+        try:
+            record = await _withdrawn(world, step)
+        except EventConflictError:
+            heard = await heard_event(world.sessions, step.key, step.invocation_id)
+            if heard is None:
+                raise
+            return _not_opened(step).model_copy(update={"heard_by": heard.invocation_id})
         if record is None or record.holder != step.holder:
             return _not_opened(step)
     else:

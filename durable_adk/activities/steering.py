@@ -7,11 +7,14 @@ names the message and does not carry it: should it reach another workflow, there
 
 from durable_adk.activities.world import World
 from durable_adk.errors import EventConflictError
+from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
-from durable_adk.flows.sent_message import is_sent_as
+from durable_adk.flows.sent_message import is_same
 from durable_adk.messages import InvocationAnswer
 from durable_adk.payloads import AnswerStep, AnswerTaken, OpenStep
+from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.records import InvocationRecord
+from durable_adk.sessions.session import SessionKey
 
 TOLD = "steerTold"
 """The kind of the active invocation's notes that say which messages it was told of."""
@@ -38,19 +41,33 @@ async def heard_by(world: World, step: OpenStep, conflict: EventConflictError) -
     Raises:
         EventConflictError: The given one: nobody has heard this message.
     """
-    for stored in await world.sessions.read_events(step.key):
-        event = stored.event
-        if event.id == step.event_id and event.invocation_id != step.invocation_id:
-            if is_sent_as(event, step.message):
-                return event.invocation_id
-            break
-    raise conflict
+    event = await heard_event(world.sessions, step.key, step.invocation_id)
+    if event is None or not is_same(event, step.message, step.custom_metadata):
+        raise conflict
+    return event.invocation_id
+
+
+async def heard_event(
+    sessions: BaseSessionService, key: SessionKey, invocation_id: str
+) -> Event | None:
+    """The event as which another invocation has heard a message; None: nobody has."""
+    stored = await sessions.read_events(key)
+    named = (item.event for item in stored if item.event.id == f"{invocation_id}.0")
+    return next((event for event in named if event.invocation_id != invocation_id), None)
+
+
+async def _leave_for_the_gone(world: World, step: AnswerStep, steered: str) -> None:
+    """Drop the ticket of a message whose workflow was terminated: its sender was told so."""
+    for ticket in await world.sessions.waiting(step.key):
+        if ticket.invocation_id == steered and not await world.is_alive(ticket.holder):
+            await world.sessions.leave_queue(step.key, invocation_id=steered, holder=ticket.holder)
 
 
 async def hear(world: World, step: AnswerStep) -> AnswerTaken:
     """Store a message in the active invocation, if it waits still; a repeat finds it stored."""
     failpoint("steer.before")
     steered = step.answer.steers or ""
+    await _leave_for_the_gone(world, step, steered)
     heard = await world.sessions.hear(
         step.key, invocation_id=step.invocation_id, epoch=step.epoch, steered=steered
     )

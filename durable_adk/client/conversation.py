@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 from google.genai import types
 
+from durable_adk.activities.steering import heard_event
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
-from durable_adk.client.feed import follow, follow_heard, listener_of
+from durable_adk.client.feed import Elsewhere, follow
 from durable_adk.client.live import with_partials
 from durable_adk.errors import (
     EventConflictError,
@@ -25,7 +26,12 @@ from durable_adk.flows.sent_message import is_sent_as
 from durable_adk.messages import InvocationAnswer, InvocationRequest, user_content
 from durable_adk.partials import PartialChannel, Subscription
 from durable_adk.run_config import StreamingMode
-from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord, Status
+from durable_adk.sessions.base_session_service import (
+    BaseSessionService,
+    InvocationRecord,
+    Status,
+    StoredEvent,
+)
 from durable_adk.sessions.session import SessionKey
 
 Feed = AsyncGenerator[Event, None]
@@ -125,14 +131,27 @@ class Conversation:
 
     async def _heard(self, key: SessionKey, invocation_id: str) -> Feed:
         """What came of a message that another invocation has heard, whose own run is forgotten."""
-        listener = await listener_of(self.sessions, key, invocation_id)
-        if listener is None:
+        event = await heard_event(self.sessions, key, invocation_id)
+        if event is None:
             raise InvocationNotFoundError(
                 f"Session {key.session_id!r} has no invocation {invocation_id!r}."
             )
-        async with aclosing(follow_heard(self.sessions, key, invocation_id, listener)) as feed:
-            async for stored in feed:
-                yield stored.event
+        async with aclosing(self._elsewhere(key, invocation_id, event.invocation_id)) as events:
+            async for event in events:
+                yield event
+
+    async def _elsewhere(self, key: SessionKey, invocation_id: str, listener: str) -> Feed:
+        """What comes of a message that another invocation has heard, from the message on."""
+        record = await self.sessions.get_invocation(key, listener)
+        cursor = record.start_seq - 1 if record else 0
+        # Watched as by who has started it: whatever runs it may be ended from outside.
+        run = await self.runs.attach(key, listener, record)
+        found = False
+        async with aclosing(self._follow(key, listener, cursor, run, None)) as events:
+            async for event in events:
+                found = found or event.id == f"{invocation_id}.0"
+                if found:
+                    yield event
 
     async def answer(self, request: InvocationRequest) -> Feed:
         """Hand an answer to the invocation that waits for it; follow what comes of it (D9).
@@ -274,18 +293,35 @@ class Conversation:
             run=run,
             pauses=pauses,
         )
+        listener: str | None = None
         try:
-            async with aclosing(feed):
-                if chunks is None:
-                    async for stored in feed:
-                        yield stored.event
-                    return
-                async with aclosing(with_partials(feed, chunks, after=cursor)) as events:
-                    async for event in events:
-                        yield event
+            async with aclosing(self._shown(feed, chunks, cursor)) as events:
+                async for event in events:
+                    yield event
+        except Elsewhere as elsewhere:
+            listener = elsewhere.listener
         finally:
             if run is not None:
                 self.runs.release(run)
+        if listener is not None:
+            async with aclosing(self._elsewhere(key, invocation_id, listener)) as events:
+                async for event in events:
+                    yield event
+
+    async def _shown(
+        self,
+        feed: AsyncGenerator[StoredEvent, None],
+        chunks: Subscription | None,
+        cursor: int,
+    ) -> Feed:
+        async with aclosing(feed):
+            if chunks is None:
+                async for stored in feed:
+                    yield stored.event
+                return
+            async with aclosing(with_partials(feed, chunks, after=cursor)) as events:
+                async for event in events:
+                    yield event
 
     def _watch(
         self, key: SessionKey, invocation_id: str, *, wanted: bool = True

@@ -7,7 +7,6 @@ is not stored (DUR-7), nothing twice and nothing left out (TRAP-45).
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 from durable_adk.errors import (
     DurableAdkError,
@@ -33,6 +32,14 @@ PATIENCE = 60.0
 """Seconds that the store may be away."""
 
 
+class Elsewhere(Exception):  # noqa: N818 - no error: what comes next is to be followed there
+    """What comes of a message is in another invocation, which has heard it."""
+
+    def __init__(self, listener: str) -> None:
+        super().__init__(listener)
+        self.listener = listener
+
+
 async def follow(
     sessions: BaseSessionService,
     key: SessionKey,
@@ -54,6 +61,7 @@ async def follow(
         pauses: How often the invocation had been paused at the cursor; the next pause ends this.
 
     Raises:
+        Elsewhere: Another invocation has heard the message.
         DurableAdkError: The invocation failed; all its events have been yielded before.
     """
     cursor, orphaned = after, 0
@@ -76,10 +84,7 @@ async def follow(
                 "next message ends it; send the message again."
             )
         if over and run is not None:
-            name = _listener(invocation_id, await run)
-            async for stored in follow_heard(sessions, key, invocation_id, name):
-                yield stored
-            return
+            raise Elsewhere(_listener(invocation_id, await run))
         await _wait(sessions, key, cursor, run)
 
 
@@ -96,30 +101,6 @@ def _listener(invocation_id: str, result: object) -> str:
             "Give the client and the worker the same store."
         )
     return name
-
-
-async def listener_of(
-    sessions: BaseSessionService, key: SessionKey, invocation_id: str
-) -> str | None:
-    """The invocation that has heard a message, as the session tells; None: nobody has."""
-    stored = await sessions.read_events(key)
-    heard = (item.event for item in stored if item.event.id == f"{invocation_id}.0")
-    return next((event.invocation_id for event in heard), None)
-
-
-async def follow_heard(
-    sessions: BaseSessionService, key: SessionKey, invocation_id: str, listener: str
-) -> AsyncGenerator[StoredEvent, None]:
-    """What comes of a message that another invocation has heard, from the message on."""
-    record = await sessions.get_invocation(key, listener)
-    after = record.start_seq - 1 if record else 0
-    feed = follow(sessions, key, invocation_id=listener, after=after)
-    found = False
-    async with aclosing(feed):
-        async for stored in feed:
-            found = found or stored.event.id == f"{invocation_id}.0"
-            if found:
-                yield stored
 
 
 async def _orphan(

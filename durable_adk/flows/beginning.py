@@ -113,13 +113,15 @@ async def begin(
         run_config=None if request.run_config == RunConfig() else request.run_config,
     )
     opened, cancelled = await _opened(runtime, step)
-    while (record := opened.record) is None:
-        if opened.steered is not None:
-            return Heard(key, invocation_id, opened.steered)
+    while not isinstance(opened, Heard) and opened.record is None and opened.steered is None:
         if cancelled:
             raise asyncio.CancelledError
         step = await prepared(runtime, request, step, opened)
         opened, cancelled = await _opened(runtime, step)
+    if isinstance(opened, Heard):
+        return opened
+    if opened.record is None:
+        return Heard(key, invocation_id, opened.steered or "")
     if opened.ending is not None:
         return Ended(key, opened.ending)
     invocation = Invocation(
@@ -127,7 +129,7 @@ async def begin(
         request=request,
         key=key,
         opened=opened,
-        record=record,
+        record=opened.record,
         message=step.message,
         holder=holder,
     )
@@ -163,8 +165,8 @@ async def go_on(runtime: Runtime, cursor: Cursor, holder: str) -> Invocation | E
     return invocation
 
 
-async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened, bool]:
-    """The opening, and whether the run was cancelled meanwhile."""
+async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Heard, bool]:
+    """The opening, and whether the run was cancelled meanwhile, too late for what was heard."""
     opening = asyncio.ensure_future(runtime.open_invocation(step))
     try:
         return await asyncio.shield(opening), False
@@ -177,7 +179,9 @@ async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened, bool]:
             # Whether it was opened, only the store knows now: its answer may have been lost, or its
             # worker, which the engine tells as a timeout if it was cancelled meanwhile.
             end = _unknown(step.key, step.invocation_id, step.holder, step.timestamp)
-            await uninterrupted(runtime.close_invocation(end))
+            ending = await uninterrupted(runtime.close_invocation(end))
+            if ending.heard_by is not None:
+                return Heard(step.key, step.invocation_id, ending.heard_by), True
             raise asyncio.CancelledError from None
 
 

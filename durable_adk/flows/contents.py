@@ -157,10 +157,11 @@ def _select(events: Iterable[Event], agent_name: str, foreign_thoughts: bool) ->
 def _is_heard(event: Event) -> bool:
     """Whether the event is a message of its own that another invocation has heard (D7).
 
-    It is named as if it had opened its own. What a custom agent says in the user's name is not.
+    It is named as if it had opened its own. What a custom agent says in the user's name is not, nor
+    is an answer, which its sender may have named.
     """
-    own = f"{event.invocation_id}.0"
-    return event.author == USER and event.id.endswith(".0") and event.id != own
+    own = (f"{event.invocation_id}.0", f"{event.invocation_id}.answer.")
+    return event.author == USER and event.id.endswith(".0") and not event.id.startswith(own)
 
 
 def _is_control(part: types.Part) -> bool:

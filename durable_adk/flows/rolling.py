@@ -157,12 +157,14 @@ class Rolling:
 
     async def _save_traces(self, number: int) -> None:
         """What bodies were given, in parts that fit; nothing is added while all lanes stand."""
+        # Each body's are numbered for themselves: when this is done again, as the place was too
+        # large, a part is as it was or longer, and takes the place of the one before.
         parts = [
-            (name, packed(json.dumps([name, part])))
+            (name, index, packed(json.dumps([name, part])))
             for name, trace in self._traces.items()
-            for part in _parts(trace.fresh)
+            for index, part in enumerate(_parts(trace.fresh))
         ]
-        for index, (name, part) in enumerate(parts):
+        for name, index, part in parts:
             check_size(part, "What a custom agent's body was given at once", MAX_PLACE_BYTES)
             step = SaveTraceStep(
                 key=self._invocation.key,

@@ -26,6 +26,19 @@ def is_sent_as(event: Event, message: types.Content) -> bool:
     return event.content == message or known == _digest(message)
 
 
+def is_same(event: Event, message: types.Content, metadata: dict[str, Any] | None) -> bool:
+    """Whether a user's event is this message, which plugins may have changed once more.
+
+    Args:
+        event: As stored.
+        message: As plugins have left it now.
+        metadata: As `marked`, if they have.
+    """
+    mark = (metadata or {}).get(AS_SENT)
+    same = mark is not None and (event.custom_metadata or {}).get(AS_SENT) == mark
+    return same or is_sent_as(event, message)
+
+
 def _digest(message: types.Content | None) -> str:
     content = message.model_dump(mode="json", exclude_none=True) if message else None
     return hashlib.sha256(canonical(content).encode()).hexdigest()

@@ -140,8 +140,8 @@ def open_invocation(
         tables, key, head, invocation_id=invocation_id, place=place, now=now
     )
     if busy is not None:
-        if message is not None and tables.find_event(key, entry.event_id) is not None:
-            # Not to wait with it once more: this attempt may be late.
+        if tables.find_event(key, entry.event_id) is not None:
+            # Not to wait for what would be refused: it was sent again, or this attempt is late.
             raise EventConflictError(f"The message {entry.event_id!r} has been heard already.")
         if place is not None:
             wanted = _ticket(invocation_id, holder, place, ttl)
@@ -167,6 +167,8 @@ def withdraw(
     if tables.head(key) is None:  # which else is locked: an opening comes before this or after it
         return None
     record = tables.invocation(key, invocation_id)
+    if record is None and tables.find_event(key, f"{invocation_id}.0") is not None:
+        raise EventConflictError(f"The message {invocation_id!r} has been heard already.")
     if record is None:
         tables.put_note(key, NoteKey(invocation_id, WITHDRAWN, holder), "true", replace=True)
         _queue.drop(tables, key, invocation_id, holder, time.time())

@@ -266,6 +266,10 @@ class BaseSessionService(Notebook):
 
         An attempt of this holder that comes late is refused, and its ticket is dropped. Only in a
         session that does not exist it is not: there is nothing to keep the refusal with.
+
+        Raises:
+            EventConflictError: Another invocation has heard its message, whose event is named after
+                it; see `hear`.
         """
 
     @abstractmethod

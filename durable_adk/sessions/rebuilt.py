@@ -1,5 +1,6 @@
 """The rules for putting back what a store has lost, as functions over a store's tables."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -7,6 +8,7 @@ from durable_adk.errors import EventConflictError, StaleSessionError
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
 from durable_adk.sessions._log import existing
+from durable_adk.sessions._queue import drop
 from durable_adk.sessions._tables import Tables, owner
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
@@ -68,6 +70,9 @@ def _put(tables: Tables, one: Rebuilt, entries: list[Entry]) -> None:
     for record in one.records:
         tables.put_invocation(one.key, record)
     tables.save_head(one.key, _leased(head, one.records))
+    for ticket in tables.tickets(one.key):
+        if tables.find_event(one.key, f"{ticket.invocation_id}.0") is not None:
+            drop(tables, one.key, ticket.invocation_id, ticket.holder, time.time())  # it was heard
 
 
 def _leased(head: Head, records: list[InvocationRecord]) -> Head:

@@ -19,6 +19,8 @@ with workflow.unsafe.imports_passed_through():
 TYPE_NAME = "Invocation"
 PENDING = "durable_adk.pending"
 """The memo that tells a run which calls wait, until it has read where the invocation stands."""
+MAX_PENDING = 100
+"""Calls that it tells of: a memo is small."""
 ARGUMENT_ERRORS = [TypeError, ValueError, KeyError, RuntimeError]
 """What a start with no argument, two, or an unknown encoding ends in, before our code is reached.
 
@@ -94,9 +96,15 @@ class InvocationWorkflow:
         return outcome
 
     def _memo(self) -> dict[str, Any] | None:
-        """That of the next run; None: as it is."""
-        memo, waiting = workflow.memo(), self.pending()
-        return {**memo, PENDING: waiting} if waiting or PENDING in memo else None
+        """That of the next run; None: as it is.
+
+        What others have put there is passed on as it is: nobody says that this worker can read it.
+        """
+        known, waiting = workflow.info().raw_memo, self.pending()[:MAX_PENDING]
+        if not waiting and PENDING not in known:
+            return None
+        others = {name: RawValue(payload) for name, payload in known.items()}
+        return {**others, PENDING: waiting}
 
     def _opened(self, invocation: Invocation) -> None:
         self._invocation = invocation

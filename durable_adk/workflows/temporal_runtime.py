@@ -194,8 +194,8 @@ class TemporalRuntime:
     async def take_answer(self, step: AnswerStep) -> AnswerTaken:
         """A local activity, then a normal one whose retries are the wait for a busy session."""
         taken = await self._store("take_answer", step, AnswerTaken)
-        if taken.state is not None:
-            await _recorded()
+        if taken.state is not None or taken.heard is not None:
+            await _recorded()  # of several messages, too: what one task reports has 4 MB (1c)
         return taken
 
     async def close_invocation(self, step: CloseStep) -> Ending:
@@ -224,7 +224,10 @@ class TemporalRuntime:
 
     async def read_traces(self, step: TraceStep) -> TracePage:
         """A local activity."""
-        return await self._store("read_traces", step, TracePage)
+        page = await self._store("read_traces", step, TracePage)
+        if page.next is not None:
+            await _recorded()  # what one task reports has 4 MB (1c)
+        return page
 
     async def _activity(
         self, name: str, step: Step | CompactStep, result: type[T], *, summary: str

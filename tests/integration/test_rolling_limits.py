@@ -1,0 +1,116 @@
+"""Continue-as-new at the limits of what a workflow task may report, and of what it is given."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client
+from temporalio.common import RawValue
+
+from durable_adk.agents import BaseAgent, InvocationContext, ParallelAgent
+from durable_adk.events import Event
+from durable_adk.flows import rolling
+from durable_adk.settings import Limits
+from tests.conftest import MakeRunner
+from tests.integration.test_large_places import noise
+from tests.integration.test_rolling import OFTEN, says, worker_agent
+from tests.support.scripts import ensure_session, gist, send, stored
+
+PAGES = 14
+
+
+async def page() -> str:
+    """A result of a step."""
+    return noise(450_000)
+
+
+class Reader(BaseAgent):
+    """Reads pages and forgets each: nothing is large at any time but what it was given in all."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        for number in range(PAGES):
+            yield says(self.name, f"{number} {len(await ctx.step(page))}")
+
+
+@pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
+async def test_a_body_that_was_given_much_is_brought_back(make_runner: MakeRunner) -> None:
+    """D10, 1c: in several workflow tasks, of which each may report 4 MB."""
+    limits = Limits(max_history_bytes=2_000_000)
+    runner = await make_runner(Reader(name="r"), limits=limits)
+    async with asyncio.timeout(90):
+        await send(runner)
+    said = [gist(event) for event in await stored(runner)][1:]
+    assert said == [f"r text {number} 450000" for number in range(PAGES)]
+
+
+async def number(given: int) -> int:
+    """A step that only counts."""
+    return given
+
+
+class Short(BaseAgent):
+    """Has something large for a while, and ends."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        ctx.session.state["temp:x"] = noise(60_000)
+        yield says(self.name, "large")
+        ctx.session.state["temp:x"] = ""
+        yield says(self.name, "small")
+
+
+class Long(BaseAgent):
+    """Does many steps."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        for given in range(rolling.AGAIN + 10):
+            yield says(self.name, str(await ctx.step(number, given)))
+
+
+@pytest.mark.parametrize("make_runner", ["local"], indirect=True)
+async def test_what_was_written_for_a_run_that_did_not_end_is_not_read_twice(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D10: the parts of traces are written again, when one of the bodies has ended."""
+    check, refused = rolling.check_size, []
+
+    def smaller(text: str, what: str, *limit: int) -> None:
+        if what.startswith("What the invocation") and len(text) > 30_000:
+            refused.append(len(text))
+            limit = (30_000,)
+        check(text, what, *limit)
+
+    monkeypatch.setattr(rolling, "check_size", smaller)
+    agents: list[BaseAgent] = [Short(name="short"), Long(name="long")]
+    runner = await make_runner(ParallelAgent(name="p", sub_agents=agents))
+    runner._conversation.runs.roll_every = 1
+    async with asyncio.timeout(60):
+        await send(runner)
+    said = [gist(event) for event in await stored(runner) if event.author == "long"]
+    assert said == [f"long text {given}" for given in range(rolling.AGAIN + 10)]
+    assert refused
+
+
+@pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
+@pytest.mark.parametrize("encoding", [b"json/protobuf", b"binary/acme", b"json/plain"])
+async def test_the_memo_of_others_goes_along(
+    make_runner: MakeRunner, client: Client, encoding: bytes
+) -> None:
+    """D10, D18: whether our worker could read it or not."""
+    runner = await make_runner(worker_agent(steps=6), limits=OFTEN)
+    await ensure_session(runner)
+    metadata = {"encoding": encoding, "messageType": b"acme.v1.Ticket"}
+    memo: dict[str, Any] = {"theirs": RawValue(Payload(metadata=metadata, data=b'{"a":1}'))}
+    handle = await client.start_workflow(
+        "Invocation",
+        {"app": "app", "user": "u", "session": "s", "message": "one"},
+        id=f"memo-{uuid.uuid4().hex}",
+        task_queue=runner._conversation.runs._invocations.task_queue,
+        memo=memo,
+    )
+    assert (await asyncio.wait_for(handle.result(), 30))["status"] == "completed"
+    description = await handle.describe()
+    assert description.raw_description.workflow_execution_info.memo.fields["theirs"].data
+    assert description.raw_info.first_run_id != description.run_id

@@ -1,0 +1,134 @@
+"""Messages that are to be heard, when an end comes first, or too much at once (D7)."""
+
+import asyncio
+import uuid
+
+import pytest
+from google.genai import types
+from temporalio.client import Client
+
+from durable_adk.agents import LlmAgent
+from durable_adk.errors import InvocationCancelledError, InvocationTerminatedError
+from durable_adk.holders import TemporalHolder
+from durable_adk.messages import workflow_id
+from durable_adk.models import LlmRequest, ScriptedModel
+from durable_adk.sessions import SessionKey
+from tests.conftest import MakeRunner
+from tests.integration.test_large_places import noise
+from tests.integration.test_steering_edges import KEY, gists, steered
+from tests.support.gates import GATES, gate, listener, run, until_begun
+from tests.support.scripts import USER, call, ensure_session
+
+MANY = 6
+
+pytestmark = pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
+
+
+async def test_large_messages_are_heard_one_after_the_other(make_runner: MakeRunner) -> None:
+    """1c, I11: together they are more than a workflow task may report."""
+    name = uuid.uuid4().hex
+    runner = await make_runner(listener(name))
+    await ensure_session(runner)
+    first = run(runner, "one", invocation_id=f"f-{name}")
+    await until_begun(name)
+    others = [
+        run(runner, noise(900_000), when_busy="steer", invocation_id=f"{number}-{name}")
+        for number in range(MANY)
+    ]
+    told = {"invocation_id": f"f-{name}", "kind": "steerTold"}
+    async with asyncio.timeout(30):
+        while len(await runner.session_service.read_notes(KEY, **told)) < MANY:
+            await asyncio.sleep(0.05)
+        GATES[name].set()
+        await asyncio.gather(first, *others)
+    said = await gists(runner)
+    assert len([line for line in said if line.startswith("user text")]) == 1 + MANY
+    assert len([line for line in said if line.startswith("a text")]) == 1
+
+
+def two_gates(first: str, second: str) -> LlmAgent:
+    """Waits at a gate, then at another one."""
+
+    def reply(request: LlmRequest) -> types.Content | str:
+        done = sum(1 for c in request.contents for p in c.parts if p.function_response)
+        return [call("gate", who=first), call("gate", who=second), "done"][done]
+
+    return LlmAgent(name="a", model=ScriptedModel(replies=reply), tools=[gate])
+
+
+async def test_the_sender_of_a_heard_message_is_told_that_the_run_was_terminated(
+    make_runner: MakeRunner, client: Client
+) -> None:
+    """I11: as whoever has started it; nobody waits for the session's next message."""
+    one, two = uuid.uuid4().hex, uuid.uuid4().hex
+    runner = await make_runner(two_gates(one, two))
+    first, second = await steered(runner, one)
+    GATES[one].set()
+    await until_begun(two)
+    record = await runner.session_service.get_invocation(KEY, f"f-{one}")
+    holder = TemporalHolder.parse(record.holder if record else "")
+    assert holder is not None
+    await client.get_workflow_handle(holder.workflow_id).terminate()
+    for sent in (first, second):
+        with pytest.raises(InvocationTerminatedError):
+            await asyncio.wait_for(sent, 20)
+    with pytest.raises(InvocationTerminatedError):
+        await asyncio.wait_for(run(runner, None, invocation_id=f"s-{one}"), 20)
+    GATES[two].set()
+
+
+async def test_the_message_of_a_sender_that_was_terminated_is_not_heard(
+    make_runner: MakeRunner, client: Client
+) -> None:
+    """I12: its sender was told that it is over."""
+    name = uuid.uuid4().hex
+    runner = await make_runner(listener(name))
+    first, second = await steered(runner, name)
+    await client.get_workflow_handle(workflow_id(KEY, f"s-{name}")).terminate()
+    with pytest.raises(InvocationTerminatedError):
+        await asyncio.wait_for(second, 20)
+    GATES[name].set()
+    assert (await first)[-1] == "a text heard one"
+    assert "user text two" not in await gists(runner)
+
+
+async def test_a_message_is_cancelled_or_heard_and_its_sender_knows_which(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CAN-1, I12: a cancellation that comes when it was heard comes too late."""
+    # So long nobody asks whether it was heard.
+    monkeypatch.setattr("durable_adk.activities.definitions.BUSY_DELAY", 3.0)
+    one, two = uuid.uuid4().hex, uuid.uuid4().hex
+    runner = await make_runner(two_gates(one, two))
+    first, second = await steered(runner, one)
+    GATES[one].set()
+    await until_begun(two)
+    assert "user text two" in await gists(runner)
+    await runner.cancel(**USER, invocation_id=f"s-{one}")
+    GATES[two].set()
+    assert (await first)[-1] == "a text done"
+    try:
+        assert (await asyncio.wait_for(second, 20))[-1] == "a text done"
+    except InvocationCancelledError:
+        pytest.fail("It was heard, and its sender was told that it was cancelled.")
+
+
+async def test_a_message_that_was_heard_does_not_wait_when_it_is_sent_again(
+    make_runner: MakeRunner,
+) -> None:
+    """I12, I24: also while the session is busy with another one; nothing waits behind it."""
+    name, later = uuid.uuid4().hex, uuid.uuid4().hex
+    runner = await make_runner(listener(name))
+    first, second = await steered(runner, name)
+    GATES[name].set()
+    await asyncio.gather(first, second)
+    GATES[name].clear()
+    third = run(runner, "three", invocation_id=f"t-{later}")
+    async with asyncio.timeout(20):
+        while await runner.session_service.active_invocation(KEY) is None and not third.done():
+            await asyncio.sleep(0.02)
+        again = await run(runner, "two", invocation_id=f"s-{name}")
+    assert again[-1] == "a text heard two"
+    GATES[name].set()
+    await third
+    assert await runner.session_service.waiting(SessionKey("app", "u", "s")) == []
