@@ -1,7 +1,7 @@
 """A session store that is put back to how it was, while Temporal remembers what came after."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -164,6 +164,45 @@ async def _says(handle: WorkflowHandle[Any, Any], words: str) -> bool:
         pending = description.raw_description.pending_activities
         return any(words in activity.last_failure.message for activity in pending)
     return False
+
+
+@pytest.mark.parametrize("moment", ["before it was sent", "while it waited"])
+async def test_a_message_that_was_heard_is_put_back_where_it_was(
+    moment: str, clinic: Clinic
+) -> None:
+    """I21, D7: it is in its sender's history only; and its ticket, if the backup has it, goes."""
+    app = clinic.apps["doors"] = two_doors(clinic)
+    assert isinstance(app.root_agent, LlmAgent)
+    replies = [call("door", which="first"), call("door", which="second"), "Through."]
+    app.root_agent.model = ScriptedModel(replies=replies)
+    key, backup = clinic.key("doors"), clinic.folder / "backup.db"
+    async with clinic.working():
+        await clinic.run("charge", "before")
+        copy(clinic.file, backup)
+        one = asyncio.create_task(clinic.run("doors", "one"))
+        await until(lambda: clinic.traces.runs("first"))
+        if moment == "while it waited":
+            copy(clinic.file, backup)
+        delta = {"k": [1, "\u00e9"], "temp:z": 1, "user:u": 5}
+        sent = asyncio.create_task(clinic.run("doors", "two", when_busy="steer", state_delta=delta))
+        told = {"invocation_id": "one", "kind": "steerTold"}
+        await until(lambda: _any(clinic.store.read_notes(key, **told)))
+        if moment == "while it waited":
+            copy(clinic.file, backup)
+        for door in ("first", "second"):
+            (clinic.folder / door).touch()
+        await asyncio.gather(one, sent)
+        await asyncio.wait_for(clinic.workflow("doors", "two").result(), 10)
+    whole = clinic.dump()
+    restore(clinic.file, backup)
+    await clinic.mend(missing=Missing.LOST, app="doors")
+    assert await clinic.findings(missing=Missing.LOST, app="doors") == []
+    assert_same(clinic.dump(), whole)
+    assert await clinic.store.waiting(key) == []
+
+
+async def _any(found: Awaitable[list[Any]]) -> bool:
+    return bool(await found)
 
 
 async def test_a_fork_is_shown_and_not_mended(clinic: Clinic) -> None:

@@ -48,7 +48,9 @@ class Clinic:
         async with worker(self.client, apps=apps, session_service=self.store, options=options):
             yield
 
-    async def run(self, app: str, invocation_id: str, session: str = "s") -> list[Event]:
+    async def run(
+        self, app: str, invocation_id: str, session: str = "s", **options: Any
+    ) -> list[Event]:
         """Send a message and follow it to its end, or to where it pauses."""
         async with Runner(
             app=self.apps[app],
@@ -62,6 +64,7 @@ class Clinic:
                 session_id=session,
                 new_message="go",
                 invocation_id=invocation_id,
+                **options,
             )
             return [event async for event in events]
 
