@@ -269,9 +269,8 @@ def _before_late_answer(turns: list[_Turn]) -> set[int]:
 
     The response must follow its call, and the prompt end with it: it resumes the turn of the call.
     What was heard in that turn belongs to it. No answer stands for it, so it comes behind.
-    A response that was itself heard resumes nothing: the turn that it came into goes on.
     """
-    if not turns or not turns[-1].callers or turns[-1].is_heard:
+    if not turns or not turns[-1].callers:
         return set()
     resumed = {turns[caller].invocation_id for caller in turns[-1].callers}
     between = range(max(turns[-1].callers) + 1, len(turns) - 1)
