@@ -15,8 +15,9 @@ from durable_adk.errors import (
 )
 from durable_adk.flows.event_loop import run_invocation
 from durable_adk.messages import InvocationRequest
-from durable_adk.payloads import CloseStep, OpenStep
+from durable_adk.payloads import CloseStep, Ending, OpenStep
 from durable_adk.runtime import Runtime
+from durable_adk.sessions import InvocationRecord
 
 
 class Deaf:
@@ -36,8 +37,16 @@ class Deaf:
             await asyncio.Event().wait()
         raise self.error
 
-    async def close_invocation(self, step: CloseStep) -> None:
+    async def close_invocation(self, step: CloseStep) -> Ending:
         self.closed.append(step.epoch)
+        record = InvocationRecord(
+            invocation_id=step.invocation_id,
+            status=step.status,
+            epoch=step.epoch,
+            holder=step.holder,
+            start_seq=0,
+        )
+        return Ending(record=record)
 
 
 async def cancelled(runtime: Deaf) -> None:
