@@ -36,6 +36,7 @@ class InvocationWorkflow:
     def __init__(self) -> None:
         self._inbox = Inbox()
         self._invocation: Invocation | None = None
+        self._runtime: TemporalRuntime | None = None
 
     @workflow.signal(name="answer")
     def answer(self, answer: RawValue) -> None:
@@ -45,6 +46,8 @@ class InvocationWorkflow:
         What became of it is in query ``answers``.
         """
         raw: Any = None
+        if self._runtime is not None:
+            self._runtime.look()
         try:
             raw = _decoded(answer)
             self._inbox.put(InvocationAnswer.parse(raw))
@@ -80,9 +83,10 @@ class InvocationWorkflow:
             ApplicationError: Of the name of one of `durable_adk.errors`, with `as_detail` in its
                 details.
         """
+        self._runtime = TemporalRuntime(self._inbox)
         try:
             outcome = await run_invocation(
-                TemporalRuntime(self._inbox),
+                self._runtime,
                 _parsed(request),
                 holder=_holder(),
                 opened=self._opened,

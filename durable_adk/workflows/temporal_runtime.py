@@ -55,8 +55,8 @@ from durable_adk.settings import Limits
 T = TypeVar("T")
 STORE_TIMEOUT = timedelta(seconds=30)
 """One attempt of a store activity that is no longer local."""
-ROLLS = "continue-as-new"
-"""Name of the patch."""
+UNSEEN = 100
+"""Local activities, one after the other, after which a timer has the history looked at."""
 CHILD_TASK_TIMEOUT = timedelta(seconds=3)
 MARGIN = timedelta(seconds=30)
 """Steps end themselves at their timeout; the engine steps in only this much later."""
@@ -82,6 +82,9 @@ class TemporalRuntime:
         self.inbox = inbox
         self._limits = Limits()
         self._registry = ""
+        self._unseen = 0
+        """Local activities since the history was last looked at."""
+        self.look()
 
     def now(self) -> float:
         """Workflow time, seconds since the epoch: recorded, so the same at every replay."""
@@ -95,17 +98,28 @@ class TemporalRuntime:
         """Whether the workflow was asked to cancel; recorded, so the same at every replay."""
         return workflow.cancellation_reason() is not None
 
+    def look(self) -> None:
+        """Note how much history there is; only where a workflow task begins.
+
+        What a local activity is followed by may be in the task that began before it, or, if that
+        had to be completed meanwhile, in the next: a replay always has it in the first. So the
+        length of the history *there* is not the same at every replay, and neither would be what is
+        decided by it. At the news that a task brings it is: a signal, a timer, an activity's end.
+        """
+        info = workflow.info()
+        self._suggested = info.is_continue_as_new_suggested()
+        self._events = info.get_current_history_length()
+        self._bytes = info.get_current_history_size()
+        self._unseen = 0
+
     def fullness(self) -> float:
-        """By the history that the server has told with this task: the same at every replay."""
-        info, limits = workflow.info(), self._limits
-        fullness = max(
-            float(info.is_continue_as_new_suggested()),
-            info.get_current_history_length() / limits.max_history_events,
-            info.get_current_history_size() / limits.max_history_bytes,
+        """By the history that the server has told with a task: the same at every replay."""
+        limits = self._limits
+        return max(
+            float(self._suggested),
+            self._events / limits.max_history_events,
+            self._bytes / limits.max_history_bytes,
         )
-        # Asked for only when it matters: a patch is an event of the history. A long history that a
-        # version without this has written is replayed as it was.
-        return fullness if fullness < 1 or workflow.patched(ROLLS) else 0.0
 
     async def leave(self, agents: asyncio.Task[None]) -> None:
         """Nothing: they end when the worker drops the run; what they do then reaches nobody."""
@@ -119,7 +133,7 @@ class TemporalRuntime:
         """A local activity, then a normal one whose retries are the wait for a busy session."""
         opened = await self._store("open_invocation", step, Opened)
         if opened.state is not None:
-            await _recorded()
+            await self._recorded()
         self._limits = opened.limits
         self._registry = opened.registry
         return opened
@@ -150,7 +164,7 @@ class TemporalRuntime:
         """A child workflow: its steps are its own history, and are resumed on their own."""
         key = SessionKey(request.app, request.user, request.session or "")
         try:
-            return await workflow.execute_child_workflow(
+            result = await workflow.execute_child_workflow(
                 workflow.info().workflow_type,
                 request,
                 id=workflow_id(key, request.invocation_id or ""),
@@ -163,6 +177,8 @@ class TemporalRuntime:
             )
         except FailureError as error:
             raise _reason(error) from error
+        self.look()
+        return result
 
     async def run_hook(self, step: HookStep) -> StepResult:
         """One activity; a local one for an event that is too large for the input of another.
@@ -195,7 +211,7 @@ class TemporalRuntime:
         """A local activity, then a normal one whose retries are the wait for a busy session."""
         taken = await self._store("take_answer", step, AnswerTaken)
         if taken.state is not None or taken.heard is not None:
-            await _recorded()  # of several messages, too: what one task reports has 4 MB (1c)
+            await self._recorded()  # of several messages, too: what one task reports has 4 MB (1c)
         return taken
 
     async def close_invocation(self, step: CloseStep) -> Ending:
@@ -226,14 +242,14 @@ class TemporalRuntime:
         """A local activity."""
         page = await self._store("read_traces", step, TracePage)
         if page.next is not None:
-            await _recorded()  # what one task reports has 4 MB (1c)
+            await self._recorded()  # what one task reports has 4 MB (1c)
         return page
 
     async def _activity(
         self, name: str, step: Step | CompactStep, result: type[T], *, summary: str
     ) -> T:
         try:
-            return await workflow.execute_activity(
+            done = await workflow.execute_activity(
                 name,
                 step,
                 result_type=result,
@@ -247,6 +263,8 @@ class TemporalRuntime:
             )
         except FailureError as error:
             raise _reason(error) from error
+        self.look()
+        return done
 
     def _limit(self, step: Step | CompactStep) -> timedelta:
         """How long an attempt may take before the engine gives it up; it ends itself earlier."""
@@ -255,7 +273,25 @@ class TemporalRuntime:
         callbacks = self._limits.callback_timeout * (2 if hooked else 1)
         return timedelta(seconds=step.attempt_timeout + callbacks) + MARGIN
 
+    async def _recorded(self) -> None:
+        """Have a local activity's result in the history before a custom agent's body sees it.
+
+        A timer ends the workflow task. Otherwise what had to be repeated later, after a crash,
+        would show the body its own changes.
+        """
+        with suppress(asyncio.CancelledError):  # what was done has to be known, to be sealed
+            await workflow.sleep(timedelta(milliseconds=1))
+            self.look()
+
     async def _store(self, name: str, step: Any, result: type[T]) -> T:
+        """As `_stored`; now and then the history is looked at afterwards."""
+        done = await self._stored(name, step, result)
+        self._unseen += 1
+        if self._unseen >= UNSEEN:
+            await self._recorded()
+        return done
+
+    async def _stored(self, name: str, step: Any, result: type[T]) -> T:
         """Write to the store without making the workflow deaf for longer than a second (D4).
 
         A local activity costs no extra workflow task, but signals and cancellations wait for it.
@@ -283,7 +319,7 @@ class TemporalRuntime:
             if is_cancelled_exception(error) or _is_final(error):
                 raise _reason(error) from error
         try:
-            return await workflow.execute_activity(
+            done = await workflow.execute_activity(
                 name,
                 step,
                 result_type=result,
@@ -295,21 +331,13 @@ class TemporalRuntime:
             )
         except FailureError as error:
             raise _reason(error) from error
+        self.look()
+        return done
 
 
 def _queue(step: Step | CompactStep) -> str | None:
     """The task queue that a tool asks for; None: the workflow's."""
     return step.spec.task_queue if isinstance(step, ToolStep) and step.spec else None
-
-
-async def _recorded() -> None:
-    """Have a local activity's result in the history before a custom agent's body sees it.
-
-    A timer ends the workflow task. Otherwise what had to be repeated later, after a crash, would
-    show the body its own changes.
-    """
-    with suppress(asyncio.CancelledError):  # what was done has to be known, to be sealed
-        await workflow.sleep(timedelta(milliseconds=1))
 
 
 def _cause(error: FailureError) -> BaseException:
