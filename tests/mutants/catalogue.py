@@ -232,15 +232,15 @@ MUTANTS = [
     _mutant(
         "a store that is slow ends the run",
         "no loss",
-        rewrites(TemporalRuntime, "_store", ("if is_cancelled_exception(error) or", "if True or")),
+        rewrites(TemporalRuntime, "_stored", ("if is_cancelled_exception(error) or", "if True or")),
     ),
     _mutant(
         "the second way of a commit has an id of its own",
         "no loss in the loop",
         rewrites(
             TemporalRuntime,
-            "_store",
-            ("    try:\n        return await workflow.execute_activity(", _RENAMED),
+            "_stored",
+            ("    try:\n        done = await workflow.execute_activity(", _RENAMED),
         ),
     ),
     # ----- steps

@@ -63,6 +63,12 @@ class MortalSessions(SqliteSessionService):
         await self._look(key)
         return record
 
+    async def close_invocation(self, key: SessionKey, **more: Any) -> InvocationRecord:
+        """See base class; its seals are events too."""
+        record = await super().close_invocation(key, **more)
+        await self._look(key)
+        return record
+
     async def _look(self, key: SessionKey) -> None:
         doom = self._order.dies_after
         if doom is None or key.session_id != "s" or not key.user_id.endswith("-u"):
