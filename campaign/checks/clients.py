@@ -12,7 +12,8 @@ from campaign.controls import plain, shaped
 from campaign.evidence import Evidence, Row, message_of
 from campaign.journals import Line
 from campaign.workload import ONCE, SLOW, TURNS, Turn
-from durable_adk.errors import InvocationTerminatedError, SessionBusyError
+from durable_adk.activities.definitions import MAX_ATTEMPTS
+from durable_adk.errors import InvocationTerminatedError, RunError, SessionBusyError
 from durable_adk.messages import WhenBusy
 from durable_adk.tools.contract import LOST, unknown_outcome
 
@@ -22,6 +23,8 @@ ENDINGS = ("", "ok", "InvocationCancelledError", "InvocationTerminatedError")
 """Of messages that are cancelled and terminated; a cancelled run that was open ends ``ok``."""
 REFUSED = SessionBusyError.__name__
 """Of messages that do not wait for a busy session."""
+GIVEN_UP = RunError.__name__
+"""Of messages whose tool has lost its worker so often that it is not run again (F12)."""
 PAID, UNKNOWN = {"paid": 4, "nonce": "~"}, unknown_outcome("pay", LOST)
 """What is told of a payment: that it is made, or that nobody knows."""
 AFTERMATH = 10.0
@@ -70,11 +73,18 @@ def foreseen(found: Evidence) -> Iterator[Violation]:
     for name, outcome in found.outcomes().items():
         refusable = turns[name].when_busy is WhenBusy.REJECT
         foreseen = (*ENDINGS, REFUSED) if refusable else ENDINGS
-        if turns[name].app == SLOW and outcome not in foreseen:
+        worn_out = outcome == GIVEN_UP and _lost_runs(found, name) >= MAX_ATTEMPTS // 2
+        if turns[name].app == SLOW and outcome not in foreseen and not worn_out:
             yield Violation("a run ended in a way nobody wanted", name, outcome)
     for name, line in found.invocations.items():
         if line["status"] == "abandoned" and name not in terminated:
             yield Violation("a run was abandoned by its workflow", name, line)
+
+
+def _lost_runs(found: Evidence, name: str) -> int:
+    """How often a tool of an invocation began and did not end; some attempts die before that."""
+    phases = Counter(line["phase"] for line in found.ledger if line["invocation"] == name)
+    return phases["begun"] - phases["done"]
 
 
 def _comparable(turn: Turn, shapes: list[dict[str, Any]]) -> list[dict[str, Any]]:

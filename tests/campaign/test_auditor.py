@@ -209,6 +209,17 @@ def test_a_payment_of_which_nobody_knows_is_no_violation() -> None:
     assert not any(judge(found).violations.values())
 
 
+def test_a_tool_that_was_given_up_is_no_violation() -> None:
+    """F12: if that many of its runs were lost; with fewer, nobody said that it might fail."""
+    found = good()
+    change("journal", invocation="z.1", type="fail")(error="RunError")(found)
+    for _ in range(4):
+        repeat("ledger", invocation="z.1", phase="begun")(found)
+    assert judge(found).violations["foreseen"]
+    repeat("ledger", invocation="z.1", phase="begun")(found)
+    assert not judge(found).violations["foreseen"]
+
+
 def test_a_question_of_a_worker_that_slept_is_no_violation() -> None:
     """I10: it had begun to ask before the answer was stored, by whoever took over."""
     found = good()
