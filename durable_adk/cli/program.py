@@ -19,6 +19,7 @@ from durable_adk.cli.demo import demo_command
 from durable_adk.cli.dev import dev_command
 from durable_adk.cli.doctor import doctor_command
 from durable_adk.cli.execution import leave
+from durable_adk.cli.health import health_command
 from durable_adk.cli.pending import pending_command
 from durable_adk.cli.run import attach_command, run_command
 from durable_adk.cli.worker import worker_command
@@ -44,6 +45,7 @@ app.command("cancel")(cancel_command)
 app.command("doctor")(doctor_command)
 app.command("dev")(dev_command)
 app.command("worker")(worker_command)
+app.command("health")(health_command)
 
 
 def _show_version(wanted: bool) -> None:

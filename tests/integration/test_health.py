@@ -1,0 +1,45 @@
+"""``durable-adk health``, as a container's probe asks it."""
+
+import signal
+
+import pytest
+
+from tests.support.commands import EXAMPLE, Terminal, until
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    opened = Terminal(tmp_path)
+    yield opened
+    opened.close()
+
+
+def health(terminal, *options):
+    """The exit code, and what it said of each part."""
+    done = terminal.run("health", *options)
+    assert done.stderr == ""
+    lines = [line.split(": ", 1)[0].split(maxsplit=1) for line in done.stdout.splitlines()]
+    return done.returncode, {name: mark for mark, name in lines}
+
+
+def test_it_is_well_exactly_when_a_worker_polls(terminal, server):
+    """D13: a probe sees the worker come, and tells it from those of other queues."""
+    options = ["--address", server.address, "--store", "s.db", "--task-queue", terminal.folder.name]
+    assert health(terminal, *options) == (
+        1,
+        {"session store": "failed", "Temporal": "ok", "worker": "failed"},
+    )
+    worker = terminal.start("worker", EXAMPLE, *options)
+    until(lambda: health(terminal, "--here", *options)[0] == 0)
+    code, parts = health(terminal, "--here", *options[:-1], "another-queue")
+    assert (code, parts["session store"], parts["worker"]) == (1, "ok", "failed")
+    terminal.stop(worker, signal.SIGTERM)
+
+
+def test_it_ends_and_says_why_when_nothing_answers(terminal):
+    """S23: without Temporal and database it fails at once, and shows no password."""
+    places = ["--address", "127.0.0.1:1", "--store", "postgresql://me:hunter2@127.0.0.1:1/x"]
+    done = terminal.run("health", *places)
+    assert done.returncode == 1
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["failed"] * 3
+    assert "hunter2" not in done.stdout + done.stderr
