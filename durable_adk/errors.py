@@ -229,9 +229,8 @@ class SessionRegressedError(StoreUnavailableError):
     A backup was restored, it seems (I21). Nothing may be appended then, or the session would fork
     from what the run has seen. It is the store as it should be that is unavailable, so whatever
     waits for a store waits for its repair: the run stays open, its pending activity shows this
-    error, and it goes on by itself once what is missing has been put back. A commit waits without
-    bound; a step that has not begun waits for the time of its attempts. To fail the run instead
-    would lose it, which no repair can take back.
+    error, and it goes on by itself once what is missing has been put back. It waits without bound:
+    to fail the run instead would lose it, which no repair can take back.
     """
 
 

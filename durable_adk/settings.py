@@ -23,7 +23,8 @@ class Limits(BaseModel):
     model_timeout: float = 120.0
     """One model call, callbacks included."""
     model_attempts: int = 5
-    """How often a model that is unavailable is asked; attempts lost with a worker count too."""
+    """How often a model that is unavailable is asked; attempts lost with a worker count too, those
+    for which the session store did not answer do not."""
     tool_timeout: float = 600.0
     """One tool call, callbacks included, unless the tool says otherwise."""
     callback_timeout: float = 60.0

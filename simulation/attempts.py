@@ -43,6 +43,8 @@ class Scheduled:
     cancel_requested: bool = False
     current: "Attempt | None" = None
     done: bool = False
+    details: tuple[Any, ...] = ()
+    """Of the last heartbeat."""
 
 
 @dataclass(eq=False, slots=True)
@@ -228,5 +230,16 @@ class Executor:
 
 
 def _enter(attempt: Attempt) -> None:
-    info = replace(_INFO, attempt=attempt.number, activity_type=attempt.activity.name)
-    activity._Context.set(SimpleNamespace(info=lambda: info))  # pyright: ignore[reportArgumentType]: all that our activities ask for
+    told = attempt.activity
+    info = replace(
+        _INFO,
+        attempt=attempt.number,
+        activity_type=told.name,
+        heartbeat_details=told.details,
+    )
+
+    def heartbeat(*details: Any) -> None:
+        told.details = details
+
+    here = SimpleNamespace(info=lambda: info, heartbeat=heartbeat)
+    activity._Context.set(here)  # pyright: ignore[reportArgumentType]: all that our activities ask for

@@ -12,7 +12,7 @@ from campaign.controls import plain, shaped
 from campaign.evidence import Evidence, Row, message_of
 from campaign.journals import Line
 from campaign.workload import ONCE, SLOW, TURNS, Turn
-from durable_adk.activities.definitions import MAX_ATTEMPTS
+from durable_adk.activities.attempting import MAX_LOST
 from durable_adk.errors import InvocationTerminatedError, RunError, SessionBusyError
 from durable_adk.messages import WhenBusy
 from durable_adk.tools.contract import LOST, unknown_outcome
@@ -73,7 +73,7 @@ def foreseen(found: Evidence) -> Iterator[Violation]:
     for name, outcome in found.outcomes().items():
         refusable = turns[name].when_busy is WhenBusy.REJECT
         foreseen = (*ENDINGS, REFUSED) if refusable else ENDINGS
-        worn_out = outcome == GIVEN_UP and _lost_runs(found, name) >= MAX_ATTEMPTS // 2
+        worn_out = outcome == GIVEN_UP and _lost_runs(found, name) >= MAX_LOST // 2
         if turns[name].app == SLOW and outcome not in foreseen and not worn_out:
             yield Violation("a run ended in a way nobody wanted", name, outcome)
     for name, line in found.invocations.items():

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from google.genai import types
 
 from durable_adk.activities.notes import offer_note
+from durable_adk.activities.reports import NONE, Reports
 from durable_adk.activities.world import World
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import TransientError, describe
@@ -28,12 +29,18 @@ class Attempt:
     world: World
     step: ModelStep
     number: int
+    reports: Reports = NONE
     kept: bool = False
     """Whether its answer is written down."""
     _model: str = ""
     _started: float | None = None
     _usage: types.GenerateContentResponseUsageMetadata | None = None
     _ended: bool = False
+
+    @property
+    def counted(self) -> int:
+        """Its number without those that do not count, as the store did not answer, say."""
+        return self.reports.counted(self.number)
 
     async def begin(self, model: str) -> None:
         """The model is asked now; so the attempts before this one were in vain."""
@@ -85,7 +92,7 @@ class Attempt:
 
     async def _tell_the_lost(self) -> None:
         """Note the earlier attempts that could not do so themselves; what they noted stays."""
-        for number in range(1, self.number):
+        for number in self.reports.in_vain(self.number):
             lost = ModelAttempt(event_id=self.step.event_id, attempt=number, ended=AttemptEnd.LOST)
             await self._note(lost)
 

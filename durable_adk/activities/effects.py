@@ -17,6 +17,7 @@ from durable_adk.activities import (
     tool,
 )
 from durable_adk.activities.granted import committed
+from durable_adk.activities.reports import NONE, Reports
 from durable_adk.activities.tool_run import RunAgain
 from durable_adk.activities.world import World
 from durable_adk.continuation import (
@@ -57,16 +58,20 @@ class WorldEffects:
         """See `opening.open_invocation`."""
         return await opening.open_invocation(self.world, step)
 
-    async def call_model(self, step: ModelStep, *, attempt: int = 1) -> StepResult:
+    async def call_model(
+        self, step: ModelStep, *, attempt: int = 1, reports: Reports = NONE
+    ) -> StepResult:
         """See `model.call_model`."""
-        work = model.call_model(self.world, step, attempt=attempt)
+        work = model.call_model(self.world, step, attempt=attempt, reports=reports)
         return await committed(self.world, step, work, attempt=attempt)
 
-    async def call_tool(self, step: ToolStep, *, attempt: int | None = None) -> StepResult:
+    async def call_tool(
+        self, step: ToolStep, *, attempt: int | None = None, reports: Reports = NONE
+    ) -> StepResult:
         """See `tool.call_tool`; who counts no attempts leaves it to this to run a tool again."""
         number = attempt or 1
         while True:
-            work = tool.call_tool(self.world, step, attempt=number)
+            work = tool.call_tool(self.world, step, attempt=number, reports=reports)
             try:
                 return await committed(self.world, step, work, attempt=number)
             except RunAgain as again:

@@ -9,6 +9,7 @@ from durable_adk.activities.attempts import Attempt
 from durable_adk.activities.callbacks import answer_of, as_list
 from durable_adk.activities.chunks import Chunks, after_model
 from durable_adk.activities.notes import ANSWER, ArrivedAnswer, find_note, offer_note
+from durable_adk.activities.reports import NONE, Reports
 from durable_adk.activities.request import build_request
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
@@ -41,7 +42,9 @@ from durable_adk.tools.base_tool import BaseTool
 from durable_adk.values import check_json
 
 
-async def call_model(world: World, step: ModelStep, *, attempt: int = 1) -> StepResult:
+async def call_model(
+    world: World, step: ModelStep, *, attempt: int = 1, reports: Reports = NONE
+) -> StepResult:
     """Build the request, run the callbacks, ask the model; the answer as an event.
 
     An answer that has arrived at an earlier attempt is not asked for again (I10).
@@ -50,6 +53,7 @@ async def call_model(world: World, step: ModelStep, *, attempt: int = 1) -> Step
         world: The stores.
         step: Which agent at which revision.
         attempt: 1, 2, ...; a transient failure of the last one is final.
+        reports: Of the attempts before it.
 
     Raises:
         ModelUnavailableError: Ask again, unless this was attempt `Limits.model_attempts`.
@@ -58,7 +62,7 @@ async def call_model(world: World, step: ModelStep, *, attempt: int = 1) -> Step
     agent, scope = await world.scope(step)
     if not isinstance(agent, LlmAgent):
         raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
-    tried = Attempt(world=world, step=step, number=attempt)
+    tried = Attempt(world=world, step=step, number=attempt, reports=reports)
     async with tried.recorded():
         arrived = await _arrived(world, step) if attempt > 1 else None
         return await _answered(agent, scope, tried, arrived)
@@ -166,7 +170,7 @@ class _Call:
     @property
     def final(self) -> bool:
         """Whether nobody will ask again."""
-        return self.tried.number >= self.tried.world.limits.model_attempts
+        return self.tried.counted >= self.tried.world.limits.model_attempts
 
     async def answer(self) -> tuple[ArrivedAnswer, bool]:
         """The response, and whether a model was asked for it (CB-7)."""

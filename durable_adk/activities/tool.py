@@ -10,6 +10,7 @@ from google.genai import types
 from durable_adk.activities.agent_answer import ChildAnswer, child_answer
 from durable_adk.activities.callbacks import answer_of
 from durable_adk.activities.notes import ArrivedResult
+from durable_adk.activities.reports import NONE, Reports
 from durable_adk.activities.tool_event import pending_result, response_event
 from durable_adk.activities.tool_run import NotBegunError, RunAgain, ToolRun
 from durable_adk.activities.toolbox import tools_of
@@ -39,7 +40,9 @@ from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 
 
-async def call_tool(world: World, step: ToolStep, *, attempt: int = 1) -> StepResult:
+async def call_tool(
+    world: World, step: ToolStep, *, attempt: int = 1, reports: Reports = NONE
+) -> StepResult:
     """Run one call; its response as an event, or what it raised as the result's `error`.
 
     When a worker dies in the middle, another runs the tool again with the same
@@ -52,7 +55,7 @@ async def call_tool(world: World, step: ToolStep, *, attempt: int = 1) -> StepRe
     agent, scope = await world.scope(step)
     if not isinstance(agent, LlmAgent):
         raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
-    run = ToolRun(world=world, step=step, attempt=attempt, agent=agent)
+    run = ToolRun(world=world, step=step, attempt=attempt, agent=agent, reports=reports)
     call = await _Call.of(run, scope)
     try:
         async with asyncio.timeout(step.attempt_timeout):

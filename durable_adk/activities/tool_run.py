@@ -16,6 +16,7 @@ from durable_adk.activities.notes import (
     offer_note,
     write_note,
 )
+from durable_adk.activities.reports import NONE, Reports
 from durable_adk.activities.world import STORE_PATIENCE, World
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained
@@ -68,6 +69,8 @@ class ToolRun:
     step: ToolStep
     attempt: int
     agent: LlmAgent
+    reports: Reports = NONE
+    """Of the attempts before it."""
     _noting: bool = field(default=False)
     _running: bool = field(default=False)
 
@@ -127,7 +130,7 @@ class ToolRun:
     def again(self, tool: BaseTool, error: Exception) -> float | None:
         """Seconds until a tool that raised is run again; None: it is not."""
         retry = self._retry(tool)
-        return retry.delay(self.attempt, error) if retry else None
+        return retry.delay(self.reports.counted(self.attempt), error) if retry else None
 
     def overdue(self, name: str) -> dict[str, Any] | None:
         """What is said of a call whose time is up; None: it has not begun, or is repeatable.

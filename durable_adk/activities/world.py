@@ -187,8 +187,8 @@ class World:
     async def _read(self, step: Step) -> tuple[dict[str, Any], list[Event]]:
         """The session as the step may see it; waits for a store that is away for a moment.
 
-        So an outage does not use up the step's attempts, which are for lost workers. Where it is
-        older than the run, somebody has to be called, so that may take all of the step's time.
+        So an outage costs few attempts. Where it is older than the run, somebody has to be called,
+        so that may take all of the step's time.
         """
         begun = time.monotonic()
         until = begun + STORE_PATIENCE

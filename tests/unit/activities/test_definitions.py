@@ -1,28 +1,11 @@
-"""The activities: how often they are tried, and how user code is kept apart."""
+"""The activities: how user code is kept apart."""
 
 import asyncio
 import time
-from dataclasses import replace
 
 import pytest
-from temporalio.testing import ActivityEnvironment
 
-from durable_adk.activities.definitions import MAX_ATTEMPTS, UserLoop, check_attempt
-from durable_adk.errors import RunError
-
-
-def at_attempt(number: int) -> ActivityEnvironment:
-    """An activity's surroundings at an attempt."""
-    environment = ActivityEnvironment()
-    environment.info = replace(environment.info, attempt=number)
-    return environment
-
-
-def test_a_step_that_keeps_losing_its_worker_is_given_up() -> None:
-    """F12, I22: the attempt after the last one allowed ends the run, and names the step."""
-    assert at_attempt(MAX_ATTEMPTS).run(check_attempt, "Tool 'x'") == MAX_ATTEMPTS
-    with pytest.raises(RunError, match="Tool 'x' was given up: its worker was lost"):
-        at_attempt(MAX_ATTEMPTS + 1).run(check_attempt, "Tool 'x'")
+from durable_adk.activities.definitions import UserLoop
 
 
 async def test_a_cancelled_wait_takes_the_result_of_work_that_finishes() -> None:

@@ -1,0 +1,223 @@
+"""One attempt of a step: what it may be retried for, and how its worker is known to live."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from durable_adk.activities.reports import NONE, Reports
+from durable_adk.activities.tool_run import RunAgain
+from durable_adk.closing import uninterrupted
+from durable_adk.errors import (
+    AgentNotFoundError,
+    DurableAdkError,
+    ModelUnavailableError,
+    RunError,
+    SessionBusyError,
+    StoreUnavailableError,
+    TransientError,
+    UnknownAppError,
+    as_detail,
+    class_name,
+    raised,
+)
+
+T = TypeVar("T")
+MAX_LOST = 10
+"""Attempts of a step that may be lost with their workers."""
+MAX_ELSEWHERE = 10
+"""How often a step is given back whose agent is not here."""
+BUSY_DELAY = 0.1
+"""Seconds."""
+ELSEWHERE_DELAY = 0.5
+"""Seconds until a step whose agent is not here is offered to the workers again."""
+STORE_DELAY = 2.0
+"""Seconds at most until a step asks a store again that does not answer; the engine's own delay
+would grow to half a minute, and the step go on so long after the store."""
+_EAGER = 5  # attempts in which the engine's delay is shorter
+
+_NOT_HERE = (AgentNotFoundError, UnknownAppError)
+
+Retry = Callable[[DurableAdkError], bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepAttempt:
+    """The attempt that is made."""
+
+    number: int
+    """1, 2, ... as the engine counts."""
+    reports: Reports = NONE
+    """Of those before it."""
+
+
+def to_application_error(
+    error: BaseException, *, retry: bool, number: int | None = None, delay: float | None = None
+) -> ApplicationError:
+    """An exception as it crosses to the workflow: class, message, and whether to try again.
+
+    Args:
+        error: The exception.
+        retry: Whether to try again.
+        number: Of the attempt, without those that do not count; None: the engine's.
+        delay: Seconds until then; None: as the error has it, or else the engine.
+    """
+    if not isinstance(error, DurableAdkError):
+        error = raised(RunError, type(error).__name__, str(error))
+    category = ApplicationErrorCategory.UNSPECIFIED
+    if isinstance(error, SessionBusyError):
+        # Waiting for the session is this activity's retries: no history, and no news (D7).
+        category = ApplicationErrorCategory.BENIGN
+    if delay is None:
+        delay = _delay(error, number or activity.info().attempt)
+    return ApplicationError(
+        error.message,
+        as_detail(error),
+        type=class_name(error),
+        non_retryable=not retry,
+        next_retry_delay=timedelta(seconds=delay) if retry and delay is not None else None,
+        category=category,
+    )
+
+
+def _delay(error: DurableAdkError, number: int) -> float | None:
+    """Seconds until the next attempt; None: as the engine has it."""
+    if isinstance(error, ModelUnavailableError):
+        return error.delay(number)
+    if isinstance(error, SessionBusyError):
+        return BUSY_DELAY
+    if isinstance(error, _NOT_HERE):
+        return ELSEWHERE_DELAY
+    if isinstance(error, StoreUnavailableError) and activity.info().attempt > _EAGER:
+        return STORE_DELAY
+    return None
+
+
+@contextmanager
+def translated(*, retry: Retry, number: int | None = None) -> Generator[None]:
+    """Turn what the effect raises into an ApplicationError; ours are retried as `retry` says."""
+    try:
+        yield
+    except DurableAdkError as error:
+        raise to_application_error(error, retry=retry(error), number=number) from error
+    except RunAgain as again:
+        raise to_application_error(again.error, retry=True, delay=again.delay) from again
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        # Not foreseen, so a fault of ours: trying again would hang the run (D11).
+        raise to_application_error(error, retry=False) from error
+
+
+def transient(error: DurableAdkError) -> bool:
+    """Retry whatever passes by itself."""
+    return isinstance(error, TransientError)
+
+
+def transient_or_busy(error: DurableAdkError) -> bool:
+    """Retry whatever passes by itself, the other invocation of the session included."""
+    return transient(error) or isinstance(error, SessionBusyError)
+
+
+def transient_or_elsewhere(error: DurableAdkError, *, before: int) -> bool:
+    """Retry what passes by itself, and for some seconds what another worker may know.
+
+    While a deploy goes on, a step of an agent that only the new workers have may come to an old
+    one, as often as not several times. An agent that is gone everywhere is told after as many.
+
+    Args:
+        error: What was raised.
+        before: How often the step was given back before.
+    """
+    return transient(error) or (isinstance(error, _NOT_HERE) and before + 1 < MAX_ELSEWHERE)
+
+
+@asynccontextmanager
+async def attempting(what: str, *, asks: int | None = None) -> AsyncGenerator[StepAttempt]:
+    """One attempt of a step with code of a user, or a model, in it.
+
+    What the step needs and does not get (the store, a worker that knows its agent) never ends it:
+    it is tried again, and such attempts do not count. Those that are lost do.
+
+    Args:
+        what: For the message.
+        asks: How often a model that is unavailable is asked; None: there is none.
+
+    Raises:
+        ApplicationError: The step has failed, or is to be tried again.
+    """
+    info = activity.info()
+    this = StepAttempt(number=info.attempt, reports=Reports.of(info.heartbeat_details))
+    counted = this.reports.counted(this.number)
+
+    def retry(error: DurableAdkError) -> bool:
+        if isinstance(error, ModelUnavailableError) and asks is not None and counted >= asks:
+            return False
+        return transient_or_elsewhere(error, before=this.reports.elsewhere)
+
+    with translated(retry=retry, number=counted):
+        _check_lost(what, this)
+        try:
+            async with beating(this.reports):
+                yield this
+        except (DurableAdkError, RunAgain) as error:
+            # The engine keeps it, together with the failure, for the next attempt.
+            activity.heartbeat(_reported(this, error).model_dump(mode="json"))
+            raise
+
+
+def _check_lost(what: str, this: StepAttempt) -> None:
+    """Raise RunError if too many attempts were lost, each with its worker.
+
+    What kills workers, by using up the memory or calling `os._exit`, must not go on to the next
+    one for ever (F12).
+    """
+    lost = this.reports.lost(this.number)
+    if lost >= MAX_LOST:
+        raise RunError(
+            f"{what} was given up: its worker was lost, or did not report back, {lost} times. "
+            "Look for what ends the process, or blocks it."
+        )
+
+
+def _reported(this: StepAttempt, error: BaseException) -> Reports:
+    elsewhere = isinstance(error, _NOT_HERE)
+    missing = isinstance(error, TransientError) and not isinstance(error, ModelUnavailableError)
+    return this.reports.after(this.number, excused=elsewhere or missing, elsewhere=elsewhere)
+
+
+@asynccontextmanager
+async def beating(reports: Reports = NONE) -> AsyncGenerator[None]:
+    """Heartbeat while the body runs; a cancellation comes back on the same way (D11).
+
+    Args:
+        reports: To be known to the next attempt, should this one be lost: a heartbeat replaces
+            the details of those before it.
+    """
+    timeout = activity.info().heartbeat_timeout
+    if timeout is None:
+        yield
+        return
+    details = [] if reports == NONE else [reports.model_dump(mode="json")]
+
+    async def beat() -> None:
+        while True:
+            await asyncio.sleep(timeout.total_seconds() / 4)
+            activity.heartbeat(*details)
+
+    beater = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        beater.cancel()
+
+
+async def whole(work: Coroutine[Any, Any, T]) -> T:
+    """Do a store's work to its end, though cancelled: what it has written must be known."""
+    async with beating():
+        return await uninterrupted(work)
