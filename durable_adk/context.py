@@ -4,7 +4,7 @@ They see the whole session. What they change is recorded in the step's `EventAct
 the step's event (STA-16). `durable_adk.loop_context` is what a custom agent's body is given.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,11 @@ from durable_adk.sessions.state import State
 
 if TYPE_CHECKING:
     from durable_adk.agents.base_agent import BaseAgent
-    from durable_adk.artifacts.base_artifact_service import ArtifactVersion, BaseArtifactService
+    from durable_adk.artifacts.base_artifact_service import (
+        ArtifactReader,
+        ArtifactVersion,
+        BaseArtifactService,
+    )
     from durable_adk.auth.auth_credential import AuthCredential
     from durable_adk.auth.auth_tool import AuthConfig
     from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
@@ -143,13 +147,38 @@ class CallbackContext(ReadonlyContext):
         Raises:
             InvalidRequestError: There is no artifact service, or the name is unusable.
         """
-        self._saves[filename] = self._saves.get(filename, 0) + 1
         version = await self._artifacts.save_artifact(
             **self._owner(),
             filename=filename,
             artifact=artifact,
             custom_metadata=custom_metadata,
-            save_key=f"{self._save_key}/{self._saves[filename]}",
+            save_key=self._next_save_key(filename),
+        )
+        self.actions.artifact_delta[filename] = version
+        return version
+
+    async def save_artifact_stream(
+        self,
+        filename: str,
+        chunks: AsyncIterable[bytes],
+        *,
+        mime_type: str = "application/octet-stream",
+        custom_metadata: dict[str, Any] | None = None,
+    ) -> int:
+        """Save a new version from bytes that come piece by piece, for what is too large to hold.
+
+        All else is as in `save_artifact`. A step that runs again may leave `chunks` unread.
+
+        Raises:
+            InvalidRequestError: There is no artifact service, or the name is unusable.
+        """
+        version = await self._artifacts.save_artifact_stream(
+            **self._owner(),
+            filename=filename,
+            chunks=chunks,
+            mime_type=mime_type,
+            custom_metadata=custom_metadata,
+            save_key=self._next_save_key(filename),
         )
         self.actions.artifact_delta[filename] = version
         return version
@@ -157,6 +186,14 @@ class CallbackContext(ReadonlyContext):
     async def load_artifact(self, filename: str, version: int | None = None) -> types.Part | None:
         """A version of an artifact, by default the latest; None if there is none (ART-5)."""
         return await self._artifacts.load_artifact(
+            **self._owner(), filename=filename, version=version
+        )
+
+    async def open_artifact(
+        self, filename: str, version: int | None = None
+    ) -> "ArtifactReader | None":
+        """A version to be read in chunks, by default the latest; None if there is none."""
+        return await self._artifacts.open_artifact(
             **self._owner(), filename=filename, version=version
         )
 
@@ -175,6 +212,11 @@ class CallbackContext(ReadonlyContext):
     @property
     def _artifacts(self) -> "BaseArtifactService":
         return _required(self._scope.services.artifacts, "artifact_service")
+
+    def _next_save_key(self, filename: str) -> str:
+        """The same at every attempt of the step: its n-th save of this name."""
+        self._saves[filename] = self._saves.get(filename, 0) + 1
+        return f"{self._save_key}/{self._saves[filename]}"
 
     def _owner(self) -> dict[str, str]:
         session = self._scope.session

@@ -19,7 +19,7 @@ from temporalio.exceptions import ApplicationError, FailureError
 
 from durable_adk.errors import storable, text_of
 from durable_adk.models.llm_response import Wire
-from durable_adk.storage.payload_driver import folder_storage
+from durable_adk.storage.payload_driver import storage_at
 from durable_adk.storage.refusal import RefusalConverter
 
 MAX_TRACE = 8_000
@@ -106,18 +106,23 @@ data_converter = replace(
 """Plain JSON, readable by every Temporal client."""
 
 
-def stored_in(folder: Path, *, threshold: int) -> DataConverter:
-    """Our converter, with large payloads kept in a folder (design D16).
+def stored_in(location: Path | str, *, threshold: int) -> DataConverter:
+    """Our converter, with large payloads kept outside of Temporal (design D16); blocks.
 
     Args:
-        folder: Shared by all clients and workers of the namespace.
+        location: A folder, or the uri of an object store; the same one for all clients and workers
+            of the namespace.
         threshold: Bytes from which on a payload is kept there; 0: all that say anything, so that no
             word of a conversation is in Temporal.
+
+    Raises:
+        InvalidRequestError: The uri cannot be used, or the extra ``objects`` is not installed.
+        StoreUnavailableError: The object store does not answer.
     """
     failures = ShortFailureConverter if threshold else PrivateFailureConverter
     return replace(
         data_converter,
-        external_storage=folder_storage(folder, threshold=threshold),
+        external_storage=storage_at(location, threshold=threshold),
         failure_converter_class=failures,
     )
 

@@ -52,16 +52,17 @@ class Settings(BaseSettings):
     """Where the embedded server and store keep their files."""
     store: str | None = None
     """Database URL of the session store; None: SQLite in `data_dir`."""
-    artifacts: Path | None = None
-    """Folder of the artifacts; None: ``artifacts`` in `data_dir`."""
+    artifacts: Path | str | None = None
+    """Folder of the artifacts, or the uri of an object store such as ``s3://bucket/prefix``; None:
+    ``artifacts`` in `data_dir`."""
     memory: Path | None = None
     """SQLite file of the memory service; None: ``memory.db`` in `data_dir`."""
     credentials: Path | None = None
     """Folder of users' credentials, for its owner only; None: ``credentials`` in `data_dir`."""
-    payloads: Path | None = None
-    """Folder of what is too large or too private for Temporal, the same one for all clients and
-    workers of a namespace; None: ``payloads`` in `data_dir` for the embedded server, and with any
-    other Temporal all payloads are in its history (design D16)."""
+    payloads: Path | str | None = None
+    """Folder, or uri of an object store, of what is too large or too private for Temporal, the same
+    one for all clients and workers of a namespace; None: ``payloads`` in `data_dir` for the
+    embedded server, and with any other Temporal all payloads are in its history (design D16)."""
     payload_threshold: int = Field(default=PAYLOAD_THRESHOLD, ge=0)
     """Bytes from which on a payload is kept there; 0: whatever says anything."""
     task_queue: str = DEFAULT_TASK_QUEUE

@@ -1,7 +1,7 @@
 """One real Temporal server for all tests, and runners in each way an app can run."""
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from durable_adk.embedded import TemporalServer
 from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService, SqliteSessionService
 from durable_adk.worker import WorkerOptions, worker
+from tests.support import s3 as s3_support
 from tests.support.replay import replay_all
 
 MakeRunner = Callable[..., Awaitable[Runner]]
@@ -78,3 +79,19 @@ async def make_runner(
             return await stack.enter_async_context(runner)
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[s3_support.S3]:
+    """An S3 server over HTTP."""
+    with s3_support.running() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: s3_support.S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[s3_support.S3]:
+    """The same, where the environment says how to reach it and nothing goes wrong."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    yield s3_server
+    s3_server.arm()

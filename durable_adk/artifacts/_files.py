@@ -10,6 +10,7 @@
         .new-<random>/                   a version being written
         .old-<random>/                   one that a killed process has left
     .deleted/<random>/                   names being deleted
+    .spool/<random>                      content that comes in chunks, until it is all there
 
 **Publishing is one rename** of a whole `.new` folder to the next number. The system refuses to
 rename onto a folder that has something in it, so each number is taken once; who comes second looks
@@ -23,43 +24,25 @@ claim knows that no version before it has the key. Everybody after it, a retry, 
 """
 
 import os
-import re
 import shutil
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from errno import EEXIST, ENOTEMPTY
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
 from uuid import uuid4
 
-from google.genai import types
-from pydantic import Field
-
-from durable_adk.artifacts._key import ArtifactKey, Scope
+from durable_adk.artifacts._key import ArtifactKey, Scope, component
+from durable_adk.artifacts._record import Record, fields_of
 from durable_adk.artifacts._stored import Draft
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion
 from durable_adk.errors import StoreUnavailableError
-from durable_adk.models.llm_response import Wire
 
 _TRIES = 100
 """Every try but the last was lost to somebody who deleted the name meanwhile."""
 _LEFT_BEHIND = 3600.0
 """Seconds after which nobody is writing a `.new` folder any more."""
-
-
-class _Record(Wire):
-    """What is stored beside a version's content."""
-
-    filename: str
-    create_time: float
-    mime_type: str | None = None
-    custom_metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
-    save_key: str | None = None
-    part: types.Part
-    """The artifact without what `content` holds."""
-    content: Literal["text", "inline_data"] | None = None
-    """Which field of the part the file `content` is."""
 
 
 class FileVersions:
@@ -68,37 +51,47 @@ class FileVersions:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def add(self, key: ArtifactKey, draft: Draft) -> int:
-        """Store a draft as the next version, unless its save key has one; returns the number."""
+    def add(self, key: ArtifactKey, draft: Draft, spool: Path | None = None) -> int:
+        """Store a draft as the next version, unless its save key has one; returns the number.
+
+        Args:
+            key: Whose version.
+            draft: The version.
+            spool: What `spool` has made of its chunks.
+        """
         folder = self._folder(key)
         for _ in range(_TRIES):
             with suppress(FileNotFoundError):
-                return _add(folder, key.filename, draft)
+                return _add(folder, key.filename, draft, spool)
         raise StoreUnavailableError(f"Artifact {key.filename!r} is being deleted again and again.")
 
     def numbers(self, key: ArtifactKey) -> list[int]:
         """The numbers of all versions, ascending."""
         return _numbers(self._folder(key))
 
-    def part(self, key: ArtifactKey, version: int) -> types.Part | None:
-        """One version's content."""
-        folder = self._folder(key) / str(version)
-        record = _read(folder)
-        with suppress(FileNotFoundError):
-            return record and _whole(record, folder)
-        return None
+    def spool(self) -> Path:
+        """A new file for chunks; whoever gets it removes it when the version is there."""
+        folder = self._root / ".spool"
+        _make(folder)
+        for name in _listing(folder):  # what killed processes have left
+            with suppress(FileNotFoundError):
+                if time.time() - (folder / name).stat().st_mtime > _LEFT_BEHIND:
+                    (folder / name).unlink()
+        return folder / uuid4().hex
 
-    def describe(self, key: ArtifactKey, version: int) -> ArtifactVersion | None:
-        """What is known of one version."""
+    def open(self, key: ArtifactKey, version: int) -> tuple[Record, Path] | None:
+        """One version, and the file of its content."""
         folder = self._folder(key) / str(version)
         record = _read(folder)
-        return record and ArtifactVersion(
-            version=version,
-            canonical_uri=folder.as_uri(),
-            custom_metadata=record.custom_metadata,
-            create_time=record.create_time,
-            mime_type=record.mime_type,
-        )
+        return record and (record, folder / "content")
+
+    def describe(self, key: ArtifactKey, versions: Iterable[int]) -> list[ArtifactVersion]:
+        """What is known of versions, of those that are there."""
+        folders = {number: self._folder(key) / str(number) for number in versions}
+        found = [(number, folder, _read(folder)) for number, folder in folders.items()]
+        return [
+            record.described(number, folder.as_uri()) for number, folder, record in found if record
+        ]
 
     def names(self, scope: Scope) -> list[str]:
         """All names in a scope."""
@@ -119,26 +112,16 @@ class FileVersions:
             shutil.rmtree(trash / name, ignore_errors=True)
 
     def _scope(self, scope: Scope) -> Path:
-        user = self._root / _component(scope.app_name) / _component(scope.user_id)
+        user = self._root / component(scope.app_name) / component(scope.user_id)
         if scope.session_id is None:
             return user / "user"
-        return user / "sessions" / _component(scope.session_id)
+        return user / "sessions" / component(scope.session_id)
 
     def _folder(self, key: ArtifactKey) -> Path:
-        return self._scope(key.scope) / _component(key.filename)
+        return self._scope(key.scope) / component(key.filename)
 
 
-def _component(name: str) -> str:
-    """A folder's name for any text: begins readably, and is another for every other text.
-
-    The hash tells apart what a file system may not: case, composed and decomposed letters, what
-    lies behind 255 bytes. It also keeps every name from meaning something to the file system.
-    """
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:40]
-    return f"{readable}~{sha256(name.encode()).hexdigest()[:32]}"
-
-
-def _add(folder: Path, filename: str, draft: Draft) -> int:
+def _add(folder: Path, filename: str, draft: Draft, spool: Path | None) -> int:
     """Publish a draft; FileNotFoundError when the name is deleted on the way.
 
     The `.new` folder is made before anything is looked at: it goes away together with what was
@@ -154,7 +137,7 @@ def _add(folder: Path, filename: str, draft: Draft) -> int:
             for number in present:
                 if _is_of(folder / str(number), draft.save_key):
                     return number
-        _write(new, filename, draft)
+        _write(new, filename, draft, spool)
         number = max(present, default=-1) + 1
         while not _publish(new, version := folder / str(number)):
             if draft.save_key and _is_of(version, draft.save_key):
@@ -194,51 +177,23 @@ def _is_of(version: Path, save_key: str) -> bool:
     return record is not None and record.save_key == save_key
 
 
-def _write(new: Path, filename: str, draft: Draft) -> None:
+def _write(new: Path, filename: str, draft: Draft, spool: Path | None) -> None:
     """Write a version where nobody looks for it yet, down to the disk."""
-    part, content, data = _split(draft.part)
-    record = _Record(
-        filename=filename,
-        create_time=draft.create_time,
-        mime_type=draft.mime_type,
-        custom_metadata=draft.custom_metadata,
-        save_key=draft.save_key,
-        part=part,
-        content=content,
-    )
-    _write_file(new / "content", data)
-    _write_file(new / "record.json", record.to_json().encode())
+    fields, data = fields_of(filename, draft)
+    if spool is None:
+        _write_file(new / "content", data)
+    else:
+        (new / "content").hardlink_to(spool)
+    _write_file(new / "record.json", Record(**fields).to_json().encode())
     _sync(new)
 
 
-def _split(part: types.Part) -> tuple[types.Part, Literal["text", "inline_data"] | None, bytes]:
-    """The part without its content, which field that was, and its bytes."""
-    if part.text is not None:
-        return part.model_copy(update={"text": None}), "text", part.text.encode()
-    blob = part.inline_data
-    if blob and blob.data is not None:
-        bare = part.model_copy(update={"inline_data": blob.model_copy(update={"data": None})})
-        return bare, "inline_data", blob.data
-    return part, None, b""
-
-
-def _whole(record: _Record, folder: Path) -> types.Part:
-    """The inverse of `_split`."""
-    part = record.part
-    if record.content == "text":
-        part.text = (folder / "content").read_bytes().decode()
-    elif record.content == "inline_data":
-        part.inline_data = part.inline_data or types.Blob()
-        part.inline_data.data = (folder / "content").read_bytes()
-    return part
-
-
-def _read(version: Path) -> _Record | None:
+def _read(version: Path) -> Record | None:
     try:
         text = (version / "record.json").read_bytes()
     except FileNotFoundError:
         return None
-    return _Record.model_validate_json(text, extra="ignore")
+    return Record.model_validate_json(text, extra="ignore")
 
 
 def _numbers(folder: Path) -> list[int]:

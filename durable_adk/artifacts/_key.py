@@ -1,6 +1,7 @@
 """What names an artifact, checked before any store sees it (reliability S4)."""
 
 import re
+from hashlib import sha256
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -57,6 +58,16 @@ def key_of(app_name: str, user_id: str, session_id: str | None, filename: str) -
             f"begin the name with {USER_PREFIX!r}."
         )
     return ArtifactKey(scope, filename)
+
+
+def component(name: str, mark: str = "~") -> str:
+    """A part of a path for any text: begins readably, and is another for every other text.
+
+    The hash tells apart what a file system may not: case, composed and decomposed letters, what
+    lies behind 255 bytes. It also keeps every name from meaning something to the store.
+    """
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:40]
+    return f"{readable}{mark}{sha256(name.encode()).hexdigest()[:32]}"
 
 
 def check_filename(filename: object) -> None:

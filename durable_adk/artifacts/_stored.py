@@ -2,8 +2,10 @@
 
 import copy
 import time
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
 
 from google.genai import types
 from pydantic import ValidationError
@@ -11,7 +13,11 @@ from pydantic_core import PydanticSerializationError
 
 from durable_adk.artifacts._key import ArtifactKey, Scope, key_of, scope_of
 from durable_adk.artifacts._reference import reference_in
-from durable_adk.artifacts.base_artifact_service import ArtifactVersion, BaseArtifactService
+from durable_adk.artifacts.base_artifact_service import (
+    ArtifactReader,
+    ArtifactVersion,
+    BaseArtifactService,
+)
 from durable_adk.errors import InvalidRequestError
 from durable_adk.values import check_json
 
@@ -27,6 +33,35 @@ class Draft:
     create_time: float
     mime_type: str | None
     save_key: str | None
+    chunks: AsyncIterable[bytes] | None = None
+    """What the bytes of `part` are, if they are still to come."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A version, before its content is read."""
+
+    part: types.Part
+    """Without its content."""
+    content: Literal["text", "inline_data"] | None
+    """Which field of the part the content is."""
+    size: int
+    """Bytes of the content."""
+    read: Callable[[], AsyncGenerator[bytes]]
+    """The content in chunks; FileNotFoundError when it has been deleted meanwhile."""
+
+
+class Counted:
+    """Chunks whose bytes are counted as they pass."""
+
+    def __init__(self, chunks: AsyncIterable[bytes]) -> None:
+        self._chunks = chunks
+        self.size = 0
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        async for chunk in self._chunks:
+            self.size += len(chunk)
+            yield chunk
 
 
 class Store(Protocol):
@@ -40,12 +75,12 @@ class Store(Protocol):
         """The numbers of all versions, ascending."""
         ...
 
-    async def part(self, key: ArtifactKey, version: int) -> types.Part | None:
-        """A copy of one version's content."""
+    async def open(self, key: ArtifactKey, version: int) -> Kept | None:
+        """One version; its part is the caller's to change."""
         ...
 
-    async def describe(self, key: ArtifactKey, version: int) -> ArtifactVersion | None:
-        """What is known of one version."""
+    async def describe(self, key: ArtifactKey, versions: Iterable[int]) -> list[ArtifactVersion]:
+        """What is known of versions, of those that are there."""
         ...
 
     async def names(self, scope: Scope) -> list[str]:
@@ -78,16 +113,25 @@ class StoredArtifactService(BaseArtifactService):
         key = key_of(app_name, user_id, session_id, filename)
         part = _checked(artifact)
         reference_in(part, key)
-        check_json(custom_metadata or {}, "custom_metadata")
-        _check_save_key(save_key)
-        draft = Draft(
-            part=part,
-            custom_metadata=copy.deepcopy(custom_metadata or {}),
-            create_time=time.time(),
-            mime_type=_mime_type(part),
-            save_key=save_key,
-        )
-        return await self._store.add(key, draft)
+        return await self._store.add(key, _draft(part, custom_metadata, save_key))
+
+    async def save_artifact_stream(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        chunks: AsyncIterable[bytes],
+        mime_type: str = "application/octet-stream",
+        session_id: str | None = None,
+        custom_metadata: dict[str, Any] | None = None,
+        save_key: str | None = None,
+    ) -> int:
+        """See the base class."""
+        key = key_of(app_name, user_id, session_id, filename)
+        part = _checked({"inline_data": {"data": b"", "mime_type": mime_type}})
+        draft = _draft(part, custom_metadata, save_key)
+        return await self._store.add(key, replace(draft, chunks=chunks))
 
     async def load_artifact(
         self,
@@ -100,16 +144,34 @@ class StoredArtifactService(BaseArtifactService):
     ) -> types.Part | None:
         """See the base class."""
         key = key_of(app_name, user_id, session_id, filename)
-        for _ in range(_MAX_REFERENCES + 1):
-            number = await self._number(key, version)
-            part = None if number is None else await self._store.part(key, number)
-            reference = part and reference_in(part, key)
-            if not reference:
-                return part
-            key, version = reference
-        raise InvalidRequestError(
-            f"artifact {filename!r} is a chain of more than {_MAX_REFERENCES} references."
-        )
+        found = await self._found(key, version)
+        if found is None:
+            return None
+        with suppress(FileNotFoundError):
+            return await _whole(found[1])
+        return None
+
+    async def open_artifact(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        session_id: str | None = None,
+        version: int | None = None,
+    ) -> ArtifactReader | None:
+        """See the base class."""
+        found = await self._found(key_of(app_name, user_id, session_id, filename), version)
+        if found is None:
+            return None
+        number, kept = found
+        if kept.content is None:
+            raise InvalidRequestError(
+                f"artifact {filename!r} has no bytes here, it refers to elsewhere: load_artifact "
+                "tells where."
+            )
+        mime_type = _mime_type(kept.part)
+        return ArtifactReader(version=number, size=kept.size, mime_type=mime_type, read=kept.read)
 
     async def list_artifact_keys(
         self, *, app_name: str, user_id: str, session_id: str | None = None
@@ -138,8 +200,7 @@ class StoredArtifactService(BaseArtifactService):
     ) -> list[ArtifactVersion]:
         """See the base class."""
         key = key_of(app_name, user_id, session_id, filename)
-        found = [await self._store.describe(key, n) for n in await self._store.numbers(key)]
-        return [version for version in found if version]
+        return await self._store.describe(key, await self._store.numbers(key))
 
     async def get_artifact_version(
         self,
@@ -153,12 +214,59 @@ class StoredArtifactService(BaseArtifactService):
         """See the base class."""
         key = key_of(app_name, user_id, session_id, filename)
         number = await self._number(key, version)
-        return None if number is None else await self._store.describe(key, number)
+        found = [] if number is None else await self._store.describe(key, [number])
+        return next(iter(found), None)
+
+    async def _found(self, key: ArtifactKey, version: int | None) -> tuple[int, Kept] | None:
+        """A version with its number, behind all references."""
+        name = key.filename
+        for _ in range(_MAX_REFERENCES + 1):
+            number = await self._number(key, version)
+            kept = None if number is None else await self._store.open(key, number)
+            if number is None or kept is None:
+                return None
+            reference = reference_in(kept.part, key)
+            if not reference:
+                return number, kept
+            key, version = reference
+        raise InvalidRequestError(
+            f"artifact {name!r} is a chain of more than {_MAX_REFERENCES} references."
+        )
 
     async def _number(self, key: ArtifactKey, version: int | None) -> int | None:
         if version is not None:
             return version if version >= 0 else None
         return max(await self._store.numbers(key), default=None)
+
+
+def _draft(part: types.Part, custom_metadata: dict[str, Any] | None, save_key: str | None) -> Draft:
+    """A part as the version it is to be.
+
+    Raises:
+        InvalidRequestError: The save key is empty.
+        StateValueError: The metadata is not JSON.
+    """
+    check_json(custom_metadata or {}, "custom_metadata")
+    _check_save_key(save_key)
+    return Draft(
+        part=part,
+        custom_metadata=copy.deepcopy(custom_metadata or {}),
+        create_time=time.time(),
+        mime_type=_mime_type(part),
+        save_key=save_key,
+    )
+
+
+async def _whole(kept: Kept) -> types.Part:
+    """The part with its content."""
+    part = kept.part
+    data = b"".join([chunk async for chunk in kept.read()])
+    if kept.content == "text":
+        part.text = data.decode()
+    elif kept.content == "inline_data":
+        part.inline_data = part.inline_data or types.Blob()
+        part.inline_data.data = data
+    return part
 
 
 def _checked(artifact: types.Part | dict[str, Any]) -> types.Part:

@@ -12,11 +12,14 @@ while the store does not answer.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 from google.genai import types
 from pydantic import Field
 
+from durable_adk.errors import InvalidRequestError
 from durable_adk.models.llm_response import Wire
 
 
@@ -30,6 +33,25 @@ class ArtifactVersion(Wire):
     create_time: float
     """Seconds since the epoch."""
     mime_type: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactReader:
+    """A version to be read in chunks, as ``async for chunk in reader``; each loop begins anew.
+
+    Nothing is open outside of a loop. A version that is deleted meanwhile ends the loop with a
+    FileNotFoundError.
+    """
+
+    version: int
+    size: int
+    """Bytes in all; a text's in UTF-8."""
+    mime_type: str | None
+    read: Callable[[], AsyncGenerator[bytes]]
+    """Begins to read; who leaves it before the end should `aclose` it."""
+
+    def __aiter__(self) -> AsyncGenerator[bytes]:
+        return self.read()
 
 
 class BaseArtifactService(ABC):
@@ -81,6 +103,72 @@ class BaseArtifactService(ABC):
         A reference is followed, at most five deep, and only within the user's own scope (ART-8).
         """
 
+    async def save_artifact_stream(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        chunks: AsyncIterable[bytes],
+        mime_type: str = "application/octet-stream",
+        session_id: str | None = None,
+        custom_metadata: dict[str, Any] | None = None,
+        save_key: str | None = None,
+    ) -> int:
+        """Store the next version of a name from bytes that come piece by piece.
+
+        It is read by `load_artifact` like any other, as inline_data. The services of this package
+        that are durable hold some chunks in memory at a time; this default holds all of them.
+
+        Args:
+            app_name: See `save_artifact`; so are the others.
+            user_id: Id of the user.
+            filename: A relative path.
+            chunks: The content. What it raises is raised here, and nothing is stored. It may be
+                left unread where `save_key` has a version.
+            mime_type: Of the content.
+            session_id: Id of the session.
+            custom_metadata: JSON to keep with the version.
+            save_key: Names this save.
+
+        Raises:
+            InvalidRequestError: A name or an id cannot be stored.
+            StateValueError: `custom_metadata` is not JSON.
+        """
+        data = b"".join([chunk async for chunk in chunks])
+        return await self.save_artifact(
+            app_name=app_name,
+            user_id=user_id,
+            filename=filename,
+            artifact=types.Part.from_bytes(data=data, mime_type=mime_type),
+            session_id=session_id,
+            custom_metadata=custom_metadata,
+            save_key=save_key,
+        )
+
+    async def open_artifact(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        filename: str,
+        session_id: str | None = None,
+        version: int | None = None,
+    ) -> ArtifactReader | None:
+        """The latest or the given version, to be read in chunks; None if there is none.
+
+        References are followed as `load_artifact` does.
+
+        Raises:
+            InvalidRequestError: The artifact is a reference to somewhere else, and has no bytes.
+        """
+        names = {"app_name": app_name, "user_id": user_id, "filename": filename}
+        known = await self.get_artifact_version(**names, session_id=session_id, version=version)
+        part = known and await self.load_artifact(
+            **names, session_id=session_id, version=known.version
+        )
+        return part and known and _reader(part, known.version)
+
     @abstractmethod
     async def list_artifact_keys(
         self, *, app_name: str, user_id: str, session_id: str | None = None
@@ -119,3 +207,18 @@ class BaseArtifactService(ABC):
 
     async def close(self) -> None:  # noqa: B027  # optional
         """Let go of connections and files."""
+
+
+def _reader(part: types.Part, version: int) -> ArtifactReader:
+    """Reads what is in memory already."""
+    blob = part.inline_data
+    data = part.text.encode() if part.text is not None else blob and blob.data
+    if data is None:
+        raise InvalidRequestError("The artifact has no bytes here, it refers to elsewhere.")
+    content = data
+
+    async def read() -> AsyncGenerator[bytes]:
+        yield content
+
+    mime_type = blob.mime_type if blob else "text/plain"
+    return ArtifactReader(version=version, size=len(content), mime_type=mime_type, read=read)

@@ -1,19 +1,22 @@
 """Artifacts in a folder."""
 
 import asyncio
-from collections.abc import Callable
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from google.genai import types
-
 from durable_adk.artifacts._files import FileVersions
 from durable_adk.artifacts._key import ArtifactKey, Scope
-from durable_adk.artifacts._stored import Draft, StoredArtifactService
+from durable_adk.artifacts._record import Record
+from durable_adk.artifacts._stored import Draft, Kept, StoredArtifactService
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion
 from durable_adk.errors import StoreUnavailableError
 
 T = TypeVar("T")
+_CHUNK = 1024 * 1024  # bytes that are read at once
 
 
 class FileArtifactService(StoredArtifactService):
@@ -41,16 +44,33 @@ class _ThreadedStore:
         self._files = files
 
     async def add(self, key: ArtifactKey, draft: Draft) -> int:
-        return await _in_thread(lambda: self._files.add(key, draft))
+        if draft.chunks is None:
+            return await _in_thread(lambda: self._files.add(key, draft))
+        spool = await _in_thread(self._files.spool)
+        try:
+            await _fill(spool, draft.chunks)
+            return await _in_thread(lambda: self._files.add(key, draft, spool))
+        finally:
+            await _in_thread(lambda: spool.unlink(missing_ok=True))
 
     async def numbers(self, key: ArtifactKey) -> list[int]:
         return await _in_thread(lambda: self._files.numbers(key))
 
-    async def part(self, key: ArtifactKey, version: int) -> types.Part | None:
-        return await _in_thread(lambda: self._files.part(key, version))
+    async def open(self, key: ArtifactKey, version: int) -> Kept | None:
+        found = await _in_thread(lambda: self._opened(key, version))
+        if found is None:
+            return None
+        record, path, size = found
+        return Kept(part=record.part, content=record.content, size=size, read=lambda: _chunks(path))
 
-    async def describe(self, key: ArtifactKey, version: int) -> ArtifactVersion | None:
-        return await _in_thread(lambda: self._files.describe(key, version))
+    def _opened(self, key: ArtifactKey, version: int) -> tuple[Record, Path, int] | None:
+        with suppress(FileNotFoundError):  # deleted between the two
+            found = self._files.open(key, version)
+            return found and (*found, found[1].stat().st_size)
+        return None
+
+    async def describe(self, key: ArtifactKey, versions: Iterable[int]) -> list[ArtifactVersion]:
+        return await _in_thread(lambda: self._files.describe(key, versions))
 
     async def names(self, scope: Scope) -> list[str]:
         return await _in_thread(lambda: self._files.names(scope))
@@ -59,9 +79,32 @@ class _ThreadedStore:
         await _in_thread(lambda: self._files.remove(key))
 
 
+async def _fill(path: Path, chunks: AsyncIterable[bytes]) -> None:
+    """Write chunks into a new file, down to the disk."""
+    file = await _in_thread(lambda: path.open("xb"))
+    try:
+        async for chunk in chunks:
+            await _in_thread(partial(file.write, chunk))
+        await _in_thread(file.flush)
+        await _in_thread(lambda: os.fsync(file.fileno()))
+    finally:
+        file.close()
+
+
+async def _chunks(path: Path) -> AsyncGenerator[bytes]:
+    file = await _in_thread(lambda: path.open("rb"))
+    try:
+        while chunk := await _in_thread(lambda: file.read(_CHUNK)):
+            yield chunk
+    finally:
+        file.close()
+
+
 async def _in_thread(work: Callable[[], T]) -> T:
     try:
         return await asyncio.to_thread(work)
+    except FileNotFoundError:  # content that was deleted while it was read; all else is guarded
+        raise
     except OSError as error:  # a full disk, a missing mount: worth waiting for
         reason = error.strerror or error
         raise StoreUnavailableError(f"The artifact folder does not answer: {reason}.") from error

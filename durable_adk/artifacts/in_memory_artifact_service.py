@@ -1,13 +1,16 @@
 """Artifacts that live as long as their process."""
 
 from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from dataclasses import replace
 from threading import Lock
 
 from google.genai import types
 
 from durable_adk.artifacts._key import ArtifactKey, Scope
+from durable_adk.artifacts._record import split
 from durable_adk.artifacts._reference import path_of
-from durable_adk.artifacts._stored import Draft, StoredArtifactService
+from durable_adk.artifacts._stored import Draft, Kept, StoredArtifactService
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion
 
 
@@ -26,6 +29,8 @@ class _MemoryStore:
         self._versions: defaultdict[Scope, dict[str, list[Draft]]] = defaultdict(dict)
 
     async def add(self, key: ArtifactKey, draft: Draft) -> int:
+        if draft.chunks is not None:
+            draft = await _collected(draft, draft.chunks)
         with self._lock:
             drafts = self._versions[key.scope].setdefault(key.filename, [])
             for number, earlier in enumerate(drafts):
@@ -38,19 +43,30 @@ class _MemoryStore:
         with self._lock:
             return list(range(len(self._drafts(key))))
 
-    async def part(self, key: ArtifactKey, version: int) -> types.Part | None:
+    async def open(self, key: ArtifactKey, version: int) -> Kept | None:
         draft = self._draft(key, version)
-        return draft and draft.part.model_copy(deep=True)
+        if draft is None:
+            return None
+        part, content, data = split(draft.part.model_copy(deep=True))
 
-    async def describe(self, key: ArtifactKey, version: int) -> ArtifactVersion | None:
-        draft = self._draft(key, version)
-        return draft and ArtifactVersion(
-            version=version,
-            canonical_uri=f"memory://{path_of(key, version)}",
-            custom_metadata=draft.custom_metadata,
-            create_time=draft.create_time,
-            mime_type=draft.mime_type,
-        ).model_copy(deep=True)
+        async def read() -> AsyncGenerator[bytes]:
+            yield data
+
+        return Kept(part=part, content=content, size=len(data), read=read)
+
+    async def describe(self, key: ArtifactKey, versions: Iterable[int]) -> list[ArtifactVersion]:
+        drafts = {number: self._draft(key, number) for number in versions}
+        return [
+            ArtifactVersion(
+                version=number,
+                canonical_uri=f"memory://{path_of(key, number)}",
+                custom_metadata=draft.custom_metadata,
+                create_time=draft.create_time,
+                mime_type=draft.mime_type,
+            ).model_copy(deep=True)
+            for number, draft in drafts.items()
+            if draft
+        ]
 
     async def names(self, scope: Scope) -> list[str]:
         with self._lock:
@@ -66,3 +82,10 @@ class _MemoryStore:
     def _draft(self, key: ArtifactKey, version: int) -> Draft | None:
         with self._lock:
             return next(iter(self._drafts(key)[version : version + 1]), None)
+
+
+async def _collected(draft: Draft, chunks: AsyncIterable[bytes]) -> Draft:
+    """The draft with the bytes that were still to come."""
+    data = b"".join([chunk async for chunk in chunks])
+    part = types.Part.from_bytes(data=data, mime_type=draft.mime_type or "")
+    return replace(draft, part=part, chunks=None)

@@ -26,7 +26,7 @@ from durable_adk.client.invocations import Invocations, workflow_id
 from durable_adk.embedded.server import ServerInfo
 from durable_adk.embedded.shared import (
     connect_embedded,
-    payloads_folder,
+    payloads_place,
     prepare_data_dir,
     shared_server,
 )
@@ -135,7 +135,7 @@ class Story:
     @asynccontextmanager
     async def stage(self) -> AsyncGenerator[Runner]:
         """The store, and a runner that only watches: all work is the worker processes'."""
-        self.client = await connect_embedded(self.server.address, payloads_folder(self.folder))
+        self.client = await connect_embedded(self.server.address, payloads_place(self.folder))
         sessions = SqliteSessionService(self.folder / "sessions.db")
         try:
             async with Runner(

@@ -1,5 +1,6 @@
 """Connecting to Temporal."""
 
+import asyncio
 from typing import Any
 
 from temporalio.client import Client
@@ -9,6 +10,7 @@ from temporalio.service import KeepAliveConfig
 
 from durable_adk.converter import data_converter, stored_in
 from durable_adk.errors import TemporalUnavailableError
+from durable_adk.object_store import place
 from durable_adk.settings import Settings
 
 KEEP_ALIVE = KeepAliveConfig(interval_millis=5_000, timeout_millis=3_000)
@@ -16,11 +18,10 @@ KEEP_ALIVE = KeepAliveConfig(interval_millis=5_000, timeout_millis=3_000)
 
 
 def converter_of(settings: Settings) -> DataConverter:
-    """How values are written for a Temporal of one's own, as the settings say (design D16)."""
+    """How values are written for a Temporal of one's own, as the settings say (D16); may block."""
     if settings.payloads is None:
         return data_converter
-    folder = settings.payloads.expanduser().absolute()
-    return stored_in(folder, threshold=settings.payload_threshold)
+    return stored_in(place(settings.payloads), threshold=settings.payload_threshold)
 
 
 async def connect(address: str | None = None, **options: Any) -> Client:
@@ -36,9 +37,12 @@ async def connect(address: str | None = None, **options: Any) -> Client:
 
     Raises:
         TemporalUnavailableError: Nobody answers there.
+        InvalidRequestError: The place of the payloads cannot be used.
+        StoreUnavailableError: It does not answer.
     """
     settings: dict[str, Any] = dict(ClientConfig.load_client_connect_config())
-    settings |= {"data_converter": converter_of(Settings()), "keep_alive_config": KEEP_ALIVE}
+    converter = await asyncio.to_thread(converter_of, Settings())
+    settings |= {"data_converter": converter, "keep_alive_config": KEEP_ALIVE}
     settings |= options
     if address:
         settings["target_host"] = address

@@ -9,13 +9,13 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
 from durable_adk.artifacts import BaseArtifactService
 from durable_adk.auth.credential_service import BaseCredentialService
-from durable_adk.embedded.shared import embedded_client, payloads_folder, prepare_data_dir
+from durable_adk.embedded.shared import embedded_client, payloads_place, prepare_data_dir
 from durable_adk.embedded.stores import Stores, folder_stores
 from durable_adk.memory import BaseMemoryService
 from durable_adk.runners import Runner
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Settings
-from durable_adk.storage import FileBlobs, sweep
+from durable_adk.storage import blobs_at, sweep
 from durable_adk.worker import WorkerOptions, worker
 
 PAYLOADS_KEPT = timedelta(days=7)
@@ -83,7 +83,7 @@ async def _served(
 ) -> AsyncGenerator[Runner]:
     """A runner, and the server and worker that run what it starts."""
     async with embedded_client(folder) as client:
-        blobs = FileBlobs(payloads_folder(folder))
+        blobs = blobs_at(payloads_place(folder))
         await sweep(client, blobs, older_than=PAYLOADS_KEPT.total_seconds())
         serving = worker(client, apps=[app], options=options, **stores.arguments())
         runner = Runner(

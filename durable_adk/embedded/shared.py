@@ -16,6 +16,7 @@ from durable_adk.embedded.locks import open_lock, try_lock
 from durable_adk.embedded.server import START_TIMEOUT, ServerInfo, TemporalServer
 from durable_adk.errors import AlreadyExistsError, TemporalUnavailableError
 from durable_adk.log import get_logger
+from durable_adk.object_store import place
 from durable_adk.settings import Settings
 
 NAMESPACE = "default"
@@ -51,24 +52,25 @@ def prepare_data_dir(data_dir: Path) -> Path:
     return data_dir
 
 
-def payloads_folder(data_dir: Path) -> Path:
+def payloads_place(data_dir: Path) -> Path | str:
     """Where all who use the data folder's server keep large payloads."""
-    chosen = Settings().payloads
-    return chosen.expanduser().absolute() if chosen else data_dir / "payloads"
+    return place(Settings().payloads or data_dir / "payloads")
 
 
-async def connect_embedded(address: str, payloads: Path | None = None) -> Client:
+async def connect_embedded(address: str, payloads: Path | str | None = None) -> Client:
     """A client of an embedded server, whatever the environment says of other servers.
 
     Args:
         address: The server's.
-        payloads: Folder of the large payloads; None: all of them are in the server's file.
+        payloads: Where the large payloads are; None: all of them are in the server's file.
 
     Raises:
         TemporalUnavailableError: The server does not answer.
     """
     threshold = Settings().payload_threshold
-    converter = stored_in(payloads, threshold=threshold) if payloads else data_converter
+    converter = data_converter
+    if payloads:
+        converter = await asyncio.to_thread(stored_in, payloads, threshold=threshold)
     try:
         return await Client.connect(
             address,
@@ -88,7 +90,7 @@ async def embedded_client(data_dir: Path) -> AsyncGenerator[Client]:
         TemporalUnavailableError: The server cannot be started, or does not answer.
     """
     async with shared_server(data_dir) as server:
-        yield await connect_embedded(server.address, payloads_folder(data_dir))
+        yield await connect_embedded(server.address, payloads_place(data_dir))
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from durable_adk.artifacts import BaseArtifactService, FileArtifactService
+from durable_adk.artifacts import BaseArtifactService, artifacts_at
 from durable_adk.auth.credential_service import BaseCredentialService, FileCredentialService
 from durable_adk.memory import BaseMemoryService, SqliteMemoryService
 from durable_adk.sessions.base_session_service import BaseSessionService
@@ -49,7 +49,8 @@ async def folder_stores(
         credential_service: The same.
 
     Raises:
-        InvalidRequestError: Others than its owner may enter the folder of the credentials.
+        InvalidRequestError: Others than its owner may enter the folder of the credentials, or the
+            place of the artifacts cannot be used.
     """
     settings = settings or Settings()
     async with AsyncExitStack() as stack:
@@ -62,7 +63,7 @@ async def folder_stores(
         yield Stores(
             session_service=session_service,
             artifact_service=artifact_service
-            or FileArtifactService(settings.artifacts or data_dir / "artifacts"),
+            or artifacts_at(settings.artifacts or data_dir / "artifacts"),
             memory_service=memory_service,
             credential_service=credential_service
             or FileCredentialService(settings.credentials or data_dir / "credentials"),

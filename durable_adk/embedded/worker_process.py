@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from durable_adk._process import Process
-from durable_adk.embedded.shared import ENVIRONMENT, payloads_folder
+from durable_adk.embedded.shared import ENVIRONMENT, payloads_place
 
 GRACE = 15.0
 """Seconds between SIGTERM and SIGKILL: more than a worker's own graceful shutdown takes."""
@@ -36,5 +36,5 @@ async def start_worker_process(
     command = [sys.executable, "-P", "-m", "durable_adk.cli", "worker", target]
     command += ["--address", address, "--store", store, "--task-queue", task_queue]
     command += ["--data-dir", str(data_dir)]
-    ours = {**ENVIRONMENT, "DURABLE_ADK_PAYLOADS": str(payloads_folder(data_dir))}
+    ours = {**ENVIRONMENT, "DURABLE_ADK_PAYLOADS": str(payloads_place(data_dir))}
     return await Process.start(command, log=log, env={**ours, **(env or {})}, grace=GRACE)

@@ -1,12 +1,14 @@
 """Where payloads are kept that are too large, or too private, for Temporal (design D16)."""
 
-from durable_adk.storage.blobs import BlobStore
+from durable_adk.storage.blobs import BlobStore, SharedBlobs
 from durable_adk.storage.file_blobs import FileBlobs
+from durable_adk.storage.object_blobs import ObjectBlobs
 from durable_adk.storage.payload_driver import (
     OwnedStorage,
     PayloadDriver,
-    folder_storage,
+    blobs_at,
     owned_storage,
+    storage_at,
 )
 from durable_adk.storage.securing import SecuredResults
 from durable_adk.storage.sweeping import sweep
@@ -14,10 +16,13 @@ from durable_adk.storage.sweeping import sweep
 __all__ = [
     "BlobStore",
     "FileBlobs",
+    "ObjectBlobs",
     "OwnedStorage",
     "PayloadDriver",
     "SecuredResults",
-    "folder_storage",
+    "SharedBlobs",
+    "blobs_at",
     "owned_storage",
+    "storage_at",
     "sweep",
 ]

@@ -1,5 +1,6 @@
 """The port to whatever keeps bytes by name."""
 
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 
@@ -25,4 +26,28 @@ class BlobStore(Protocol):
             KeyError: There is nothing of this name.
             OSError: The store is out of reach; it may work later.
         """
+        ...
+
+
+class SharedBlobs(BlobStore, Protocol):
+    """A `BlobStore` that also keeps the key of its references, and can be swept."""
+
+    def key(self) -> bytes:
+        """The secret that references are signed with, made by whoever comes first; blocks.
+
+        It lies beside the blobs: who can read it can read them too. It keeps out those who reach
+        Temporal and not the store.
+        """
+        ...
+
+    async def expired(self, older_than: float) -> list[str]:
+        """Owners, as in names, for whom nothing was stored in the last `older_than` seconds."""
+        ...
+
+    def of(self, owner: str) -> AsyncGenerator[bytes]:
+        """What is kept for an owner, in any order; another may be deleting it."""
+        ...
+
+    async def remove(self, owner: str) -> None:
+        """Delete all that is kept for an owner."""
         ...

@@ -5,7 +5,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +13,7 @@ _KEY_BYTES = 32
 
 
 class FileBlobs:
-    """A `BlobStore` in a folder that its processes share: of one machine, or a network file system.
+    """`SharedBlobs` in a folder that its processes share: of one machine, or a network file system.
 
     Each owner has a folder of its own. Only the user of the process may read it.
     """
@@ -23,11 +23,7 @@ class FileBlobs:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def key(self) -> bytes:
-        """The secret that references are signed with, made by whoever comes first.
-
-        It lies beside the blobs: who can read it can read them too. It keeps out those who reach
-        Temporal and not this folder.
-        """
+        """See `SharedBlobs`."""
         path = self.folder / "key"
         with suppress(FileNotFoundError):
             return path.read_bytes()
@@ -70,16 +66,23 @@ class FileBlobs:
                 raise OSError(f"The folder {self.folder} is not there.") from None
             raise KeyError(name) from None
 
-    def expired(self, older_than: float) -> Iterator[Path]:
-        """Folders of owners for whom nothing was stored in the last `older_than` seconds."""
-        limit = time.time() - older_than
-        for folder in self.folder.iterdir():
-            if folder.is_dir() and folder.stat().st_mtime < limit:
-                yield folder
+    async def expired(self, older_than: float) -> list[str]:
+        """See `SharedBlobs`."""
+        return await asyncio.to_thread(self._expired, time.time() - older_than)
 
-    def remove(self, owner: str) -> None:
-        """Delete all that is kept for an owner."""
-        shutil.rmtree(self.folder / owner, ignore_errors=True)
+    async def of(self, owner: str) -> AsyncGenerator[bytes]:
+        """See `SharedBlobs`."""
+        for file in await asyncio.to_thread(lambda: list((self.folder / owner).iterdir())):
+            with suppress(FileNotFoundError):  # another sweep has deleted it
+                yield await asyncio.to_thread(file.read_bytes)
+
+    async def remove(self, owner: str) -> None:
+        """See `SharedBlobs`."""
+        await asyncio.to_thread(shutil.rmtree, self.folder / owner, ignore_errors=True)
+
+    def _expired(self, limit: float) -> list[str]:
+        folders = [folder for folder in self.folder.iterdir() if folder.is_dir()]
+        return [folder.name for folder in folders if folder.stat().st_mtime < limit]
 
 
 def _write(path: Path, data: bytes) -> None:

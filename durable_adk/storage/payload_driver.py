@@ -23,8 +23,10 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
-from durable_adk.storage.blobs import BlobStore
+from durable_adk.object_store import is_uri
+from durable_adk.storage.blobs import BlobStore, SharedBlobs
 from durable_adk.storage.file_blobs import FileBlobs
+from durable_adk.storage.object_blobs import ObjectBlobs
 from durable_adk.storage.refusal import refusal
 
 OWNER = "durable-adk-owner"
@@ -182,7 +184,16 @@ def owned_storage(blobs: BlobStore, *, key: bytes, threshold: int) -> OwnedStora
     return OwnedStorage([driver], driver_selector=selector, payload_size_threshold=threshold)
 
 
-def folder_storage(folder: Path, *, threshold: int) -> OwnedStorage:
-    """External storage in a folder, which holds the key too."""
-    blobs = FileBlobs(folder)
+def blobs_at(location: Path | str) -> SharedBlobs:
+    """The blobs in a folder, or in the object store that a uri names.
+
+    Raises:
+        InvalidRequestError: The uri cannot be used, or the extra ``objects`` is not installed.
+    """
+    return ObjectBlobs(str(location)) if is_uri(location) else FileBlobs(Path(location))
+
+
+def storage_at(location: Path | str, *, threshold: int) -> OwnedStorage:
+    """External storage in a folder or an object store, which holds the key too; blocks."""
+    blobs = blobs_at(location)
     return owned_storage(blobs, key=blobs.key(), threshold=threshold)

@@ -1,18 +1,17 @@
 """Deleting what is kept for invocations that are over."""
 
-from contextlib import suppress
-from pathlib import Path
+from contextlib import aclosing, suppress
 
 from google.protobuf.message import DecodeError
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from durable_adk.storage.file_blobs import FileBlobs
+from durable_adk.storage.blobs import SharedBlobs
 from durable_adk.storage.payload_driver import OWNER
 
 
-async def sweep(client: Client, blobs: FileBlobs, *, older_than: float) -> int:
+async def sweep(client: Client, blobs: SharedBlobs, *, older_than: float) -> int:
     """Delete the payloads of closed workflows; how many workflows it were (I24).
 
     The history of a closed workflow can no longer be read in full afterwards, nor be replayed, so
@@ -26,21 +25,23 @@ async def sweep(client: Client, blobs: FileBlobs, *, older_than: float) -> int:
 
     Raises:
         RPCError: Temporal does not answer.
+        OSError: The folder, or StoreUnavailableError: the object store, does not.
     """
     swept = 0
-    for folder in list(blobs.expired(older_than)):
-        namespace, _, workflow_id = _owner(folder).partition("/")
+    for owner in await blobs.expired(older_than):
+        namespace, _, workflow_id = (await _name_of(owner, blobs)).partition("/")
         if namespace == client.namespace and not await _is_open(client, workflow_id):
-            blobs.remove(folder.name)
+            await blobs.remove(owner)
             swept += 1
     return swept
 
 
-def _owner(folder: Path) -> str:
-    """Whose the folder is: each of its payloads says so; empty if there is none."""
-    for file in folder.iterdir():
-        with suppress(DecodeError, OSError):  # half a file, or one that another sweep has deleted
-            return Payload.FromString(file.read_bytes()).metadata[OWNER].decode()
+async def _name_of(owner: str, blobs: SharedBlobs) -> str:
+    """Who the owner is: each of its payloads says so; empty if there is none."""
+    async with aclosing(blobs.of(owner)) as kept:
+        async for data in kept:
+            with suppress(DecodeError):  # half a file
+                return Payload.FromString(data).metadata[OWNER].decode()
     return ""
 
 

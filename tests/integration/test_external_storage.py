@@ -30,12 +30,13 @@ from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.settings import PAYLOAD_THRESHOLD
-from durable_adk.storage import FileBlobs, OwnedStorage, PayloadDriver, securing, sweep
+from durable_adk.storage import FileBlobs, OwnedStorage, PayloadDriver, blobs_at, securing, sweep
 from durable_adk.tools import FunctionTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.worker import WorkerOptions, worker, workflow_runner
 from durable_adk.workflows.invocation import InvocationWorkflow
+from tests.support.s3 import S3
 from tests.support.scripts import USER, call, calls, gist, send, stored
 
 CANARY = "canary-7c1d"
@@ -50,13 +51,16 @@ class Place:
     folder: Path
     threshold: int
     stack: AsyncExitStack
+    bucket: str | None = None
+    """Where the payloads are instead."""
     client: Client = field(init=False)
     queue: str = ""
     """Of the last runner."""
 
     async def connected(self) -> Client:
         """Another client, with the same setting."""
-        converter = stored_in(self.folder / "payloads", threshold=self.threshold)
+        kept = self.bucket or self.folder / "payloads"
+        converter = await asyncio.to_thread(stored_in, kept, threshold=self.threshold)
         return await connect(self.address, data_converter=converter)
 
     async def runner(self, agent: BaseAgent) -> Runner:
@@ -79,13 +83,13 @@ class Place:
 
 
 @asynccontextmanager
-async def placed(folder: Path, threshold: int) -> AsyncIterator[Place]:
+async def placed(folder: Path, threshold: int, bucket: str | None = None) -> AsyncIterator[Place]:
     """A place; at its end each history is replayed with what is kept there."""
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(
             TemporalServer.start(data_dir=folder, headless=True)
         )
-        place = Place(server.address, folder, threshold, stack)
+        place = Place(server.address, folder, threshold, stack, bucket)
         place.client = await place.connected()
         yield place
 
@@ -379,6 +383,22 @@ async def test_what_closed_invocations_kept_is_swept(place: Place) -> None:
         while not await sweep(place.client, blobs, older_than=-1):
             await asyncio.sleep(0.05)  # its workflow ends a moment after its last event
     assert place.blobs() == kept
+
+
+async def test_what_is_large_can_be_in_a_bucket(tmp_path: Path, s3: S3) -> None:
+    """D16, F32, I24: read by another connection, swept when it is over; what is lost is said."""
+    RUNS.clear()
+    bucket = s3.uri()
+    async with placed(tmp_path, 10_000, bucket) as place:
+        runner = await place.runner(speaker(call("long"), "fine", tools=[long]))
+        assert gist((await send(runner, "y" * 50_000))[-1]) == "a text fine"
+        blobs = blobs_at(bucket)
+        assert len(await blobs.expired(-60)) == 1
+        assert not place.blobs()
+        async with asyncio.timeout(20):
+            while not await sweep(place.client, blobs, older_than=-60):
+                await asyncio.sleep(0.05)  # its workflow ends a moment after its last event
+        assert await blobs.expired(-60) == []
 
 
 async def test_the_embedded_runner_keeps_large_payloads_in_its_folder(tmp_path: Path) -> None:

@@ -30,7 +30,12 @@ FACE = {
     "apps.app": ["App", "EventsCompactionConfig", "ResumabilityConfig"],
     "apps.base_events_summarizer": ["BaseEventsSummarizer"],
     "apps.llm_event_summarizer": ["LlmEventSummarizer"],
-    "artifacts": ["BaseArtifactService", "FileArtifactService", "InMemoryArtifactService"],
+    "artifacts": [
+        "BaseArtifactService",
+        "FileArtifactService",
+        "GcsArtifactService",
+        "InMemoryArtifactService",
+    ],
     "artifacts.base_artifact_service": ["ArtifactVersion", "BaseArtifactService"],
     "artifacts.file_artifact_service": ["FileArtifactService"],
     "artifacts.in_memory_artifact_service": ["InMemoryArtifactService"],

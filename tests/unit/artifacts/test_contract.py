@@ -266,6 +266,99 @@ async def test_metadata_and_key_are_checked(service):
     assert await service.list_artifact_keys(**SCOPE) == []
 
 
+# ----- streams
+
+
+async def pieces(*chunks):
+    for chunk in chunks:
+        yield chunk
+
+
+async def stream(service, name, *chunks, **fields):
+    fields = {**SCOPE, "chunks": pieces(*chunks), **fields}
+    return await service.save_artifact_stream(filename=name, **fields)
+
+
+async def read(service, name, **fields):
+    reader = await service.open_artifact(**SCOPE, filename=name, **fields)
+    return reader and b"".join([chunk async for chunk in reader])
+
+
+async def test_a_stream_is_a_version_like_any_other(service):
+    """What came in pieces is loaded whole, and what came whole is read in pieces (ART-3)."""
+    metadata = {"a": [1]}
+    assert await stream(service, "a", b"x", b"", b"yz", mime_type="a/b") == 0
+    assert await stream(service, "a", custom_metadata=metadata) == 1
+    assert await save(service, "a", "\u00fc") == 2
+    loaded = [await service.load_artifact(**SCOPE, filename="a", version=n) for n in range(2)]
+    assert loaded[0] == types.Part.from_bytes(data=b"xyz", mime_type="a/b")
+    assert loaded[1].inline_data.data == b""
+    assert [await read(service, "a", version=n) for n in range(2)] == [b"xyz", b""]
+    assert await read(service, "a") == "\u00fc".encode()
+    first, second, third = await service.list_artifact_versions(**SCOPE, filename="a")
+    assert [known.mime_type for known in (first, second, third)] == [
+        "a/b",
+        "application/octet-stream",
+        "text/plain",
+    ]
+    assert second.custom_metadata == metadata
+
+
+async def test_a_reader_tells_what_it_reads_and_begins_anew(service):
+    """Number, size and type are known before a byte is read; each loop has all of it."""
+    await save(service, "a", artifact=PARTS[2])
+    reader = await service.open_artifact(**SCOPE, filename="a")
+    assert (reader.version, reader.size, reader.mime_type) == (0, 256, "application/pdf")
+    for _ in range(2):
+        assert b"".join([chunk async for chunk in reader]) == bytes(range(256))
+    text_reader = await service.open_artifact(**SCOPE, filename="a", version=1)
+    assert text_reader is None
+    assert await service.open_artifact(**SCOPE, filename="b") is None
+
+
+async def test_a_stream_that_breaks_leaves_nothing(service):
+    """The error is the stream's own, whatever its class, and there is no version."""
+
+    async def broken():
+        yield b"x" * 100
+        raise FileNotFoundError("where the bytes come from")
+
+    with pytest.raises(FileNotFoundError, match="where the bytes come from"):
+        await stream(service, "a", chunks=broken(), save_key="k")
+    assert await service.list_artifact_keys(**SCOPE) == []
+    assert await stream(service, "a", b"whole", save_key="k") == 0
+
+
+async def test_a_repeated_stream_makes_no_version(service):
+    """A save key holds for both ways to save (TRAP-41)."""
+    assert await stream(service, "a", b"first", save_key="k") == 0
+    assert await save(service, "a", key="other") == 1
+    assert await stream(service, "a", b"retry", save_key="k") == 0
+    assert await stream(service, "a", b"retry", save_key="other") == 1
+    assert await save(service, "a", key="k") == 0
+    assert await service.list_versions(**SCOPE, filename="a") == [0, 1]
+    assert await read(service, "a", version=0) == b"first"
+
+
+@pytest.mark.parametrize("name", ESCAPES, ids=repr)
+async def test_a_stream_has_the_same_names(service, name):
+    """What cannot be a name is none for streams either (S4)."""
+    with pytest.raises(InvalidRequestError, match="filename"):
+        await stream(service, name, b"x")
+    with pytest.raises(InvalidRequestError, match="filename"):
+        await read(service, name)
+
+
+async def test_a_reader_follows_references_within_its_scope(service):
+    """It reads what `load_artifact` loads; what lies elsewhere has no bytes here (ART-8)."""
+    await save(service, "target", "old")
+    await save(service, "link", artifact=refer(f"{URI}/target/versions/0"))
+    await save(service, "elsewhere", artifact=PARTS[4])
+    assert await read(service, "link") == b"old"
+    with pytest.raises(InvalidRequestError, match="load_artifact"):
+        await read(service, "elsewhere")
+
+
 # ----- references
 
 

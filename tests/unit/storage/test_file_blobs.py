@@ -70,9 +70,10 @@ async def test_what_was_used_lately_has_not_expired(blobs: FileBlobs) -> None:
     await blobs.put(NAME, b"one")
     folder = blobs.folder / ("a" * 32)
     os.utime(folder, (0, 0))
-    assert list(blobs.expired(60)) == [folder]
+    assert await blobs.expired(60) == [folder.name]
     await blobs.put(NAME, b"one")
-    assert list(blobs.expired(60)) == []
-    blobs.remove(folder.name)
+    assert await blobs.expired(60) == []
+    assert [data async for data in blobs.of(folder.name)] == [b"one"]
+    await blobs.remove(folder.name)
     with pytest.raises(KeyError):
         await blobs.get(NAME)

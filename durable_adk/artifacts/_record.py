@@ -1,0 +1,62 @@
+"""What a durable store keeps of a version beside its content."""
+
+from typing import Any, Literal, TypeAlias
+
+from google.genai import types
+from pydantic import Field
+
+from durable_adk.artifacts._stored import Draft
+from durable_adk.artifacts.base_artifact_service import ArtifactVersion
+from durable_adk.models.llm_response import Wire
+
+Content: TypeAlias = Literal["text", "inline_data"]
+
+
+class Record(Wire):
+    """A version without its content."""
+
+    filename: str
+    create_time: float
+    mime_type: str | None = None
+    custom_metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
+    save_key: str | None = None
+    part: types.Part
+    """The artifact without its content."""
+    content: Content | None = None
+    """Which field of the part the content is."""
+
+    def described(self, version: int, canonical_uri: str) -> ArtifactVersion:
+        """What callers are told of it."""
+        return ArtifactVersion(
+            version=version,
+            canonical_uri=canonical_uri,
+            custom_metadata=self.custom_metadata,
+            create_time=self.create_time,
+            mime_type=self.mime_type,
+        )
+
+
+def fields_of(filename: str, draft: Draft) -> tuple[dict[str, Any], bytes]:
+    """The fields of a draft's record, and its content unless that is still to come."""
+    part, content, data = split(draft.part)
+    fields = {
+        "filename": filename,
+        "create_time": draft.create_time,
+        "mime_type": draft.mime_type,
+        "custom_metadata": draft.custom_metadata,
+        "save_key": draft.save_key,
+        "part": part,
+        "content": content if draft.chunks is None else "inline_data",
+    }
+    return fields, data
+
+
+def split(part: types.Part) -> tuple[types.Part, Content | None, bytes]:
+    """The part without its content, which field that was, and its bytes."""
+    if part.text is not None:
+        return part.model_copy(update={"text": None}), "text", part.text.encode()
+    blob = part.inline_data
+    if blob and blob.data is not None:
+        bare = part.model_copy(update={"inline_data": blob.model_copy(update={"data": None})})
+        return bare, "inline_data", blob.data
+    return part, None, b""
