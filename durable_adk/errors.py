@@ -37,6 +37,7 @@
     +-- TransientError                 tried again; reaches a caller when patience ends
         +-- StoreUnavailableError
         |   +-- SessionRegressedError
+        |   +-- SchemaOutdatedError
         +-- ModelUnavailableError
         +-- NoWorkerError
         +-- TemporalUnavailableError
@@ -231,6 +232,14 @@ class SessionRegressedError(StoreUnavailableError):
     waits for a store waits for its repair: the run stays open, its pending activity shows this
     error, and it goes on by itself once what is missing has been put back. It waits without bound:
     to fail the run instead would lose it, which no repair can take back.
+    """
+
+
+class SchemaOutdatedError(StoreUnavailableError):
+    """The session store's tables are of an older version; run `durable-adk db upgrade`.
+
+    A process that starts is told so at once. A run waits for the upgrade like for a store that is
+    away, and goes on by itself after it.
     """
 
 

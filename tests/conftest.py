@@ -16,6 +16,7 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService, SqliteSessionService
 from durable_adk.worker import WorkerOptions, worker
 from tests.support import s3 as s3_support
+from tests.support.postgres import Databases, running
 from tests.support.replay import replay_all
 
 MakeRunner = Callable[..., Awaitable[Runner]]
@@ -35,6 +36,19 @@ async def client(server: TemporalServer) -> AsyncIterator[Client]:
     connected = await connect(server.address)
     yield connected
     await replay_all(connected)
+
+
+@pytest.fixture(scope="session")
+async def postgres() -> AsyncIterator[Databases]:
+    """A real PostgreSQL, for as long as the tests run."""
+    async with running() as databases:
+        yield databases
+
+
+@pytest.fixture(scope="session")
+async def postgres_url(postgres: Databases) -> str:
+    """A database that tests share, each with an app of its own."""
+    return await postgres.make()
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from durable_adk.embedded.shared import embedded_client, prepare_data_dir
 from durable_adk.embedded.stores import Stores, folder_stores
 from durable_adk.errors import AgentDefinitionError, InvalidRequestError
 from durable_adk.runners import Runner
+from durable_adk.sessions.database_url import shown
 from durable_adk.sessions.sql_session_service import DatabaseSessionService, SqliteSessionService
 from durable_adk.settings import Settings
 from durable_adk.targets import load_target
@@ -50,6 +51,12 @@ class Places:
         """A database URL, or the path of a SQLite file."""
         return self.store or self.settings.store or str(self._folder / "sessions.db")
 
+    @property
+    def store_shown(self) -> str:
+        """The same for people: no password is in it."""
+        url = self.store_url
+        return shown(url) if "://" in url else url
+
     def open_store(self) -> DatabaseSessionService:
         """The session store.
 
@@ -71,7 +78,8 @@ class Places:
     @property
     def options(self) -> list[str]:
         """The options that lead another command to the same places."""
-        named = {"--address": self.address, "--store": self.store, "--data-dir": self.data_dir}
+        store = self.store and self.store_shown
+        named = {"--address": self.address, "--store": store, "--data-dir": self.data_dir}
         return [text for name, value in named.items() if value for text in (name, str(value))]
 
     @asynccontextmanager
@@ -86,9 +94,19 @@ class Places:
         """
         if existing:
             self._check_store()
+        async with self.unprepared_sessions() as sessions:
+            await sessions.prepare()
+            yield sessions
+
+    @asynccontextmanager
+    async def unprepared_sessions(self) -> AsyncGenerator[DatabaseSessionService]:
+        """The session store, whatever its tables are.
+
+        Raises:
+            InvalidRequestError: The database is not supported.
+        """
         sessions = self.open_store()
         try:
-            await sessions.prepare()
             yield sessions
         finally:
             await sessions.close()

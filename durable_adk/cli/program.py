@@ -15,6 +15,7 @@ from durable_adk.cli.answer import (
 )
 from durable_adk.cli.attempts import attempts_command
 from durable_adk.cli.cancel import cancel_command
+from durable_adk.cli.db import db
 from durable_adk.cli.demo import demo_command
 from durable_adk.cli.dev import dev_command
 from durable_adk.cli.doctor import doctor_command
@@ -43,6 +44,7 @@ app.command("respond")(respond_command)
 app.command("credential")(credential_command)
 app.command("cancel")(cancel_command)
 app.command("doctor")(doctor_command)
+app.add_typer(db, name="db")
 app.command("dev")(dev_command)
 app.command("worker")(worker_command)
 app.command("health")(health_command)

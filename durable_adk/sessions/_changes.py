@@ -4,10 +4,19 @@ import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
 from threading import Lock
 
 from durable_adk.sessions._head import Head
 from durable_adk.sessions.session import SessionKey
+from durable_adk.values import canonical
+
+
+@lru_cache(maxsize=4096)
+def topic(key: SessionKey) -> str:
+    """The session's name where others may read it: it tells nobody who its user is."""
+    return sha256(canonical(list(key)).encode()).hexdigest()[:32]
 
 
 @dataclass(eq=False, slots=True)
@@ -45,26 +54,30 @@ class Changes:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._watches: dict[SessionKey, set[Watch]] = {}
+        self._watches: dict[str, set[Watch]] = {}
 
     @contextmanager
     def watch(self, key: SessionKey) -> Generator[Watch]:
         """A watch that is woken by changes of the session while the block runs."""
-        watch = Watch(key)
+        watch, name = Watch(key), topic(key)
         with self._lock:
-            self._watches.setdefault(key, set()).add(watch)
+            self._watches.setdefault(name, set()).add(watch)
         try:
             yield watch
         finally:
             with self._lock:
-                self._watches[key].remove(watch)
-                if not self._watches[key]:
-                    del self._watches[key]
+                self._watches[name].remove(watch)
+                if not self._watches[name]:
+                    del self._watches[name]
 
     def announce(self, key: SessionKey) -> None:
         """Say that the session has changed."""
+        self.announce_topic(topic(key))
+
+    def announce_topic(self, name: str) -> None:
+        """Say that the session of this `topic` has changed."""
         with self._lock:
-            watches = list(self._watches.get(key, ()))
+            watches = list(self._watches.get(name, ()))
         for watch in watches:
             watch.wake()
 

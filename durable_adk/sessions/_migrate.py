@@ -5,13 +5,12 @@ import threading
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from alembic.util import CommandError
 from sqlalchemy import Connection, text
 
-from durable_adk.errors import InvalidRequestError
+from durable_adk.sessions.schema_version import SchemaVersion
 
-HEAD = "0004"
-"""The newest version in `migrations/versions`."""
+HEAD = "0006"
+"""The newest version in `migrations/versions`; they count up."""
 
 _LOCK = 0x61646B  # any number that all processes agree on
 
@@ -19,10 +18,11 @@ _TURN = threading.Lock()
 """Alembic keeps its context in globals, so two stores of one process must not migrate at once."""
 
 
-def is_current(connection: Connection) -> bool:
-    """Whether nothing needs to be done."""
+def schema(connection: Connection) -> SchemaVersion:
+    """What is there."""
     options = {"version_table": "durable_adk_version"}
-    return MigrationContext.configure(connection, opts=options).get_current_revision() == HEAD
+    found = MigrationContext.configure(connection, opts=options).get_current_revision()
+    return SchemaVersion(found, HEAD)
 
 
 def migrate(connection: Connection) -> None:
@@ -36,13 +36,9 @@ def migrate(connection: Connection) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+    schema(connection).require_known()
     config = Config()
     config.set_main_option("script_location", "durable_adk.sessions:migrations")
     config.attributes["connection"] = connection
-    try:
-        with _TURN:
-            command.upgrade(config, HEAD)
-    except CommandError as error:
-        raise InvalidRequestError(
-            f"The session database is of a version that this package does not know: {error}"
-        ) from error
+    with _TURN:
+        command.upgrade(config, HEAD)

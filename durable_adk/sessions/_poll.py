@@ -1,20 +1,16 @@
-"""Hearing of other processes' commits."""
+"""Hearing of other processes' commits to a SQLite file."""
 
 import asyncio
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.sessions._changes import Changes
 from durable_adk.sessions._head import Head
-from durable_adk.sessions._postgres import PostgresStore
 from durable_adk.sessions._sqlite import SqliteStore
 from durable_adk.sessions.session import SessionKey
 
-_FILE_INTERVAL = 0.02
+_INTERVAL = 0.02
 """Seconds between two looks at a file's version, which cost microseconds."""
-
-_QUERY_INTERVAL = 0.05
-"""Seconds between two queries of another database."""
 
 _LINGER = 1.0
 """Seconds to go on without watches, as a caller that reads what is new will wait again."""
@@ -23,11 +19,11 @@ _LINGER = 1.0
 class Poll:
     """Wakes the watches whose session is not as they saw it, from one task in each event loop.
 
-    However many watches a session has it is looked up once, and not at all while a SQLite file does
-    not change.
+    However many watches a session has it is looked up once, and not at all while the file does not
+    change.
     """
 
-    def __init__(self, store: SqliteStore | PostgresStore, changes: Changes) -> None:
+    def __init__(self, store: SqliteStore, changes: Changes) -> None:
         self._store = store
         self._changes = changes
         self._tasks: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
@@ -51,20 +47,16 @@ class Poll:
         known: dict[SessionKey, Head | None] = {}
         version: int | None = None
         left = _LINGER
-        with ExitStack() as stack:
-            file = None
-            if isinstance(self._store, SqliteStore):
-                file = stack.enter_context(closing(self._store.version()))
-            interval = _FILE_INTERVAL if file else _QUERY_INTERVAL
+        with closing(self._store.version()) as file:
             while left > 0:
-                await asyncio.sleep(interval)
+                await asyncio.sleep(_INTERVAL)
                 watches = self._changes.current()
-                left = _LINGER if watches else left - interval
+                left = _LINGER if watches else left - _INTERVAL
                 keys = {watch.key for watch in watches}
                 try:
                     # Before the rows, so that a commit in between is seen the next time.
-                    latest = file.read() if file else None
-                    if latest is None or latest != version or not keys <= known.keys():
+                    latest = file.read()
+                    if latest != version or not keys <= known.keys():
                         known, version = await self._heads(keys), latest
                 except StoreUnavailableError:
                     continue

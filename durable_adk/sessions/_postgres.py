@@ -1,131 +1,109 @@
 """The session store in a PostgreSQL database."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
-from threading import Lock, Thread
-from typing import Any
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
 
-from sqlalchemy import URL
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy import URL, Connection
 
-from durable_adk.sessions import _migrate
+from durable_adk.errors import StoreUnavailableError
+from durable_adk.sessions._changes import Changes, topic
+from durable_adk.sessions._notices import Listener
 from durable_adk.sessions._sql_tables import SqlTables
 from durable_adk.sessions._tables import T
-from durable_adk.sessions._unavailable import translated
+from durable_adk.sessions.database import PostgresDatabase
+from durable_adk.sessions.schema_version import SchemaVersion
+from durable_adk.sessions.session import SessionKey
 
-_SETTINGS = {
-    "statement_timeout": "5s",
-    "lock_timeout": "2s",
-    "idle_in_transaction_session_timeout": "5s",
-}
-"""What is given up when the database or another process hangs (reliability 10)."""
-
-_GRACE = 5.0
-"""Seconds that transactions which are under way may take when the store is closed."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    loop: asyncio.AbstractEventLoop
-    thread: Thread
-    reader: AsyncEngine
-    writer: AsyncEngine
-    migrating: asyncio.Lock = field(default_factory=asyncio.Lock)
+CHANNEL = "durable_adk_commits"
+"""Where processes tell each other which sessions they have changed."""
 
 
 class PostgresStore:
-    """One database, spoken to from one event loop in a thread of its own.
+    """The tables in a database, and the news of what is committed to them.
 
-    A connection belongs to the loop it was made in, and callers' loops come and go (`Runner.run`
-    makes one for each call): so none of theirs is used, and all share one pool.
+    A commit is told of after it, in a transaction of its own: PostgreSQL makes transactions that
+    send wait for each other from their commit on, and the disk with them. What is lost in between,
+    with a process for example, is found by whoever waits: no wait is longer than half a second.
     """
 
     def __init__(self, url: URL) -> None:
-        self._url = url
-        self._lock = Lock()
-        self._running: _Running | None = None
-        self._ready = False
+        self.database = PostgresDatabase(url)
+        self.name = secrets.token_hex(4)
+        """Who has committed; a process tells itself what it commits, and needs no notice of it."""
 
     async def prepare(self) -> None:
-        """Create the tables, or bring them to the version of this code, once."""
-        if not self._ready:
-            await self._in_loop(self._migrate())
+        """See `PostgresDatabase.prepare`."""
+        await self.database.prepare()
+
+    async def schema(self) -> SchemaVersion:
+        """See `PostgresDatabase.schema`."""
+        return await self.database.schema()
+
+    async def upgrade(self) -> None:
+        """See `PostgresDatabase.upgrade`."""
+        await self.database.upgrade()
 
     async def read(self, work: Callable[[SqlTables], T]) -> T:
         """See `Store.read`."""
-        await self.prepare()
-        return await self._in_loop(_transaction(self._start().reader, work, lock=False))
+        return await self.database.read(lambda inner: work(SqlTables(inner, lock=False)))
 
     async def write(self, work: Callable[[SqlTables], T]) -> T:
         """See `Store.write`."""
-        await self.prepare()
-        return await self._in_loop(_transaction(self._start().writer, work, lock=True))
+        changed: set[SessionKey] = set()
+
+        def transaction(connection: Connection) -> T:
+            tables = SqlTables(connection, lock=True)
+            result = work(tables)
+            changed.update(tables.changed)
+            return result
+
+        def tell() -> None:
+            texts = [f"{self.name} {topic(key)}" for key in changed]
+            self.database.notices.send(CHANNEL, *texts)
+
+        return await self.database.write(transaction, committed=tell)
 
     async def close(self) -> None:
         """Close all connections; the next call opens new ones."""
-        with self._lock:
-            running, self._running = self._running, None
-        if running is not None:
-            loop = running.loop
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_end(running), loop))
-            loop.call_soon_threadsafe(loop.stop)
-            await asyncio.to_thread(running.thread.join)
-            loop.close()
-
-    async def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        with translated():
-            return await asyncio.wrap_future(
-                asyncio.run_coroutine_threadsafe(work, self._start().loop)
-            )
-
-    async def _migrate(self) -> None:
-        running = self._start()
-        # One at a time. A second one would wait for Alembic's turn, a lock of threads, and so stop
-        # the loop that the first needs to find out that its connection is broken.
-        async with running.migrating:
-            if self._ready:
-                return
-            async with running.writer.begin() as connection:
-                await connection.run_sync(_migrate.migrate)
-            self._ready = True
-
-    def _start(self) -> _Running:
-        with self._lock:
-            if self._running is None:
-                self._running = _run(self._url)
-            return self._running
+        await self.database.close()
 
 
-def _run(url: URL) -> _Running:
-    loop = asyncio.new_event_loop()
-    thread = Thread(target=loop.run_forever, name="session-store", daemon=True)
-    thread.start()
-    arguments: dict[str, Any] = {"timeout": 5, "command_timeout": 10, "server_settings": _SETTINGS}
-    engine = create_async_engine(
-        url,
-        connect_args=arguments,
-        pool_pre_ping=True,
-        pool_timeout=5,
-        hide_parameters=True,
-    )
-    # One point in time for reads of several statements. Writers lock the session's row instead and
-    # must see, having waited for it, what the one before them wrote.
-    reader = engine.execution_options(isolation_level="REPEATABLE READ")
-    return _Running(loop, thread, reader, engine)
+class CommitNotices:
+    """Wakes the watches of sessions that other processes change."""
 
+    def __init__(self, store: PostgresStore, changes: Changes) -> None:
+        self._store = store
+        self._changes = changes
+        self._listener: Listener | None = None
+        self._looking: asyncio.Task[None] | None = None
 
-async def _end(running: _Running) -> None:
-    """Close all connections; those that callers have left in a transaction after its end."""
-    under_way = asyncio.all_tasks() - {asyncio.current_task()}
-    if under_way:
-        _, late = await asyncio.wait(under_way, timeout=_GRACE)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
-    await running.writer.dispose()
+    def start(self) -> None:
+        """See to it that it listens."""
+        if self._listener is None:
+            self._listener = Listener(channel=CHANNEL, heard=self._heard, resumed=self._resumed)
+            self._store.database.notices.listen(self._listener)
 
+    def stop(self) -> None:
+        """Listen no more."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            self._store.database.notices.leave(listener)
 
-async def _transaction(engine: AsyncEngine, work: Callable[[SqlTables], T], *, lock: bool) -> T:
-    async with engine.begin() as connection:
-        return await connection.run_sync(lambda inner: work(SqlTables(inner, lock=lock)))
+    def _resumed(self) -> None:
+        self._looking = asyncio.get_running_loop().create_task(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        """Look at all that somebody waits for: notices may have been lost."""
+        watches = self._changes.current()
+        keys = {watch.key for watch in watches}
+        with suppress(StoreUnavailableError):  # then they look by themselves when their time is up
+            heads = await self._store.read(lambda inner: {key: inner.head(key) for key in keys})
+            for watch in watches:
+                watch.compare(heads[watch.key])
+
+    def _heard(self, _sender: int, text: str) -> None:
+        name, _, changed = text.partition(" ")
+        if name != self._store.name:
+            self._changes.announce_topic(changed)

@@ -5,9 +5,11 @@ some strings (reliability 1j), and no query looks inside. Times are seconds sinc
 """
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Column,
     Double,
+    Identity,
     Index,
     MetaData,
     Table,
@@ -39,6 +41,9 @@ SESSIONS = Table(
     Column("lease_expires_at", Double),
     # With a default, because workers of the version before do not know this column.
     Column("waiting", BigInteger, nullable=False, server_default="0"),
+    # For pages of listings: of an app, and of one of its users.
+    Index("sessions_of_app", "app_name", "update_time", "user_id", "session_id"),
+    Index("sessions_of_user", "app_name", "user_id", "update_time", "session_id"),
     sqlite_with_rowid=False,
 )
 """One row a session: a `Head`."""
@@ -117,3 +122,22 @@ TICKETS = Table(
 """One row an invocation that waits for its session's lease: a `Ticket`, and the user's event if the
 active invocation may hear it: not read with the others, nor stored in the key's index, for its
 size."""
+
+POSTGRES_METADATA = MetaData()
+"""What is only in PostgreSQL: with SQLite other files have it."""
+
+MEMORIES = Table(
+    "memories",
+    POSTGRES_METADATA,
+    Column("number", BigInteger, Identity(), primary_key=True),
+    Column("app_name", Text, nullable=False),
+    Column("user_id", Text, nullable=False),
+    Column("session_id", Text, nullable=False),
+    Column("entry_id", Text, nullable=False),
+    Column("said_at", Text, nullable=False),
+    Column("entry", Text, nullable=False),
+    Column("words", ARRAY(Text), nullable=False),
+    UniqueConstraint("app_name", "user_id", "session_id", "entry_id", name="memories_entry"),
+    Index("memories_words", "words", postgresql_using="gin"),
+)
+"""One row a memory, with the different words that it is found by."""

@@ -134,6 +134,8 @@ class SqlTables:
 
     def __init__(self, connection: Connection, *, lock: bool) -> None:
         self._connection = connection
+        self.changed: set[SessionKey] = set()
+        """The sessions of which somebody who waits would see something new."""
         self._head_of = _LOCKED_HEAD_OF if lock else _HEAD_OF
         self._insert = _inserts(connection.dialect.name)
 
@@ -156,13 +158,16 @@ class SqlTables:
         return found
 
     def add_session(self, key: SessionKey, head: Head) -> bool:
+        self.changed.add(key)
         values = {**key._asdict(), **asdict(head)}
         return self._connection.execute(self._insert.session, values).rowcount == 1
 
     def save_head(self, key: SessionKey, head: Head) -> None:
+        self.changed.add(key)
         self._connection.execute(_SAVE_HEAD, {**_params(key), **asdict(head)})
 
     def remove_session(self, key: SessionKey) -> None:
+        self.changed.add(key)
         self.head(key)  # locks it: another's commit comes wholly before or after
         for statement in _REMOVE:
             self._connection.execute(statement, _params(key))
@@ -237,6 +242,7 @@ class SqlTables:
         ]
 
     def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:
+        self.changed.add(key)
         values = {**key._asdict(), **record.model_dump(mode="json")}
         values["error"] = None if record.error is None else json.dumps(record.error)
         self._connection.execute(self._insert.invocation, values)

@@ -15,6 +15,7 @@ from durable_adk.sessions import _migrate
 from durable_adk.sessions._sql_tables import SqlTables
 from durable_adk.sessions._tables import T
 from durable_adk.sessions._unavailable import translated, unavailable
+from durable_adk.sessions.schema_version import SchemaVersion
 
 _BUSY_TIMEOUT = 5.0
 """Seconds to wait for another process's write, or in this process's queue (reliability 10)."""
@@ -57,6 +58,21 @@ class SqliteStore:
         if not self._ready:
             await self._in(self._writes, self._prepare)
 
+    async def schema(self) -> SchemaVersion:
+        """Which version the tables are of; a file that is missing is not made."""
+        if not self.path.is_file():
+            return SchemaVersion(None, _migrate.HEAD)
+
+        def look() -> SchemaVersion:
+            with self._engine.begin() as connection:
+                return _migrate.schema(connection)
+
+        return await self._in(self._reads, look)
+
+    async def upgrade(self) -> None:
+        """The same as `prepare`: a file belongs to one machine, so its first use upgrades it."""
+        await self.prepare()
+
     async def read(self, work: Callable[[SqlTables], T]) -> T:
         """See `Store.read`."""
 
@@ -98,8 +114,8 @@ class SqliteStore:
             return
         _create(self.path)
         with self._engine.begin() as connection:
-            current = _migrate.is_current(connection)
-        if not current:
+            found = _migrate.schema(connection)
+        if not found.current:
             with self._writer.begin() as connection:
                 _migrate.migrate(connection)
         self._ready = True

@@ -12,10 +12,19 @@ from sqlalchemy.exc import (
     TimeoutError as PoolTimeout,
 )
 
-from durable_adk.errors import StoreUnavailableError
+from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 
-_SQLSTATES = ("08", "40", "53", "55", "57")
-"""PostgreSQL's classes of what passes: connection, rollback, resources, locks, operator."""
+_SQLSTATES = ("08", "28", "3D", "40", "53", "55", "57")
+"""PostgreSQL's classes of what passes: connection, rollback, resources, locks, operator. So does a
+password that is refused, or a database that is missing, to a process that has been in it before:
+somebody is changing the one, or putting the other back."""
+
+_REMEDIES = {
+    "28": "Check the user and the password in the URL, and that the server lets them in from here.",
+    "3D": "Make the database first (`createdb NAME`), or correct the name in the URL.",
+    "42501": "Let a user that may make tables run `durable-adk db upgrade` once.",
+}
+"""What to do about what a process is told at its start."""
 
 _BROKEN = ("InterfaceError", "InternalClientError")
 """asyncpg's errors without such a state; what is set up wrongly is of other, derived classes."""
@@ -39,13 +48,37 @@ def translated() -> Generator[None]:
         raise unavailable(error) from error
 
 
+@contextmanager
+def misconfigured(store: str) -> Generator[None]:
+    """Raise what will be refused again and again as InvalidRequestError; other errors pass.
+
+    Args:
+        store: The database's URL, to be shown.
+    """
+    try:
+        yield
+    except Exception as error:
+        state = _state_of(error)
+        remedy = next((text for code, text in _REMEDIES.items() if state.startswith(code)), None)
+        if remedy is None:
+            raise
+        said = getattr(error, "orig", None) or error
+        raise InvalidRequestError(f"{store}: {said}. {remedy}") from error
+
+
 def unavailable(cause: object) -> StoreUnavailableError:
     """The error for a store that does not answer."""
     return StoreUnavailableError(f"The session store does not answer: {cause}")
 
 
+def _state_of(error: Exception) -> str:
+    """PostgreSQL's code of what has happened; "": there is none."""
+    said = getattr(error, "orig", None) or error
+    return str(getattr(said, "sqlstate", None) or "")
+
+
 def _passes(error: DBAPIError) -> bool:
-    state = str(getattr(error.orig, "sqlstate", None) or "")
+    state = _state_of(error)
     return (
         isinstance(error, (OperationalError, InterfaceError))
         or error.connection_invalidated
@@ -63,5 +96,4 @@ def _breaks_off(error: Exception) -> bool:
     """
     if not type(error).__module__.startswith("asyncpg."):
         return False
-    state = str(getattr(error, "sqlstate", None) or "")
-    return state.startswith(_SQLSTATES) or type(error).__name__ in _BROKEN
+    return _state_of(error).startswith(_SQLSTATES) or type(error).__name__ in _BROKEN

@@ -31,14 +31,21 @@ class Rebuilt:
 
 def rebuild(tables: Tables, sessions: Sequence[Rebuilt]) -> None:
     """Put sessions back; see `BaseSessionService.rebuild`."""
-    # All is looked at before anything is changed, as in `_log`.
-    put = [(one, _entries(tables, one)) for one in sessions]
+    # All is looked at before anything is changed, as in `_log`; in one order, for looking locks.
+    ordered = sorted(sessions, key=lambda one: one.key)
+    put = [(one, _entries(tables, one)) for one in ordered]
     for one, entries in put:
         _put(tables, one, entries)
     # Sessions share keys of their user and app, and of these the newest value counts.
     shared = [(entry, one.key) for one, entries in put for entry in entries]
+    newest: dict[tuple[str, SessionKey], str] = {}
     for entry, key in sorted(shared, key=lambda item: item[0].timestamp):
-        tables.put_state(key, {k: v for k, v in entry.delta.items() if not is_own(key, k)})
+        for name, value in entry.delta.items():
+            if not is_own(key, name):
+                newest[name, owner(key, name)] = value
+    # By name first, as in every commit, so that it cannot deadlock with one.
+    for (name, key), value in sorted(newest.items()):
+        tables.put_state(key, {name: value})
 
 
 def _entries(tables: Tables, one: Rebuilt) -> list[Entry]:

@@ -3,57 +3,85 @@
 import os
 from pathlib import Path
 
-from sqlalchemy import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import URL
 
-from durable_adk.errors import InvalidRequestError
+from durable_adk.sessions._changes import Changes
 from durable_adk.sessions._poll import Poll
-from durable_adk.sessions._postgres import PostgresStore
+from durable_adk.sessions._postgres import CommitNotices, PostgresStore
 from durable_adk.sessions._sqlite import SqliteStore
 from durable_adk.sessions._transactional import TransactionalSessionService
+from durable_adk.sessions.database import PostgresDatabase
+from durable_adk.sessions.database_url import file_of, parse
+from durable_adk.sessions.schema_version import SchemaVersion
 from durable_adk.sessions.session import SessionKey
 
 
 class DatabaseSessionService(TransactionalSessionService):
     """The session store in SQLite or PostgreSQL, shared by any number of processes.
 
-    The tables are created at the first use. One object serves several event loops and threads.
+    An empty database gets its tables at the first use. A SQLite file of an older version of this
+    package is upgraded then. A PostgreSQL database is not, because others use it as well: it is
+    refused until ``durable-adk db upgrade`` has been run.
+
+    One object serves several event loops and threads.
 
     Args:
         db_url: SQLAlchemy's URL, e.g. ``sqlite:///sessions.db`` or
             ``postgresql://user:password@host/name``; a driver named in it is not looked at.
+            PostgreSQL needs the extra ``postgres``.
 
     Raises:
         InvalidRequestError: The URL is of no supported database, or of one in memory.
     """
 
     def __init__(self, db_url: str | URL) -> None:
-        self._sql = _store(db_url)
+        url = parse(db_url)
+        self.file: Path | None = file_of(url)
+        """The file of a SQLite database; None: it is another one."""
+        self._sql = PostgresStore(url) if self.file is None else SqliteStore(self.file)
         super().__init__(self._sql)
-        self._poll = Poll(self._sql, self._changes)
+        self._news = _news(self._sql, self._changes)
 
     @property
-    def file(self) -> Path | None:
-        """The file of a SQLite database; None: it is another one."""
-        return self._sql.path if isinstance(self._sql, SqliteStore) else None
+    def database(self) -> PostgresDatabase | None:
+        """The PostgreSQL database; None: it is a SQLite file."""
+        return self._sql.database if isinstance(self._sql, PostgresStore) else None
 
     async def prepare(self) -> None:
-        """Create the tables or upgrade them; otherwise done at the first use.
+        """See to it that the tables are those of this code; otherwise done at the first use.
 
         Raises:
-            InvalidRequestError: They were written by a newer version of this package.
+            SchemaOutdatedError: Those of a PostgreSQL database are older.
+            InvalidRequestError: They were written by a newer version of this package, or the
+                database lets nobody in who comes like this.
         """
         await self._sql.prepare()
 
+    async def schema(self) -> SchemaVersion:
+        """Which version the tables are of; nothing is changed.
+
+        Raises:
+            InvalidRequestError: The database lets nobody in who comes like this.
+        """
+        return await self._sql.schema()
+
+    async def upgrade(self) -> None:
+        """Make the tables, or bring them to the version of this code; waits for who does the same.
+
+        Raises:
+            InvalidRequestError: As for `prepare`.
+        """
+        await self._sql.upgrade()
+
     async def close(self) -> None:
         """Close all connections; the next call opens new ones."""
-        self._poll.stop()
+        self._news.stop()
         await self._sql.close()
 
     async def wait_for_change(self, key: SessionKey, *, after: int, timeout: float) -> None:  # noqa: ASYNC109  # as in the port
-        """See `BaseSessionService.wait_for_change`; other processes are noticed by polling."""
+        """See `BaseSessionService.wait_for_change`; other processes are heard as well."""
         await self._sql.prepare()
-        self._poll.start()
+        self._news.start()
         await super().wait_for_change(key, after=after, timeout=timeout)
 
 
@@ -68,19 +96,8 @@ class SqliteSessionService(DatabaseSessionService):
         super().__init__(URL.create("sqlite", database=os.fspath(path)))
 
 
-def _store(db_url: str | URL) -> SqliteStore | PostgresStore:
-    try:
-        url = make_url(db_url)
-    except ArgumentError as error:
-        raise InvalidRequestError(f"{db_url!r} is not a database URL.") from error
-    match url.get_backend_name():
-        case "sqlite" if url.database in (None, "", ":memory:"):
-            raise InvalidRequestError(
-                "A SQLite database in memory keeps nothing; use InMemorySessionService."
-            )
-        case "sqlite":
-            return SqliteStore(Path(str(url.database)))
-        case "postgresql":
-            return PostgresStore(url.set(drivername="postgresql+asyncpg"))
-        case name:
-            raise InvalidRequestError(f"{name!r} is not supported; use SQLite or PostgreSQL.")
+def _news(store: SqliteStore | PostgresStore, changes: Changes) -> Poll | CommitNotices:
+    """What wakes the watches when another process commits."""
+    if isinstance(store, SqliteStore):
+        return Poll(store, changes)
+    return CommitNotices(store, changes)

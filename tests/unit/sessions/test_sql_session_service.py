@@ -315,7 +315,7 @@ async def test_older_file_is_upgraded(service, path, monkeypatch):
     with monkeypatch.context() as patch, engine.begin() as connection:
         patch.setattr(_migrate, "HEAD", "0001")
         _migrate.migrate(connection)
-        assert _migrate.is_current(connection)
+        assert _migrate.schema(connection).current
         body = Event(id="user", invocation_id="i1", author="user").to_json()
         for table, values in {
             "sessions": "1, 5.0, 6.0, 'i1', 1, NULL, NULL",

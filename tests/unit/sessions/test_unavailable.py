@@ -11,10 +11,19 @@ BREAKS = [
     exceptions.InternalClientError("another operation is in progress"),
     exceptions.ConnectionDoesNotExistError("closed in the middle of operation"),
     exceptions.CannotConnectNowError("the database system is starting up"),
+    exceptions.AdminShutdownError("terminating connection due to administrator command"),
+    exceptions.SerializationError("could not serialize access due to concurrent update"),
+    exceptions.DeadlockDetectedError("deadlock detected"),
+    exceptions.LockNotAvailableError("canceling statement due to lock timeout"),
+    exceptions.QueryCanceledError("canceling statement due to statement timeout"),
+    exceptions.TooManyConnectionsError("sorry, too many clients already"),
+    exceptions.InvalidPasswordError("somebody is just changing it"),
+    exceptions.InvalidCatalogNameError("somebody is just putting it back"),
+    ConnectionRefusedError("nobody listens"),
+    TimeoutError("nobody answers"),
 ]
 MISTAKES = [
     exceptions.ClientConfigurationError("no such option"),
-    exceptions.InvalidPasswordError("wrong"),
     exceptions.UndefinedTableError("no such table"),
     ValueError("ours"),
 ]

@@ -1,0 +1,201 @@
+"""Short messages between the processes that share a PostgreSQL database.
+
+They say that there is something to look at, or are worth nothing a second later. Any of them may be
+lost: with a connection, with a process, or because too many wait. So whoever listens also looks by
+itself now and then, and whenever it is told that something may have been missed.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, NamedTuple
+
+from durable_adk.log import get_logger
+
+_log = get_logger(__name__)
+
+MAX_BYTES = 7_500
+"""Of a message's text in UTF-8; PostgreSQL takes 8,000."""
+BACKLOG = 2_000
+"""Messages that wait to be sent; of more, the oldest are lost."""
+_BATCH = 200
+"""Messages sent in one statement."""
+_PING = 10.0
+"""Seconds without anything to do after which it is looked whether the connection still lives."""
+_PATIENCE = 5.0
+"""Seconds that a statement may take."""
+_DELAYS = (0.1, 5.0)
+"""Seconds before the first new attempt to connect, and the most there may be."""
+
+# One transaction for all. Of equal messages in it PostgreSQL delivers one, and the order is kept.
+_SEND = (
+    "SELECT pg_notify(channel, message) "
+    "FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS given(channel, message, place) "
+    "ORDER BY place"
+)
+
+Connect = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+class Message(NamedTuple):
+    """What is sent, and where to."""
+
+    channel: str
+    text: str
+
+
+@dataclass(eq=False, kw_only=True)
+class Listener:
+    """Whoever listens to a channel. Both functions are called in the database's event loop."""
+
+    channel: str
+    heard: Callable[[int, str], None]
+    """Called with each message, and a number of the connection that it came from."""
+    resumed: Callable[[], None] = lambda: None
+    """Called when listening begins, and begins again: what was sent before is lost."""
+    ready: "Future[None]" = field(default_factory=Future[None])
+    """Done from the first beginning on."""
+
+
+class Notices:
+    """One connection that sends and listens for a whole process, from the first use on.
+
+    Args:
+        loop: The event loop that the connection lives in, started if need be.
+        connect: A connection of asyncpg.
+    """
+
+    def __init__(self, loop: Callable[[], asyncio.AbstractEventLoop], connect: Connect) -> None:
+        self._loop = loop
+        self._connect = connect
+        self._lock = Lock()
+        self._listeners: list[Listener] = []
+        self._outgoing: deque[Message] = deque(maxlen=BACKLOG)
+        self._news = asyncio.Event()
+        self._waking = False
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
+
+    def send(self, channel: str, *texts: str) -> None:
+        """Send messages, each of at most `MAX_BYTES`; from any thread, never blocks or raises."""
+        self._outgoing.extend(Message(channel, text) for text in texts)
+        self._wake()
+
+    def listen(self, listener: Listener) -> None:
+        """Listen until `leave`; from any thread."""
+        with self._lock:
+            self._listeners.append(listener)
+        self._wake()
+
+    def leave(self, listener: Listener) -> None:
+        """Listen no more."""
+        with self._lock:
+            self._listeners.remove(listener)
+        self._wake()
+
+    def tasks(self) -> set["asyncio.Task[Any]"]:
+        """What of the loop's tasks is its own."""
+        return {self._task} if self._task is not None else set()
+
+    async def close(self) -> None:
+        """Send what waits, and let go of the connection; called in the loop.
+
+        Listeners stay: the next call connects again.
+        """
+        task, self._task = self._task, None
+        if task is None:
+            return
+        self._closing = True
+        self._news.set()
+        await asyncio.wait({task}, timeout=1.0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        self._closing = False
+
+    def _wake(self) -> None:
+        if not self._waking:  # once until the loop has run: a stuck loop collects no callbacks
+            self._waking = True
+            try:
+                self._loop().call_soon_threadsafe(self._look)
+            except RuntimeError:  # it is just being closed; who comes next starts another one
+                self._waking = False
+
+    def _look(self) -> None:
+        self._waking = False  # before the event, so that what comes from now on wakes again
+        if self._task is None or self._task.done():
+            self._news = asyncio.Event()
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        self._news.set()
+
+    async def _run(self) -> None:
+        first, most = _DELAYS
+        delay = first
+        while not self._closing:
+            try:
+                async with self._connect() as connection:
+                    delay = first
+                    await self._serve(connection)
+            except Exception as error:  # noqa: BLE001 - of the driver, which need not be installed
+                _log.debug("The connection for notices is gone.", error=str(error))
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, most)
+
+    async def _serve(self, connection: Any) -> None:
+        listening: set[str] = set()
+        connection.add_termination_listener(self._ended)
+        while not connection.is_closed():
+            self._news.clear()
+            listening = await self._follow(connection, listening)
+            if not await self._flush(connection):
+                if self._closing:
+                    return
+                await self._rest(connection)
+        raise ConnectionResetError("the server has ended it")
+
+    def _ended(self, _connection: object) -> None:
+        self._news.set()
+
+    async def _rest(self, connection: Any) -> None:
+        """Wait for something to do, and see now and then whether somebody is at the other end."""
+        try:
+            async with asyncio.timeout(_PING):  # makes no task, as `wait_for` does
+                await self._news.wait()
+        except TimeoutError:
+            await connection.execute("SELECT 1", timeout=_PATIENCE)
+
+    async def _follow(self, connection: Any, listening: set[str]) -> set[str]:
+        """Listen to the channels that somebody wants to hear, and to no others."""
+        with self._lock:
+            listeners = list(self._listeners)
+        wanted = {one.channel for one in listeners}
+        async with asyncio.timeout(_PATIENCE):
+            for channel in listening - wanted:
+                await connection.remove_listener(channel, self._heard)
+            for channel in wanted - listening:
+                await connection.add_listener(channel, self._heard)
+        for one in listeners:
+            if one.channel not in listening or not one.ready.done():
+                one.resumed()
+                if not one.ready.done():
+                    one.ready.set_result(None)
+        return wanted
+
+    def _heard(self, _connection: object, sender: int, channel: str, text: str) -> None:
+        with self._lock:
+            listeners = [one for one in self._listeners if one.channel == channel]
+        for one in listeners:
+            one.heard(sender, text)
+
+    async def _flush(self, connection: Any) -> bool:
+        """Send some of what waits; whether there was anything."""
+        size = min(len(self._outgoing), _BATCH)
+        if not size:
+            return False
+        batch = [self._outgoing.popleft() for _ in range(size)]
+        channels, texts = [one.channel for one in batch], [one.text for one in batch]
+        await connection.execute(_SEND, channels, texts, timeout=_PATIENCE)
+        return True

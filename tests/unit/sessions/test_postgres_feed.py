@@ -1,0 +1,155 @@
+"""Hearing of other processes' commits to a PostgreSQL database."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from durable_adk.sessions import (
+    DatabaseSessionService,
+    SessionKey,
+    _notices,
+    _postgres,
+    _transactional,
+)
+from durable_adk.sessions._changes import topic
+from tests.support.postgres import Databases
+from tests.unit.sessions.contract import event, opened
+
+NEVER = 50.0
+"""Seconds after which a wait ends by itself, in tests in which it must not."""
+_LISTENERS = (
+    "FROM pg_stat_activity WHERE application_name = 'durable-adk notices' AND query ~ '^LISTEN'"
+)
+"""Those who have only listened so far, and sent nothing."""
+
+
+@pytest.fixture
+async def url(postgres: Databases) -> str:
+    """A database without any other listener."""
+    return await postgres.make()
+
+
+@pytest.fixture
+async def make(url: str) -> AsyncIterator[Callable[[], DatabaseSessionService]]:
+    """Makes stores that stand for processes: each has its own connections."""
+    made: list[DatabaseSessionService] = []
+
+    def one() -> DatabaseSessionService:
+        made.append(DatabaseSessionService(url))
+        return made[-1]
+
+    yield one
+    for service in made:
+        await service.close()
+
+
+async def _add(service: DatabaseSessionService, key: SessionKey, number: int) -> None:
+    new = event(f"e{number}")
+    await service.commit_event(key, new, invocation_id="i1", epoch=1)
+
+
+async def _until(condition: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(60):
+        while not await condition():
+            await asyncio.sleep(0.02)
+
+
+async def _read(service: DatabaseSessionService, key: SessionKey, last: int) -> list[int]:
+    """Follow the session as a client does, up to a number."""
+    seen: list[int] = []
+    while not seen or seen[-1] < last:
+        after = seen[-1] if seen else 0
+        await service.wait_for_change(key, after=after, timeout=NEVER)
+        seen += [stored.seq for stored in await service.read_events(key, after=after)]
+    return seen
+
+
+async def test_no_event_is_missed_while_listeners_are_killed(
+    make: Callable[[], DatabaseSessionService],
+    postgres: Databases,
+    url: str,
+    key: SessionKey,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """D8: what was lost with a connection is looked up when there is a new one."""
+    monkeypatch.setattr(_transactional, "_PATIENCE", NEVER)  # only notices end a wait
+    monkeypatch.setattr(_notices, "_DELAYS", (0.5, 0.5))  # what is committed meanwhile is lost
+    writer, reader = make(), make()
+    await opened(writer, key)
+    reading = asyncio.create_task(_read(reader, key, last=22))
+    for number in range(21):
+        if number % 10 == 0:  # the last one as well: after it, there is no other notice
+            await _until(lambda: postgres.query(url, f"SELECT 1 {_LISTENERS}"))
+            await postgres.query(url, f"SELECT pg_terminate_backend(pid) {_LISTENERS}")
+        await _add(writer, key, number)
+    async with asyncio.timeout(NEVER / 2):
+        assert await reading == list(range(1, 23))
+
+
+async def test_a_lost_notice_is_repaired_by_looking(
+    make: Callable[[], DatabaseSessionService], key: SessionKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D8: nothing is only in a notice, so a feed without any shows the same."""
+    monkeypatch.setattr(_postgres, "CHANNEL", "somewhere_else")
+    writer = make()
+    await opened(writer, key)
+    monkeypatch.undo()
+    reader = make()
+    reading = asyncio.create_task(_read(reader, key, last=4))
+    await asyncio.sleep(0.1)
+    monkeypatch.setattr(_postgres, "CHANNEL", "somewhere_else")
+    for number in range(3):
+        await _add(writer, key, number)
+    async with asyncio.timeout(30):
+        assert await reading == [1, 2, 3, 4]
+
+
+async def test_a_notice_tells_nobody_who_has_written(
+    make: Callable[[], DatabaseSessionService], postgres: Databases, url: str
+) -> None:
+    """S3: whoever may connect may listen, so a notice holds no name and no word."""
+    key = SessionKey("app", "alice@example.org", "session")
+    heard: list[str] = []
+    listener, writer = make(), make()
+    database = listener.database
+    assert database is not None
+    await listener.prepare()
+    from_others = _postgres.Listener(
+        channel=_postgres.CHANNEL, heard=lambda _, text: heard.append(text)
+    )
+    database.notices.listen(from_others)
+    await asyncio.wrap_future(from_others.ready)
+    await opened(writer, key)
+    async with asyncio.timeout(30):
+        while not heard:
+            await asyncio.sleep(0.02)
+    assert heard[0].endswith(topic(key))
+    assert all(len(text) < 50 and "alice" not in text for text in heard)
+
+
+async def test_waiting_costs_few_queries(
+    make: Callable[[], DatabaseSessionService], postgres: Databases, url: str, key: SessionKey
+) -> None:
+    """A feed without news asks the database a few times a second, however many processes wait."""
+    service = make()
+    await opened(service, key)
+
+    async def committed() -> int:
+        await postgres.query(url, "SELECT pg_stat_force_next_flush()")
+        ((count,),) = await postgres.run(
+            "postgres",
+            "SELECT xact_commit FROM pg_stat_database WHERE datname = $1",
+            url.rpartition("/")[2],
+        )
+        return count
+
+    reading = asyncio.create_task(_read(service, key, last=2))
+    await asyncio.sleep(1.0)
+    before = await committed()
+    await asyncio.sleep(3.0)
+    asked = await committed() - before
+    # 2 looks a second, and the statistics of this test; polling every 50 ms makes 60 and more.
+    assert asked < 30
+    await _add(service, key, 1)
+    assert await reading == [1, 2]

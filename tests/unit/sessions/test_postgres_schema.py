@@ -1,0 +1,140 @@
+"""Whose tables a PostgreSQL database has, and who may change them."""
+
+import asyncio
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, make_url
+
+from durable_adk.errors import InvalidRequestError, SchemaOutdatedError
+from durable_adk.sessions import DatabaseSessionService, SessionKey, _migrate, _schema
+from tests.support.postgres import Databases
+from tests.unit.sessions.contract import opened
+
+KEY = SessionKey("app", "user", "session")
+_OPTIONS = {"version_table": "durable_adk_version", "compare_type": True}
+
+
+async def _at(url: str, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the tables of an older version."""
+    older = DatabaseSessionService(url)
+    with monkeypatch.context() as patch:
+        patch.setattr(_migrate, "HEAD", version)
+        await older.upgrade()
+    await older.close()
+
+
+async def test_an_empty_database_gets_its_tables_at_the_first_use(postgres: Databases) -> None:
+    """Also if several processes are the first, and they are the tables that the code uses."""
+    url = await postgres.make()
+    services = [DatabaseSessionService(url) for _ in range(4)]
+    assert (await services[0].schema()).empty
+    await asyncio.gather(*(service.prepare() for service in services))
+
+    def differences(connection: Connection) -> list[object]:
+        context = MigrationContext.configure(connection, opts=_OPTIONS)
+        found = compare_metadata(context, [_schema.METADATA, _schema.POSTGRES_METADATA])
+        return list(found)
+
+    database = services[0].database
+    assert database is not None
+    assert await database.read(differences) == []
+    assert (await services[0].schema()).current
+    for service in services:
+        await service.close()
+
+
+async def test_older_tables_are_refused_until_somebody_upgrades_them(
+    postgres: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are left as they are, the error has the command, and what they hold goes on."""
+    url = await postgres.make()
+    await _at(url, "0003", monkeypatch)
+    values = "'app', 'user', 'session', 0, 5.0, 6.0, NULL, 0, NULL, NULL"
+    await postgres.query(url, f"INSERT INTO sessions VALUES ({values})")  # noqa: S608 - the test's own
+    secret = make_url(url).set(password="open sesame")  # noqa: S106 - nobody's
+    service = DatabaseSessionService(secret)
+    with pytest.raises(SchemaOutdatedError) as refused:
+        await service.create_session(app_name="app", user_id="user")
+    shown = url.replace("@", ":***@")
+    assert refused.value.message.endswith(f"durable-adk db upgrade --store '{shown}'")
+    assert "sesame" not in repr(refused.value)
+    assert (await service.schema()).found == "0003"
+    upgrading = DatabaseSessionService(url)
+    await upgrading.upgrade()
+    await upgrading.close()
+    assert (await opened(service, KEY)).epoch == 1  # the same object goes on
+    assert [stored.seq for stored in await service.read_events(KEY)] == [1]
+    await service.close()
+
+
+async def test_newer_tables_are_refused(postgres: Databases) -> None:
+    """By use and by upgrade: this code does not know what they mean."""
+    url = await postgres.make()
+    service = DatabaseSessionService(url)
+    await service.prepare()
+    await service.close()
+    await postgres.query(url, "UPDATE durable_adk_version SET version_num = '9999'")
+    late = DatabaseSessionService(url)
+    for call in (late.prepare, late.upgrade):
+        with pytest.raises(InvalidRequestError, match="9999"):
+            await call()
+    assert (await late.schema()).newer
+    await late.close()
+
+
+async def test_who_upgrades_at_the_same_time_waits(
+    postgres: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the first one takes, it finds nothing left to do and does not fail."""
+    url = await postgres.make()
+    await _at(url, "0003", monkeypatch)
+    first, second = DatabaseSessionService(url), DatabaseSessionService(url)
+    database = first.database
+    assert database is not None
+    holding = asyncio.create_task(
+        database._in_loop(lambda: _hold(database, seconds=3.0))  # longer than a lock may take
+    )
+    while not await _locks(postgres, url, granted=True):
+        await asyncio.sleep(0.05)
+    waiting = asyncio.create_task(second.upgrade())
+    while not await _locks(postgres, url, granted=False):
+        assert not waiting.done()
+        await asyncio.sleep(0.05)
+    await holding
+    await waiting
+    assert (await second.schema()).current
+    await first.close()
+    await second.close()
+
+
+async def _hold(database: object, *, seconds: float) -> None:
+    async with database._start().writer.begin() as connection:  # pyright: ignore[reportAttributeAccessIssue]
+        await connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_migrate._LOCK})")
+        await asyncio.sleep(seconds)
+
+
+async def _locks(postgres: Databases, url: str, *, granted: bool) -> bool:
+    found = await postgres.query(
+        url, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted = $1", granted
+    )
+    return bool(found)
+
+
+async def test_workers_of_the_version_before_go_on(
+    postgres: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that was ready before the upgrade reads and writes on after it."""
+    url = await postgres.make()
+    await _at(url, "0004", monkeypatch)
+    old = DatabaseSessionService(url)
+    with monkeypatch.context() as patch:
+        patch.setattr(_migrate, "HEAD", "0004")
+        await opened(old, KEY)
+    upgrading = DatabaseSessionService(url)
+    await upgrading.upgrade()
+    assert await old.pause_invocation(KEY, invocation_id="i1", epoch=1)
+    assert await upgrading.read_state(KEY) == (1, {})
+    await old.close()
+    await upgrading.close()
