@@ -55,8 +55,9 @@ class Settings(BaseSettings):
     artifacts: Path | str | None = None
     """Folder of the artifacts, or the uri of an object store such as ``s3://bucket/prefix``; None:
     ``artifacts`` in `data_dir`."""
-    memory: Path | None = None
-    """SQLite file of the memory service; None: ``memory.db`` in `data_dir`."""
+    memory: str | None = None
+    """SQLite file or PostgreSQL URL of the memory service; None: with a PostgreSQL store that
+    database, else ``memory.db`` in `data_dir`."""
     credentials: Path | None = None
     """Folder of users' credentials, for its owner only; None: ``credentials`` in `data_dir`."""
     payloads: Path | str | None = None

@@ -8,9 +8,9 @@ from typing import Any
 
 from durable_adk.artifacts import BaseArtifactService, artifacts_at
 from durable_adk.auth.credential_service import BaseCredentialService, FileCredentialService
-from durable_adk.memory import BaseMemoryService, SqliteMemoryService
+from durable_adk.memory import BaseMemoryService, PostgresMemoryService, SqliteMemoryService
 from durable_adk.sessions.base_session_service import BaseSessionService
-from durable_adk.sessions.sql_session_service import SqliteSessionService
+from durable_adk.sessions.sql_session_service import DatabaseSessionService, SqliteSessionService
 from durable_adk.settings import Settings
 
 
@@ -58,7 +58,7 @@ async def folder_stores(
             session_service = SqliteSessionService(data_dir / "sessions.db")
             stack.push_async_callback(session_service.close)
         if memory_service is None:
-            memory_service = SqliteMemoryService(settings.memory or data_dir / "memory.db")
+            memory_service = _memory(data_dir, settings.memory, session_service)
             stack.push_async_callback(memory_service.close)
         yield Stores(
             session_service=session_service,
@@ -68,3 +68,13 @@ async def folder_stores(
             credential_service=credential_service
             or FileCredentialService(settings.credentials or data_dir / "credentials"),
         )
+
+
+def _memory(data_dir: Path, place: str | None, sessions: BaseSessionService) -> BaseMemoryService:
+    """The memory in a place that was named, else beside the sessions."""
+    if place is not None and "://" in place:
+        return PostgresMemoryService(place)
+    database = sessions.database if isinstance(sessions, DatabaseSessionService) else None
+    if place is None and database is not None:
+        return PostgresMemoryService(database.url)
+    return SqliteMemoryService(Path(place).expanduser() if place else data_dir / "memory.db")

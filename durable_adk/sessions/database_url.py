@@ -10,8 +10,8 @@ from durable_adk.errors import InvalidRequestError
 _SECRET = ("password", "sslkey", "sslpassword")
 
 
-def parse(db_url: str | URL) -> URL:
-    """The URL of a SQLite file or of a PostgreSQL database.
+def parse(db_url: str | URL, *, only: str | None = None) -> URL:
+    """The URL of a SQLite file or of a PostgreSQL database, or of only one of these.
 
     Raises:
         InvalidRequestError: It is of another database, or of one in memory, or none at all.
@@ -24,6 +24,8 @@ def parse(db_url: str | URL) -> URL:
             "This is not a database URL; write sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME."
         ) from None
     match url.get_backend_name():
+        case name if only not in (None, name):
+            raise InvalidRequestError(f"{name!r} is not supported here; use {only}.")
         case "sqlite" if url.database in (None, "", ":memory:"):
             raise InvalidRequestError("A SQLite database in memory keeps nothing; name a file.")
         case "sqlite" | "postgresql":

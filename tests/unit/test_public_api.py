@@ -76,7 +76,12 @@ FACE = {
     "examples": ["BaseExampleProvider", "Example"],
     "examples.base_example_provider": ["BaseExampleProvider"],
     "examples.example": ["Example"],
-    "memory": ["BaseMemoryService", "InMemoryMemoryService", "SqliteMemoryService"],
+    "memory": [
+        "BaseMemoryService",
+        "InMemoryMemoryService",
+        "PostgresMemoryService",
+        "SqliteMemoryService",
+    ],
     "memory.base_memory_service": ["BaseMemoryService", "SearchMemoryResponse"],
     "memory.in_memory_memory_service": ["InMemoryMemoryService"],
     "memory.memory_entry": ["MemoryEntry"],

@@ -14,14 +14,22 @@ from tests.support.postgres import HAS_POSTGRES
 
 
 @pytest.fixture(params=["memory", "sqlite"] + ["postgres"] * HAS_POSTGRES)
-async def service(request, tmp_path):
+def place(request, tmp_path):
+    """Where the sessions are: a file, a database's URL, or None for nowhere."""
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres_url")
+    return tmp_path / "folder" / "sessions.db" if request.param == "sqlite" else None
+
+
+@pytest.fixture
+async def service(place):
     """An empty session service, of each kind in turn."""
-    if request.param == "memory":
+    if place is None:
         made = InMemorySessionService()
-    elif request.param == "sqlite":
-        made = SqliteSessionService(tmp_path / "folder" / "sessions.db")
+    elif isinstance(place, str):
+        made = DatabaseSessionService(place)
     else:
-        made = DatabaseSessionService(request.getfixturevalue("postgres_url"))
+        made = SqliteSessionService(place)
     yield made
     await made.close()
 

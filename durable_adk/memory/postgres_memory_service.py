@@ -1,0 +1,122 @@
+"""Memory in a PostgreSQL database, found by an index of words."""
+
+from sqlalchemy import (
+    ARRAY,
+    URL,
+    ColumnElement,
+    Connection,
+    Delete,
+    Text,
+    bindparam,
+    delete,
+    text,
+)
+from sqlalchemy.dialects.postgresql import insert
+
+from durable_adk.memory._remembered import Memory, Owner, RememberingService
+from durable_adk.memory._words import words as words_of
+from durable_adk.memory.memory_entry import MemoryEntry
+from durable_adk.sessions._schema import MEMORIES
+from durable_adk.sessions.database import PostgresDatabase
+from durable_adk.sessions.database_url import parse
+
+_MAX_WORD = 256
+"""Characters by which a word is known: an index entry has at most 2,700 bytes."""
+
+_ADD = insert(MEMORIES).on_conflict_do_nothing(constraint="memories_entry")
+_OF_OWNER = (MEMORIES.c.app_name == bindparam("app")) & (MEMORIES.c.user_id == bindparam("user"))
+
+# The words come cut and folded; no parser of PostgreSQL's, whose idea of a letter depends on the
+# database's locale, sees a text. A word weighs the more, the fewer of the user's memories have it.
+_SEARCH = text("""
+WITH found AS (
+    SELECT number, said_at, entry, words FROM memories
+    WHERE app_name = :app AND user_id = :user AND words && :asked
+), many AS (
+    SELECT count(*) AS memories FROM memories WHERE app_name = :app AND user_id = :user
+), weights AS (
+    SELECT word, ln(1 + (memories - count(*) + 0.5) / (count(*) + 0.5)) AS weight
+    FROM many, found CROSS JOIN LATERAL unnest(words) AS word
+    WHERE word = ANY (:asked) GROUP BY word, memories
+)
+SELECT entry FROM found CROSS JOIN LATERAL (
+    SELECT sum(weight) AS score FROM weights WHERE word = ANY (found.words)
+) AS fit
+ORDER BY score DESC, said_at DESC, number DESC LIMIT :limit
+""").bindparams(bindparam("asked", type_=ARRAY(Text)))
+
+
+class PostgresMemoryService(RememberingService):
+    """Memories in a PostgreSQL database, which may be that of the sessions.
+
+    Memories come in the order of the words that they share with the query; rare words count more
+    than common ones. The tables are made with those of the sessions, see `DatabaseSessionService`.
+
+    Args:
+        db_url: SQLAlchemy's URL, e.g. ``postgresql://user:password@host/name``. It needs the extra
+            ``postgres``.
+
+    Raises:
+        InvalidRequestError: The URL is of no PostgreSQL database.
+    """
+
+    def __init__(self, db_url: str | URL) -> None:
+        super().__init__(_PostgresStore(PostgresDatabase(parse(db_url, only="postgresql"))))
+
+
+class _PostgresStore:
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    async def add(self, owner: Owner, memories: list[Memory], *, replace: str | None) -> None:
+        rows = [_row(owner, memory) for memory in memories]
+        # In one order everywhere, so that two who add the same do not deadlock.
+        rows.sort(key=lambda row: (row["session_id"], row["entry_id"]))
+
+        def work(connection: Connection) -> None:
+            if replace is not None:
+                removal = _removal(MEMORIES.c.session_id == replace)
+                connection.execute(removal, _values(owner))
+            if rows:
+                connection.execute(_ADD, rows)
+
+        await self._database.write(work)
+
+    async def remove(self, owner: Owner, entry_id: str | None) -> None:
+        removal = _removal() if entry_id is None else _removal(MEMORIES.c.entry_id == entry_id)
+        await self._database.write(
+            lambda connection: connection.execute(removal, _values(owner)).close()
+        )
+
+    async def search(self, owner: Owner, words: list[str], limit: int) -> list[MemoryEntry]:
+        values = {**_values(owner), "asked": _known_by(words), "limit": limit}
+        found = await self._database.read(
+            lambda connection: [row.entry for row in connection.execute(_SEARCH, values)]
+        )
+        return [MemoryEntry.model_validate_json(entry, extra="ignore") for entry in found]
+
+    async def close(self) -> None:
+        await self._database.close()
+
+
+def _values(owner: Owner) -> dict[str, str]:
+    return {"app": owner.app_name, "user": owner.user_id}
+
+
+def _removal(*conditions: ColumnElement[bool]) -> Delete:
+    return delete(MEMORIES).where(_OF_OWNER, *conditions)
+
+
+def _row(owner: Owner, memory: Memory) -> dict[str, object]:
+    return {
+        **owner._asdict(),
+        "session_id": memory.session_id,
+        "entry_id": memory.entry_id,
+        "said_at": memory.entry.timestamp or "",
+        "entry": memory.entry.to_json(),
+        "words": _known_by(words_of(memory.entry.text)),
+    }
+
+
+def _known_by(words: list[str]) -> list[str]:
+    return sorted({word[:_MAX_WORD] for word in words})
