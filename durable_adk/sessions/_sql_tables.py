@@ -4,6 +4,7 @@ Most are built once, here: building one costs more time than running it.
 """
 
 import json
+from collections.abc import Collection
 from dataclasses import asdict
 from functools import cache
 
@@ -17,8 +18,10 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
+    func,
     or_,
     select,
+    tuple_,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -26,9 +29,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
 from durable_adk.sessions._schema import EVENTS, INVOCATIONS, NOTES, SESSIONS, STATE, TICKETS
-from durable_adk.sessions._tables import NoteKey, Row, Window, owner
+from durable_adk.sessions._tables import NoteKey, Page, Row, Window, owner
 from durable_adk.sessions.records import ATTEMPT, InvocationRecord, Note, Status, Ticket
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 
 _KEY = SessionKey._fields
 _HEAD = [column for column in SESSIONS.c if column.name not in _KEY]
@@ -91,6 +94,14 @@ _MESSAGE_OF = select(TICKETS.c.message).where(
 )
 _REMOVE_TICKET = delete(TICKETS).where(_is(TICKETS), TICKETS.c.invocation_id == bindparam("id"))
 
+# In the order of an index; `substr`, because LIKE takes no account of case in SQLite.
+_POSITION = tuple_(SESSIONS.c.update_time, SESSIONS.c.user_id, SESSIONS.c.session_id)
+_LISTED = (
+    select(SESSIONS)
+    .where(func.substr(SESSIONS.c.session_id, 1, len(CHILD_PREFIX)) != CHILD_PREFIX)
+    .order_by(SESSIONS.c.update_time, SESSIONS.c.user_id, SESSIONS.c.session_id)
+)
+_OWNER = tuple_(STATE.c.app_name, STATE.c.user_id, STATE.c.session_id)
 _INITIAL_STATE_OF = select(STATE.c.key, STATE.c.initial).where(
     _is(STATE), STATE.c.initial.is_not(None)
 )
@@ -146,10 +157,16 @@ class SqlTables:
     def apps(self) -> list[str]:
         return sorted(self._connection.scalars(_APPS))
 
-    def heads(self, app_name: str, user_id: str | None) -> list[tuple[SessionKey, Head]]:
-        query = select(SESSIONS).where(SESSIONS.c.app_name == app_name)
+    def heads(
+        self, app_name: str, user_id: str | None, page: Page
+    ) -> list[tuple[SessionKey, Head]]:
+        query = _LISTED.where(SESSIONS.c.app_name == app_name).limit(page.limit)
         if user_id is not None:
             query = query.where(SESSIONS.c.user_id == user_id)
+        if page.since is not None:
+            query = query.where(SESSIONS.c.update_time >= page.since)
+        if page.after is not None:
+            query = query.where(page.after < _POSITION)
         found: list[tuple[SessionKey, Head]] = []
         for row in self._connection.execute(query).mappings():
             fields = dict(row)
@@ -215,10 +232,8 @@ class SqlTables:
         rows = self._connection.execute(_STATE_OF, _params(key))
         return {row.key: row.value for row in rows}
 
-    def states(self, app_name: str, user_id: str | None) -> dict[SessionKey, dict[str, str]]:
-        query = _STATES.where(STATE.c.app_name == app_name)
-        if user_id is not None:
-            query = query.where(STATE.c.user_id.in_(["", user_id]))
+    def states(self, owners: Collection[SessionKey]) -> dict[SessionKey, dict[str, str]]:
+        query = _STATES.where(_OWNER.in_(sorted(owners)))
         found: dict[SessionKey, dict[str, str]] = {}
         for row in self._connection.execute(query):
             key = SessionKey(row.app_name, row.user_id, row.session_id)

@@ -1,6 +1,6 @@
 """The port between the rules of the session store and a store's tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -33,6 +33,24 @@ class Window:
     last: int | None = None
 
 
+class Position(NamedTuple):
+    """A session's place in a listing; update times come first, and ids where they are equal."""
+
+    update_time: float
+    user_id: str
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Which sessions of a listing to read."""
+
+    limit: int
+    after: Position | None = None
+    since: float | None = None
+    """The earliest update, inclusive."""
+
+
 class NoteKey(NamedTuple):
     """What names a note of a session."""
 
@@ -55,8 +73,10 @@ class Tables(Protocol):
         """The apps that have sessions, by name."""
         ...
 
-    def heads(self, app_name: str, user_id: str | None) -> list[tuple[SessionKey, Head]]:
-        """The sessions of an app, or of one of its users, in any order."""
+    def heads(
+        self, app_name: str, user_id: str | None, page: Page
+    ) -> list[tuple[SessionKey, Head]]:
+        """The sessions of an app, or of one of its users, by `Position`; children excluded."""
         ...
 
     def add_session(self, key: SessionKey, head: Head) -> bool:
@@ -98,8 +118,8 @@ class Tables(Protocol):
         """All that the session sees: its own keys, its user's and its app's."""
         ...
 
-    def states(self, app_name: str, user_id: str | None) -> dict[SessionKey, dict[str, str]]:
-        """By owner, all state of an app, or what the sessions of one of its users see."""
+    def states(self, owners: Collection[SessionKey]) -> dict[SessionKey, dict[str, str]]:
+        """By owner, all state that these have."""
         ...
 
     def invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:

@@ -13,8 +13,9 @@ from durable_adk.sessions._changes import Changes
 from durable_adk.sessions._copies import session_copy
 from durable_adk.sessions._entry import Entry, check_state, decode, decode_event, encode
 from durable_adk.sessions._head import Head
+from durable_adk.sessions._listing import Listing
 from durable_adk.sessions._notes import TransactionalNotebook
-from durable_adk.sessions._tables import Store, Tables, Window, owners
+from durable_adk.sessions._tables import Store, Tables, Window
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.rebuilt import Rebuilt, rebuild
 from durable_adk.sessions.records import (
@@ -26,7 +27,7 @@ from durable_adk.sessions.records import (
     StoredEvent,
     Ticket,
 )
-from durable_adk.sessions.session import CHILD_PREFIX, Session, SessionKey
+from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import USER_PREFIX, without_temp
 from durable_adk.values import check_id
 
@@ -81,20 +82,19 @@ class TransactionalSessionService(TransactionalNotebook, BaseSessionService):
         return session
 
     async def list_sessions(
-        self, *, app_name: str, user_id: str | None = None
+        self,
+        *,
+        app_name: str,
+        user_id: str | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
+        updated_since: float | None = None,
     ) -> ListSessionsResponse:
         """See `BaseSessionService.list_sessions`."""
-        heads, states = await self._store.read(
-            lambda tables: (tables.heads(app_name, user_id), tables.states(app_name, user_id))
+        listing = Listing.of(
+            app_name, user_id, limit=limit, page_token=page_token, updated_since=updated_since
         )
-        heads.sort(key=lambda item: (item[1].update_time, item[0]))
-        return ListSessionsResponse(
-            sessions=[
-                session_copy(key, head, *(states.get(one) for one in owners(key)))
-                for key, head in heads
-                if not key.session_id.startswith(CHILD_PREFIX)
-            ]
-        )
+        return listing.response(await self._store.read(listing.read))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """See `BaseSessionService.get_user_state`."""

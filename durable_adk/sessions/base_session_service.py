@@ -67,11 +67,29 @@ class BaseSessionService(Notebook):
 
     @abstractmethod
     async def list_sessions(
-        self, *, app_name: str, user_id: str | None = None
+        self,
+        *,
+        app_name: str,
+        user_id: str | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
+        updated_since: float | None = None,
     ) -> ListSessionsResponse:
         """Sessions with merged state, without events, oldest update first (SSN-8).
 
-        Those of agents used as tools (`session.CHILD_PREFIX`) are left out.
+        Those of agents used as tools (`session.CHILD_PREFIX`) are left out. A session that is
+        updated between two pages moves towards the end, so turning pages leaves none out.
+
+        Args:
+            app_name: Name of the app.
+            user_id: Only this user's.
+            limit: At most so many; the response's `next_page_token` says that there are more.
+            page_token: Go on where the response that gave it has ended.
+            updated_since: Only with an update at this time or later, in seconds since the epoch.
+
+        Raises:
+            InvalidRequestError: An id is unusable, the limit is below 1, or the token is none that
+                such a call has given.
         """
 
     @abstractmethod

@@ -1,17 +1,27 @@
 """Sessions that live as long as their process."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from heapq import nlargest
 from threading import Lock
 
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
-from durable_adk.sessions._tables import NoteKey, Row, T, Tables, Window, owner, owners
+from durable_adk.sessions._tables import (
+    NoteKey,
+    Page,
+    Position,
+    Row,
+    T,
+    Tables,
+    Window,
+    owner,
+    owners,
+)
 from durable_adk.sessions._transactional import TransactionalSessionService
 from durable_adk.sessions.records import ATTEMPT, InvocationRecord, Note, Status, Ticket
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 
 
 class InMemorySessionService(TransactionalSessionService):
@@ -63,12 +73,22 @@ class _MemoryTables:
     def apps(self) -> list[str]:
         return sorted({key.app_name for key in self._logs})
 
-    def heads(self, app_name: str, user_id: str | None) -> list[tuple[SessionKey, Head]]:
-        return [
-            (key, log.head)
+    def heads(
+        self, app_name: str, user_id: str | None, page: Page
+    ) -> list[tuple[SessionKey, Head]]:
+        found = sorted(
+            (Position(log.head.update_time, key.user_id, key.session_id), log.head)
             for key, log in self._logs.items()
-            if key.app_name == app_name and user_id in (None, key.user_id)
-        ]
+            if key.app_name == app_name
+            and user_id in (None, key.user_id)
+            and not key.session_id.startswith(CHILD_PREFIX)
+        )
+        return [
+            (SessionKey(app_name, place.user_id, place.session_id), head)
+            for place, head in found
+            if (page.after is None or place > page.after)
+            and (page.since is None or place.update_time >= page.since)
+        ][: page.limit]
 
     def add_session(self, key: SessionKey, head: Head) -> bool:
         return self._logs.setdefault(key, log := _Log(head)) is log
@@ -120,12 +140,8 @@ class _MemoryTables:
             name: text for one in owners(key) for name, text in self._state.get(one, {}).items()
         }
 
-    def states(self, app_name: str, user_id: str | None) -> dict[SessionKey, dict[str, str]]:
-        return {
-            one: dict(state)
-            for one, state in self._state.items()
-            if one.app_name == app_name and user_id in (None, one.user_id or user_id)
-        }
+    def states(self, owners: Collection[SessionKey]) -> dict[SessionKey, dict[str, str]]:
+        return {one: dict(self._state[one]) for one in owners if one in self._state}
 
     def invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
         log = self._logs.get(key)

@@ -28,6 +28,8 @@ class ListSessionsResponse(Wire):
     """Sessions without their events."""
 
     sessions: list[Session] = Field(default_factory=list[Session])
+    next_page_token: str | None = None
+    """For the next page; None: this is the last."""
 
 
 class StoredEvent(Wire):

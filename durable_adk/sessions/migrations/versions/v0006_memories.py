@@ -23,7 +23,13 @@ def upgrade() -> None:
         sa.Column("words", sa.ARRAY(sa.Text), nullable=False),
         sa.UniqueConstraint("app_name", "user_id", "session_id", "entry_id", name="memories_entry"),
     )
-    op.create_index("memories_words", "memories", ["words"], postgresql_using="gin")
+    op.create_index(
+        "memories_words",
+        "memories",
+        ["words"],
+        postgresql_using="gin",
+        postgresql_with={"fastupdate": "off"},
+    )
 
 
 def downgrade() -> None:
