@@ -4,9 +4,10 @@ Most are built once, here: building one costs more time than running it.
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from functools import cache
+from typing import Any
 
 from sqlalchemy import (
     BindParameter,
@@ -14,15 +15,19 @@ from sqlalchemy import (
     Connection,
     Executable,
     RowMapping,
+    Select,
     Table,
+    Text,
     and_,
     bindparam,
+    column,
     delete,
     func,
     or_,
     select,
     tuple_,
     update,
+    values,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -101,7 +106,8 @@ _LISTED = (
     .where(func.substr(SESSIONS.c.session_id, 1, len(CHILD_PREFIX)) != CHILD_PREFIX)
     .order_by(SESSIONS.c.update_time, SESSIONS.c.user_id, SESSIONS.c.session_id)
 )
-_OWNER = tuple_(STATE.c.app_name, STATE.c.user_id, STATE.c.session_id)
+_OWNERS = 1000
+"""Whose state one statement asks for; databases limit its values, to some 32,000."""
 _INITIAL_STATE_OF = select(STATE.c.key, STATE.c.initial).where(
     _is(STATE), STATE.c.initial.is_not(None)
 )
@@ -233,11 +239,12 @@ class SqlTables:
         return {row.key: row.value for row in rows}
 
     def states(self, owners: Collection[SessionKey]) -> dict[SessionKey, dict[str, str]]:
-        query = _STATES.where(_OWNER.in_(sorted(owners)))
         found: dict[SessionKey, dict[str, str]] = {}
-        for row in self._connection.execute(query):
-            key = SessionKey(row.app_name, row.user_id, row.session_id)
-            found.setdefault(key, {})[row.key] = row.value
+        wanted = sorted(owners)
+        for start in range(0, len(wanted), _OWNERS):
+            for row in self._connection.execute(_states_of(wanted[start : start + _OWNERS])):
+                key = SessionKey(row.app_name, row.user_id, row.session_id)
+                found.setdefault(key, {})[row.key] = row.value
         return found
 
     def invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
@@ -311,6 +318,12 @@ class SqlTables:
 
     def remove_ticket(self, key: SessionKey, invocation_id: str) -> None:
         self._connection.execute(_REMOVE_TICKET, {**_params(key), "id": invocation_id})
+
+
+def _states_of(owners: Sequence[SessionKey]) -> Select[Any]:
+    """A join and no IN, for which SQLite would read the whole table."""
+    wanted = values(*(column(name, Text) for name in _KEY), name="wanted").data(owners).cte()
+    return _STATES.join_from(wanted, STATE, and_(*(STATE.c[n] == wanted.c[n] for n in _KEY)))
 
 
 def _state_row(key: SessionKey, name: str, value: str, *, initial: bool) -> dict[str, str | None]:

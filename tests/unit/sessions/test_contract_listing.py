@@ -97,7 +97,7 @@ async def test_a_token_that_was_not_given_is_refused(service, key):
     changes = [(0, "0"), (1, 0.5), (1, "x"), (2, "u0"), (3, "\x00"), (3, None)]
     forged = [_changed(token, place, value) for place, value in changes]
     for bad in ["", "x", "é", token[:-4], token[3:], "bnVsbA==", "W10=", *forged]:
-        with pytest.raises(InvalidRequestError, match="page_token|session_id"):
+        with pytest.raises(InvalidRequestError, match="page_token"):
             await service.list_sessions(**app, user_id="u1", page_token=bad)
     for other in ({"user_id": "u0"}, {}, {"app_name": "other", "user_id": "u1"}):
         with pytest.raises(InvalidRequestError, match="another"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, event as sqlalchemy_event
 
 import durable_adk
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
@@ -24,7 +24,9 @@ from durable_adk.sessions import (
     _schema,
     _sqlite,
 )
+from durable_adk.sessions._listing import Listing
 from durable_adk.sessions._sql_tables import SqlTables
+from durable_adk.sessions._tables import Position
 
 KEY = SessionKey("app", "user", "session")
 NAMES = KEY._asdict()
@@ -345,6 +347,30 @@ async def test_newest_invocations_are_found_by_an_index(service, path):
         ).fetchall()
     assert "invocations_newest" in str(plan)
     assert "TEMP B-TREE" not in str(plan)
+
+
+@pytest.mark.parametrize(("user", "index"), [(None, "of_app"), ("user", "of_user")])
+async def test_pages_of_sessions_are_found_by_an_index(service, path, user, index):
+    """However many sessions there are, a page reads no others, and sorts none."""
+    await opened(service)
+    statements = []
+    engine = service._sql._engine
+    sqlalchemy_event.listen(engine, "before_cursor_execute", lambda *a: statements.append(a[2:4]))
+    listing = Listing(app_name="app", user_id=user, limit=1, after=None, since=None)
+    token = listing._token(Position(1.0, "user", "a"))
+    for page_token in (None, token):
+        found = await service.list_sessions(
+            app_name="app", user_id=user, limit=1, page_token=page_token
+        )
+        assert len(found.sessions) == 1
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        for statement, values in statements:
+            plan = str(connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall())
+            if "FROM sessions" in statement:
+                assert f"sessions_{index}" in plan
+                assert "TEMP B-TREE" not in plan
+            assert "SCAN state" not in plan
+    assert [one[0].split()[0] for one in statements] == ["BEGIN", "SELECT", "WITH"] * 2
 
 
 async def test_newer_file_is_refused(service, path):
