@@ -16,8 +16,9 @@ from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 
 _SQLSTATES = ("08", "25006", "25P03", "28", "3D", "40", "53", "55", "57")
 """PostgreSQL's classes of what passes: connection, a server that is not the primary one or has run
-out of patience, rollback, resources, locks, operator. So does a password that is refused, or a database that is missing, to a process that has been in it before:
-somebody is changing the one, or putting the other back."""
+out of patience, rollback, resources, locks, operator. So does a password that is refused, or a
+database that is missing, to a process that has been in it before: somebody is changing the one, or
+putting the other back."""
 
 _REMEDIES = {
     "28": "Check the user and the password in the URL, and that the server lets them in from here.",
