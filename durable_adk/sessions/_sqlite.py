@@ -85,6 +85,7 @@ class SqliteStore:
 
     async def write(self, work: Callable[[SqlTables], T]) -> T:
         """See `Store.write`."""
+        await self.prepare()  # before the time begins: making tables is no waiting for others
         deadline = time.monotonic() + _BUSY_TIMEOUT
 
         def transaction() -> T:
@@ -93,7 +94,6 @@ class SqliteStore:
             with self._writer.begin() as connection:
                 return work(SqlTables(connection, lock=True))
 
-        await self.prepare()
         return await self._in(self._writes, transaction)
 
     async def close(self) -> None:
