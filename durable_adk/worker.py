@@ -1,17 +1,16 @@
 """A worker: the process that runs invocations."""
 
-import asyncio
 import pkgutil
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Self
+from typing import Self, TypedDict
 
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
-from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import (
+    Interceptor,
     UnsandboxedWorkflowRunner,
     Worker,
     WorkerDeploymentConfig,
@@ -20,24 +19,17 @@ from temporalio.worker import (
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 import durable_adk
-from durable_adk.activities.definitions import InvocationActivities, UserLoop
-from durable_adk.activities.effects import WorldEffects
-from durable_adk.activities.witness import StoreWitness
-from durable_adk.activities.world import World
 from durable_adk.apps.app import App
-from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.artifacts.base_artifact_service import BaseArtifactService
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.context import Services
 from durable_adk.converter import with_our_payloads
-from durable_adk.errors import InvalidRequestError, TemporalUnavailableError
-from durable_adk.holders import TemporalHolder
+from durable_adk.errors import InvalidRequestError
 from durable_adk.log import get_logger
 from durable_adk.memory.base_memory_service import BaseMemoryService
-from durable_adk.messages import InvocationAnswer
-from durable_adk.partials import PartialChannel, partials_of
-from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
-from durable_adk.sessions.session import SessionKey
+from durable_adk.partials import PartialChannel
+from durable_adk.serving import Serving
+from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits, Settings
 from durable_adk.storage import OwnedStorage, SecuredResults
 from durable_adk.workflows.invocation import InvocationWorkflow
@@ -141,75 +133,55 @@ def workflow_runner(*, sandboxed: bool) -> WorkflowRunner:
     """The sandbox passes all of the package but `workflows`, so it guards just that (D15)."""
     if not sandboxed:
         return UnsandboxedWorkflowRunner()
+    return SandboxedWorkflowRunner(restrictions=with_our_modules(SandboxRestrictions.default))
+
+
+def with_our_modules(restrictions: SandboxRestrictions) -> SandboxRestrictions:
+    """A sandbox that passes all of the package but `workflows`, and what it stands on."""
     ours = [
         f"durable_adk.{module.name}"
         for module in pkgutil.iter_modules(durable_adk.__path__)
         if module.name != "workflows"
     ]
-    restrictions = SandboxRestrictions.default.with_passthrough_modules(
+    return restrictions.with_passthrough_modules(
         *ours, "google", "pydantic", "pydantic_core", "structlog", "sqlalchemy"
     )
-    return SandboxedWorkflowRunner(restrictions=restrictions)
 
 
-@dataclass(frozen=True)
-class LeaseWatcher:
-    """Looks lease holders up in Temporal (design D7)."""
+def with_our_converter(client: Client) -> Client:
+    """The client, or one beside it on the same connection that writes values as we do."""
+    converter = with_our_payloads(client.data_converter)
+    if converter == client.data_converter:
+        return client
+    config = client.config()
+    config["data_converter"] = converter
+    return Client(**config)
 
-    client: Client
 
-    async def is_alive(self, holder: str) -> bool:
-        """Whether the workflow named by `InvocationRecord.holder` is open.
+def interceptors_for(client: Client) -> list[Interceptor]:
+    """What a worker needs whose client keeps large payloads outside of Temporal."""
+    converter = client.data_converter
+    owned = isinstance(converter.external_storage, OwnedStorage)
+    return [SecuredResults(converter)] if owned else []
 
-        Holders of other kinds count as alive: their leases expire by themselves.
-        """
-        parsed = TemporalHolder.parse(holder)
-        if parsed is None or parsed.namespace != self.client.namespace:
-            return True
-        handle = self.client.get_workflow_handle(parsed.workflow_id)
-        try:
-            description = await handle.describe()
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return False
-            raise TemporalUnavailableError(f"Cannot look the holder up: {error.message}") from error
-        if description.raw_info.first_run_id != parsed.first_run_id:
-            return False  # another workflow has taken the id since
-        return description.status is WorkflowExecutionStatus.RUNNING
 
-    async def interrupt(self, key: SessionKey, record: InvocationRecord) -> None:
-        """Cancel the workflow that runs an invocation; a repeat adds nothing to its history.
+class Timing(TypedDict):
+    """Options of the SDK's worker, by its names."""
 
-        Runs of other kinds are out of reach from here.
-        """
-        del key
-        parsed = TemporalHolder.parse(record.holder)
-        if parsed is None or parsed.namespace != self.client.namespace:
-            return
-        handle = self.client.get_workflow_handle(
-            parsed.workflow_id, first_execution_run_id=parsed.first_run_id
-        )
-        try:
-            await handle.cancel()
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise TemporalUnavailableError(f"Cannot interrupt: {error.message}") from error
+    sticky_queue_schedule_to_start_timeout: timedelta
+    max_heartbeat_throttle_interval: timedelta
+    default_heartbeat_throttle_interval: timedelta
 
-    async def steer(
-        self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
-    ) -> None:
-        """Tell the workflow that runs an invocation of a message; one that is over hears none."""
-        del key
-        parsed = TemporalHolder.parse(record.holder)
-        if parsed is None or parsed.namespace != self.client.namespace:
-            return
-        handle = self.client.get_workflow_handle(parsed.workflow_id)
-        payload = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
-        try:
-            await handle.signal("answer", payload)
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise TemporalUnavailableError(f"Cannot steer: {error.message}") from error
+
+def timing(limits: Limits) -> Timing:
+    """How soon the server hears of a worker, and gives what a dead one held to another (1b)."""
+    throttle = timedelta(seconds=limits.heartbeat_timeout) / 3
+    return Timing(
+        # 10 s by default. A busy worker that comes too late costs a replay.
+        sticky_queue_schedule_to_start_timeout=timedelta(milliseconds=700),
+        max_heartbeat_throttle_interval=throttle,
+        default_heartbeat_throttle_interval=throttle,
+    )
 
 
 @asynccontextmanager
@@ -244,70 +216,30 @@ async def worker(
         InvalidRequestError: Two apps have the same name.
     """
     options = options or WorkerOptions()
-    watcher = LeaseWatcher(client)
-    world = World(
-        registry=_registry(apps),
-        registry_name=options.task_queue,
-        sessions=session_service,
-        limits=options.limits,
-        is_alive=watcher.is_alive,
-        check_store=StoreWitness(client, session_service, options.task_queue).check,
-        interrupt=watcher.interrupt,
-        steer=watcher.steer,
-        services=Services(
-            artifacts=artifact_service, memory=memory_service, credentials=credential_service
-        ),
-        partials=partials or partials_of(session_service),
+    services = Services(
+        artifacts=artifact_service, memory=memory_service, credentials=credential_service
     )
-    async with _serving(client, apps, world, options) as running:
+    serving = Serving(
+        client,
+        options.task_queue,
+        apps=apps,
+        session_service=session_service,
+        services=services,
+        partials=partials,
+        limits=options.limits,
+    )
+    async with serving.running(), _temporal_worker(client, serving, options) as running:
         yield running
 
 
-@asynccontextmanager
-async def _serving(
-    client: Client, apps: Sequence[App], world: World, options: WorkerOptions
-) -> AsyncGenerator[Worker]:
-    serve(options.task_queue, world.registry)
-    user_loop = UserLoop()
-    try:
-        activities = InvocationActivities(WorldEffects(world), user_loop)
-        async with _temporal_worker(client, activities, options) as running:
-            logger.info(
-                "worker.started", task_queue=options.task_queue, apps=[app.name for app in apps]
-            )
-            yield running
-    finally:
-        await _closed(apps, user_loop)
-        logger.info("worker.stopped", task_queue=options.task_queue)
-
-
-def _registry(apps: Sequence[App]) -> AppRegistry:
-    names = [app.name for app in apps]
-    if len(set(names)) < len(names):
-        raise InvalidRequestError(f"Two of the apps {names} have the same name; rename one.")
-    return AppRegistry(apps)
-
-
-async def _closed(apps: Sequence[App], user_loop: UserLoop) -> None:
-    """Close the apps; bounded, as user code that blocks must not keep the process from ending."""
-    closing = [asyncio.ensure_future(user_loop.run(app.close())) for app in apps]
-    await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
-    await user_loop.close()
-
-
-def _temporal_worker(
-    client: Client, activities: InvocationActivities, options: WorkerOptions
-) -> Worker:
-    config = client.config()
-    converter = config["data_converter"] = with_our_payloads(client.data_converter)
-    owned = isinstance(converter.external_storage, OwnedStorage)
-    heartbeat = timedelta(seconds=options.limits.heartbeat_timeout)
+def _temporal_worker(client: Client, serving: Serving, options: WorkerOptions) -> Worker:
+    client = with_our_converter(client)
     return Worker(
-        Client(**config),
+        client,
         task_queue=options.task_queue,
         workflows=[InvocationWorkflow],
-        activities=activities.all(),
-        interceptors=[SecuredResults(converter)] if owned else [],
+        activities=serving.activities,
+        interceptors=interceptors_for(client),
         workflow_runner=workflow_runner(sandboxed=options.sandboxed),
         max_cached_workflows=options.max_cached_workflows,
         max_concurrent_activities=options.max_concurrent,
@@ -315,11 +247,7 @@ def _temporal_worker(
         max_concurrent_workflow_tasks=options.max_concurrent
         if options.max_cached_workflows
         else None,
-        # A dead worker's workflows are given to another after this long; 10 s by default (1b).
-        # A busy one that comes too late costs a replay.
-        sticky_queue_schedule_to_start_timeout=timedelta(milliseconds=700),
-        max_heartbeat_throttle_interval=heartbeat / 3,
-        default_heartbeat_throttle_interval=heartbeat / 3,
+        **timing(options.limits),
         graceful_shutdown_timeout=options.graceful_shutdown,
         # Without any the SDK hashes all loaded code, at each start of a process.
         build_id=None if options.versioning else f"durable-adk-{durable_adk.__version__}",

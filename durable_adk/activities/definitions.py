@@ -57,12 +57,9 @@ class UserLoop:
     """
 
     def __init__(self, threads: int = 64) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._loop.set_default_executor(ThreadPoolExecutor(threads, "durable-adk-user"))
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="durable-adk-user-loop", daemon=True
-        )
-        self._thread.start()
+        self._threads = threads
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine there and wait for its end.
@@ -83,7 +80,8 @@ class UserLoop:
             for task in tasks:
                 task.cancel()
 
-        done = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(supervised(), self._loop))
+        loop = self._started()
+        done = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(supervised(), loop))
         while True:
             try:
                 return await asyncio.shield(done)
@@ -91,14 +89,28 @@ class UserLoop:
                 if done.done():
                     return done.result()
                 cancelled.set()
-                self._loop.call_soon_threadsafe(cancel)
+                loop.call_soon_threadsafe(cancel)
 
     async def close(self) -> None:
         """Stop the thread, leaving behind sync functions that do not end."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        await asyncio.to_thread(self._thread.join, 5.0)
-        if not self._loop.is_running():
-            self._loop.close()
+        loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is None or thread is None:
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        await asyncio.to_thread(thread.join, 5.0)
+        if not loop.is_running():
+            loop.close()
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        """The loop; it begins with the first use, so who never runs anything has nothing open."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._loop.set_default_executor(ThreadPoolExecutor(self._threads, "durable-adk-user"))
+            self._thread = threading.Thread(
+                target=self._loop.run_forever, name="durable-adk-user-loop", daemon=True
+            )
+            self._thread.start()
+        return self._loop
 
 
 class InvocationActivities:

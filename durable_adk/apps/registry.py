@@ -5,11 +5,12 @@ so the workflow sees the same registry as the worker that runs it. A registry is
 worker's task queue, because one process may run several workers.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
-from durable_adk.errors import UnknownAppError
+from durable_adk.errors import InvalidRequestError, UnknownAppError
 
 
 class AppRegistry:
@@ -17,6 +18,18 @@ class AppRegistry:
 
     def __init__(self, apps: Iterable[App]) -> None:
         self._apps: Mapping[str, App] = {app.name: app for app in apps}
+
+    @classmethod
+    def of(cls, apps: Sequence[App]) -> Self:
+        """The apps of a worker.
+
+        Raises:
+            InvalidRequestError: Two of them have the same name.
+        """
+        names = [app.name for app in apps]
+        if len(set(names)) < len(names):
+            raise InvalidRequestError(f"Two of the apps {names} have the same name; rename one.")
+        return cls(apps)
 
     def app(self, name: str) -> App:
         """The app of that name.

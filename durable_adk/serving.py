@@ -1,0 +1,144 @@
+"""What a worker serves: its apps, the activities that run them, and what these stand on."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from durable_adk.activities.definitions import InvocationActivities, UserLoop
+from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.witness import StoreWitness
+from durable_adk.activities.world import World
+from durable_adk.apps.app import App
+from durable_adk.apps.registry import AppRegistry, serve
+from durable_adk.context import Services
+from durable_adk.errors import TemporalUnavailableError
+from durable_adk.holders import TemporalHolder
+from durable_adk.log import get_logger
+from durable_adk.messages import InvocationAnswer
+from durable_adk.partials import PartialChannel, partials_of
+from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
+from durable_adk.sessions.session import SessionKey
+from durable_adk.settings import Limits
+
+CLOSE_TIMEOUT = 5.0
+"""Seconds for the models' connections to be closed."""
+
+logger = get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class LeaseWatcher:
+    """Looks lease holders up in Temporal (design D7)."""
+
+    client: Client
+
+    async def is_alive(self, holder: str) -> bool:
+        """Whether the workflow named by `InvocationRecord.holder` is open.
+
+        Holders of other kinds count as alive: their leases expire by themselves.
+        """
+        parsed = TemporalHolder.parse(holder)
+        if parsed is None or parsed.namespace != self.client.namespace:
+            return True
+        handle = self.client.get_workflow_handle(parsed.workflow_id)
+        try:
+            description = await handle.describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise TemporalUnavailableError(f"Cannot look the holder up: {error.message}") from error
+        if description.raw_info.first_run_id != parsed.first_run_id:
+            return False  # another workflow has taken the id since
+        return description.status is WorkflowExecutionStatus.RUNNING
+
+    async def interrupt(self, key: SessionKey, record: InvocationRecord) -> None:
+        """Cancel the workflow that runs an invocation; a repeat adds nothing to its history.
+
+        Runs of other kinds are out of reach from here.
+        """
+        del key
+        parsed = TemporalHolder.parse(record.holder)
+        if parsed is None or parsed.namespace != self.client.namespace:
+            return
+        handle = self.client.get_workflow_handle(
+            parsed.workflow_id, first_execution_run_id=parsed.first_run_id
+        )
+        try:
+            await handle.cancel()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise TemporalUnavailableError(f"Cannot interrupt: {error.message}") from error
+
+    async def steer(
+        self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
+    ) -> None:
+        """Tell the workflow that runs an invocation of a message; one that is over hears none."""
+        del key
+        parsed = TemporalHolder.parse(record.holder)
+        if parsed is None or parsed.namespace != self.client.namespace:
+            return
+        handle = self.client.get_workflow_handle(parsed.workflow_id)
+        payload = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        try:
+            await handle.signal("answer", payload)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise TemporalUnavailableError(f"Cannot steer: {error.message}") from error
+
+
+class Serving:
+    """The apps of one worker: its activities, and the life of what they run in."""
+
+    def __init__(
+        self,
+        client: Client,
+        task_queue: str,
+        *,
+        apps: Sequence[App],
+        session_service: BaseSessionService,
+        services: Services,
+        partials: PartialChannel | None,
+        limits: Limits,
+    ) -> None:
+        """See `worker`; nothing is open before `running`."""
+        watcher = LeaseWatcher(client)
+        self._apps = apps
+        self._world = World(
+            registry=AppRegistry.of(apps),
+            registry_name=task_queue,
+            sessions=session_service,
+            limits=limits,
+            is_alive=watcher.is_alive,
+            check_store=StoreWitness(client, session_service, task_queue).check,
+            interrupt=watcher.interrupt,
+            steer=watcher.steer,
+            services=services,
+            partials=partials or partials_of(session_service),
+        )
+        self._user_loop = UserLoop()
+        self.activities = InvocationActivities(WorldEffects(self._world), self._user_loop).all()
+        """For the worker."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Round the worker's run: workflows find the apps; at the end what is open is closed."""
+        task_queue = self._world.registry_name
+        serve(task_queue, self._world.registry)
+        names = [app.name for app in self._apps]
+        try:
+            logger.info("worker.started", task_queue=task_queue, apps=names)
+            yield
+        finally:
+            await self._closed()
+            logger.info("worker.stopped", task_queue=task_queue)
+
+    async def _closed(self) -> None:
+        """Close the apps; bounded, as user code that blocks must not keep the process."""
+        loop = self._user_loop
+        closing = [asyncio.ensure_future(loop.run(app.close())) for app in self._apps]
+        await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
+        await loop.close()
