@@ -1,0 +1,194 @@
+"""One plugin by which a Temporal client and worker that are there already serve agents."""
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from typing import Any, cast
+
+from temporalio.client import Client, WorkflowHistory
+from temporalio.converter import DataConverter
+from temporalio.plugin import SimplePlugin
+from temporalio.service import ConnectConfig, KeepAliveConfig, ServiceClient
+from temporalio.worker import (
+    Replayer,
+    ReplayerConfig,
+    Worker,
+    WorkerConfig,
+    WorkflowReplayResult,
+    WorkflowRunner,
+)
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from durable_adk.apps.app import App
+from durable_adk.apps.registry import AppRegistry, serve
+from durable_adk.artifacts.base_artifact_service import BaseArtifactService
+from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+from durable_adk.client.connect import KEEP_ALIVE
+from durable_adk.context import Services
+from durable_adk.converter import data_converter, with_our_payloads
+from durable_adk.errors import InvalidRequestError
+from durable_adk.memory.base_memory_service import BaseMemoryService
+from durable_adk.partials import PartialChannel
+from durable_adk.serving import Serving
+from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.settings import Limits
+from durable_adk.worker import (
+    WorkerOptions,
+    interceptors_for,
+    timing,
+    with_our_converter,
+    with_our_modules,
+)
+from durable_adk.workflows.invocation import InvocationWorkflow
+
+_SDK: Mapping[str, object] = {
+    name: option.default
+    for name, option in inspect.signature(cast("Any", Worker)).parameters.items()
+}
+"""The defaults of the SDK's worker: what is still there, nobody has chosen."""
+
+
+class DurableAdkPlugin(SimplePlugin):
+    """Agents for a worker that does other work too (design D18).
+
+    Given to `Client.connect` it reaches the workers of that client by itself; given to a `Worker`
+    or a `Replayer` it serves just that one. It adds workflow ``Invocation`` with its activities,
+    our converter around the one that is there (a codec and a storage stay), the sandbox's rules,
+    and, where the worker's options are still the SDK's, the timeouts that have been measured.
+
+    Without apps it is for those who only ask agents: clients, and workflows with `run_agent`.
+    """
+
+    def __init__(
+        self,
+        *,
+        apps: Sequence[App] = (),
+        session_service: BaseSessionService | None = None,
+        artifact_service: BaseArtifactService | None = None,
+        memory_service: BaseMemoryService | None = None,
+        credential_service: BaseCredentialService | None = None,
+        partials: PartialChannel | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Choose what is served; the arguments are those of `worker`.
+
+        Raises:
+            InvalidRequestError: There are apps and no `session_service`, or two of the same name.
+        """
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]: the SDK's `Callable`
+            "durable_adk", data_converter=_converter, workflow_runner=_sandbox
+        )
+        if apps and session_service is None:
+            raise InvalidRequestError(
+                "DurableAdkPlugin has apps and no session_service; give it the store that the "
+                "apps' clients read."
+            )
+        self._registry = AppRegistry.of(apps)
+        self._apps = apps
+        self._sessions = session_service
+        self._services = Services(
+            artifacts=artifact_service, memory=memory_service, credentials=credential_service
+        )
+        self._partials = partials
+        self._limits = limits or Limits()
+        self._prepared: list[Serving] = []
+
+    async def connect_service_client(
+        self,
+        config: ConnectConfig,
+        next: Callable[[ConnectConfig], Awaitable[ServiceClient]],  # noqa: A002 - the SDK's name
+    ) -> ServiceClient:
+        """See base class; a connection that is silently dead is noticed sooner."""
+        if config.keep_alive_config == KeepAliveConfig.default:
+            config.keep_alive_config = KEEP_ALIVE
+        return await next(config)
+
+    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+        """See base class; a worker made by `worker` has its apps already and stays as it is."""
+        config = super().configure_worker(config)
+        options = cast("dict[str, Any]", config)  # as the SDK's type has unknown parts
+        if self._sessions is None or not self._apps or InvocationWorkflow in options["workflows"]:
+            return config
+        client: Client = with_our_converter(options["client"])
+        serving = Serving(
+            client,
+            options["task_queue"],
+            apps=self._apps,
+            session_service=self._sessions,
+            services=self._services,
+            partials=self._partials,
+            limits=self._limits,
+        )
+        self._prepared.append(serving)
+        options["client"] = client
+        options["workflows"] = [*options["workflows"], InvocationWorkflow]
+        options["activities"] = [*options["activities"], *serving.activities]
+        options["interceptors"] = [*options["interceptors"], *interceptors_for(client)]
+        graceful = WorkerOptions.graceful_shutdown
+        _choose(options, {"graceful_shutdown_timeout": graceful, **timing(self._limits)})
+        return config
+
+    async def run_worker(
+        self,
+        worker: Worker,
+        next: Callable[[Worker], Awaitable[None]],  # noqa: A002 - the SDK's name
+    ) -> None:
+        """See base class; what is open for the apps is closed when the worker has ended."""
+        config = cast("dict[str, Any]", worker.config(active_config=True))
+        registered: list[Any] = config["activities"]
+        mine = [one for one in self._prepared if one.activities[0] in registered]
+        if not mine:
+            return await next(worker)
+        self._prepared.remove(mine[0])
+        async with mine[0].running():
+            return await next(worker)
+
+    def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
+        """See base class."""
+        config = super().configure_replayer(config)
+        workflows = config.get("workflows", [])
+        if InvocationWorkflow not in workflows:
+            config["workflows"] = [*workflows, InvocationWorkflow]
+        return config
+
+    @asynccontextmanager
+    async def run_replayer(
+        self,
+        replayer: Replayer,
+        histories: AsyncIterator[WorkflowHistory],
+        next: Callable[  # noqa: A002 - the SDK's name
+            [Replayer, AsyncIterator[WorkflowHistory]],
+            AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]],
+        ],
+    ) -> AsyncGenerator[AsyncIterator[WorkflowReplayResult]]:
+        """See base class; custom agents are found where the histories say."""
+        async with next(replayer, self._found(histories)) as results:
+            yield results
+
+    async def _found(
+        self, histories: AsyncIterator[WorkflowHistory]
+    ) -> AsyncIterator[WorkflowHistory]:
+        """The histories; a registry is named after the task queue that their first event tells."""
+        async for history in histories:
+            started = history.events[0].workflow_execution_started_event_attributes
+            if self._apps:
+                serve(started.task_queue.name, self._registry)
+            yield history
+
+
+def _converter(existing: DataConverter | None) -> DataConverter:
+    return with_our_payloads(existing) if existing else data_converter
+
+
+def _sandbox(existing: WorkflowRunner | None) -> WorkflowRunner:
+    """The runner that is there; if it is the sandbox, it passes our modules."""
+    runner = existing or SandboxedWorkflowRunner()
+    if not isinstance(runner, SandboxedWorkflowRunner):
+        return runner
+    return replace(runner, restrictions=with_our_modules(runner.restrictions))
+
+
+def _choose(options: dict[str, Any], ours: Mapping[str, object]) -> None:
+    """Put our values where the SDK's defaults stand."""
+    options.update((name, one) for name, one in ours.items() if options[name] == _SDK[name])
