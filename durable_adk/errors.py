@@ -16,6 +16,7 @@
     |   +-- StaleSessionError          (ValueError)
     |   +-- SessionBusyError
     |   +-- NotInLoopError
+    |   +-- SearchAttributesError
     +-- RunError                       ends the run: a stored error event, then raised
     |   +-- LlmCallsLimitExceededError
     |   +-- BudgetExceededError
@@ -142,6 +143,10 @@ class SessionBusyError(CallerError):
 
 class NotInLoopError(CallerError):
     """The value does not exist inside the deterministic loop, only in tools and callbacks."""
+
+
+class SearchAttributesError(CallerError):
+    """The search attributes cannot be registered; everything works without them."""
 
 
 class RunError(DurableAdkError):

@@ -54,6 +54,8 @@ class AgentNode(Wire):
     """Whether code that the model writes is run here, and not by its provider (FLW-90)."""
     code_timeout: float | None = None
     """Seconds one execution may take; None: as long as a tool."""
+    model: str | None = None
+    """Name of the model that it asks."""
     output_key: str | None = None
     """Of an agent whose answer comes through `set_model_response`, so from the loop (AGT-19)."""
     children: list["AgentNode"] = Field(default_factory=list["AgentNode"])

@@ -85,6 +85,8 @@ class Opened(Wire):
     """The app's."""
     compacts: bool = False
     """Whether the session's events may have to be summarised after the end (CMP-1)."""
+    model_task_queues: dict[str, str] | None = None
+    """By a model's name, where it is called; recorded, so that a deploy moves no open one."""
     hooks: list[str] = Field(default_factory=list[str])
     """The hooks that the app's plugins define (PLG-2): what the loop schedules goes by these, so
     that a deploy which adds or removes a plugin disturbs no open invocation (design D6)."""
@@ -137,6 +139,8 @@ class Step(Wire):
 class ModelStep(Step):
     """One model call with its callbacks."""
 
+    model: str | None = None
+    """Its name in the manifest: for people, and for `Opened.model_task_queues`."""
     calls_left: int | None = None
     """Model calls the invocation may still make; None: any number (CTX-3)."""
     max_llm_calls: int = 0

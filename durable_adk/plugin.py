@@ -70,8 +70,9 @@ class DurableAdkPlugin(SimplePlugin):
         credential_service: BaseCredentialService | None = None,
         partials: PartialChannel | None = None,
         limits: Limits | None = None,
+        model_task_queues: Mapping[str, str] | None = None,
     ) -> None:
-        """Choose what is served; the arguments are those of `worker`.
+        """Choose what is served; the arguments are those of `worker` and `WorkerOptions`.
 
         Raises:
             InvalidRequestError: There are apps and no `session_service`, or two of the same name.
@@ -92,6 +93,7 @@ class DurableAdkPlugin(SimplePlugin):
         )
         self._partials = partials
         self._limits = limits or Limits()
+        self._model_task_queues = model_task_queues or {}
         self._prepared: list[Serving] = []
 
     async def connect_service_client(
@@ -119,6 +121,7 @@ class DurableAdkPlugin(SimplePlugin):
             services=self._services,
             partials=self._partials,
             limits=self._limits,
+            model_task_queues=self._model_task_queues,
         )
         self._prepared.append(serving)
         options["client"] = client

@@ -1,7 +1,7 @@
 """What a worker serves: its apps, the activities that run them, and what these stand on."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -103,6 +103,7 @@ class Serving:
         services: Services,
         partials: PartialChannel | None,
         limits: Limits,
+        model_task_queues: Mapping[str, str],
     ) -> None:
         """See `worker`; nothing is open before `running`."""
         watcher = LeaseWatcher(client)
@@ -112,6 +113,7 @@ class Serving:
             registry_name=task_queue,
             sessions=session_service,
             limits=limits,
+            model_task_queues=model_task_queues,
             is_alive=watcher.is_alive,
             check_store=StoreWitness(client, session_service, task_queue).check,
             interrupt=watcher.interrupt,

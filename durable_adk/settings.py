@@ -1,6 +1,7 @@
 """What can be configured, with the values measured to be good (reliability 10)."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -73,4 +74,11 @@ class Settings(BaseSettings):
     """What that build is of; None: named after the task queue."""
     auto_upgrade: bool = False
     """Whether open invocations go on with the build that becomes current; else on their own."""
+    model_task_queues: dict[str, str] = Field(default_factory=dict[str, str])
+    """By a model's name, on which task queue ``durable-adk worker`` has it called."""
+    max_task_queue_activities_per_second: float | None = Field(default=None, gt=0)
+    """Activities a second on the task queue of ``durable-adk worker``, over all its workers."""
+    search_attributes: Literal["auto", "impersonal", "assume", "off"] = "auto"
+    """Which ones a start sets: those that the namespace has; the same without the ids of user and
+    session; all, without asking the namespace; none (design D18)."""
     limits: Limits = Field(default_factory=Limits)

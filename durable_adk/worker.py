@@ -1,7 +1,7 @@
 """A worker: the process that runs invocations."""
 
 import pkgutil
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -120,6 +120,11 @@ class WorkerOptions:
     limits: Limits = field(default_factory=Limits)
     max_cached_workflows: int = 1000
     """0 replays every workflow at every task: a test for determinism, not for production."""
+    model_task_queues: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By a model's name, on which task queue it is called; recorded when an invocation opens."""
+    max_task_queue_activities_per_second: float | None = None
+    """Of all workers of the task queue together: the server holds them to the latest it was told.
+    For a queue of `model_task_queues` that is a model's rate limit. None: any number."""
     max_concurrent: int = 200
     """Activities at a time, local ones included."""
     sandboxed: bool = True
@@ -227,6 +232,7 @@ async def worker(
         services=services,
         partials=partials,
         limits=options.limits,
+        model_task_queues=options.model_task_queues,
     )
     async with serving.running(), _temporal_worker(client, serving, options) as running:
         yield running
@@ -248,6 +254,7 @@ def _temporal_worker(client: Client, serving: Serving, options: WorkerOptions) -
         if options.max_cached_workflows
         else None,
         **timing(options.limits),
+        max_task_queue_activities_per_second=options.max_task_queue_activities_per_second,
         graceful_shutdown_timeout=options.graceful_shutdown,
         # Without any the SDK hashes all loaded code, at each start of a process.
         build_id=None if options.versioning else f"durable-adk-{durable_adk.__version__}",

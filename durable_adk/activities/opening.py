@@ -59,6 +59,7 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
         manifest=manifest,
         agent=root.name,
         limits=world.limits,
+        model_task_queues=dict(world.model_task_queues) or None,
         resumable=app.is_resumable,
         registry=world.registry_name,
         hooks=_hooks(app, step),

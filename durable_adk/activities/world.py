@@ -5,7 +5,7 @@ import copy
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -127,6 +127,8 @@ class World:
     """Under which name workflows find the registry; see `apps.registry.serve`."""
     sessions: BaseSessionService
     limits: Limits = field(default_factory=Limits)
+    model_task_queues: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By a model's name, where it is called; other ones where the invocation is."""
     services: Services = field(default_factory=Services)
     is_alive: Callable[[str], Awaitable[bool]] = everyone_is_alive
     """Whether the holder of a lease still runs; see `InvocationRecord.holder`."""

@@ -162,6 +162,16 @@ class LlmAgent(BaseAgent):
             above = above.parent_agent
         raise AgentDefinitionError(f"No model found for {self.name}; set its model.")
 
+    @property
+    def _model_name(self) -> str | None:
+        """The name of `canonical_model`, which is not made for it; None: nobody names one."""
+        if self.model:
+            return self.model if isinstance(self.model, str) else self.model.model
+        above = self.parent_agent
+        while above is not None and not isinstance(above, LlmAgent):
+            above = above.parent_agent
+        return above._model_name if above else None  # noqa: SLF001 - of the same class
+
     async def close(self) -> None:
         """Let go of the model's connections, of the calling event loop."""
         model = self.model if isinstance(self.model, BaseLlm) else self._model
@@ -230,6 +240,7 @@ class LlmAgent(BaseAgent):
             node.kind = "llm"
         specs = {name: _spec(tool) for name, tool in self.static_tools().items()}
         node.tools = {name: spec for name, spec in specs.items() if spec != ToolSpec()}
+        node.model = self._model_name
         executor = self.code_executor
         if executor is not None and not isinstance(executor, BuiltInCodeExecutor):
             node.runs_code, node.code_timeout = True, executor.attempt_timeout

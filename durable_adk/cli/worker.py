@@ -65,7 +65,13 @@ async def _serve(
     versioning = Versioning.parse(
         settings, task_queue=task_queue, build_id=build_id, auto_upgrade=auto_upgrade
     )
-    options = WorkerOptions(task_queue=task_queue, limits=settings.limits, versioning=versioning)
+    options = WorkerOptions(
+        task_queue=task_queue,
+        limits=settings.limits,
+        versioning=versioning,
+        model_task_queues=settings.model_task_queues,
+        max_task_queue_activities_per_second=settings.max_task_queue_activities_per_second,
+    )
     apps = [load_app(target) for target in targets]
     async with places.stores() as stores:
         client = await connect(places.address)

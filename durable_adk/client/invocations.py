@@ -16,7 +16,7 @@ from temporalio.client import (
     WorkflowHandle,
     WorkflowQueryFailedError,
 )
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import (
     ApplicationError,
     WorkflowAlreadyStartedError,
@@ -24,6 +24,7 @@ from temporalio.exceptions import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
+from durable_adk.client.search_attributes import forget, search_attributes
 from durable_adk.errors import (
     InvalidRequestError,
     InvocationCancelledError,
@@ -139,23 +140,38 @@ class Invocations:
         """
         key = SessionKey(request.app, request.user, request.session or "")
         invocation_id = request.invocation_id or ""
+        marks = await search_attributes(self.client, request)
         try:
-            handle = await self.client.start_workflow(
-                "Invocation",
-                request.model_dump(mode="json", by_alias=True, exclude_none=True),
-                id=workflow_id(key, invocation_id),
-                task_queue=self.task_queue,
-                task_timeout=TASK_TIMEOUT,
-                # A client that does not know whether its start arrived repeats it (I12).
-                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                static_summary=f"{request.app}: {invocation_id}",
-            )
+            try:
+                handle = await self._start(request, marks)
+            except RPCError as error:
+                if marks is None or error.status is not RPCStatusCode.INVALID_ARGUMENT:
+                    raise
+                forget(self.client)  # somebody has removed them, or the server is yet to know them
+                handle = await self._start(request, None)
         except WorkflowAlreadyStartedError:
             return self.handle(key, invocation_id)  # it has ended; its events are in the store
         except RPCError as error:
             raise _start_error(error) from error
         return InvocationHandle(key, invocation_id, handle)
+
+    async def _start(
+        self, request: InvocationRequest, marks: TypedSearchAttributes | None
+    ) -> WorkflowHandle[Any, Any]:
+        key = SessionKey(request.app, request.user, request.session or "")
+        invocation_id = request.invocation_id or ""
+        return await self.client.start_workflow(
+            "Invocation",
+            request.model_dump(mode="json", by_alias=True, exclude_none=True),
+            id=workflow_id(key, invocation_id),
+            task_queue=self.task_queue,
+            task_timeout=TASK_TIMEOUT,
+            # A client that does not know whether its start arrived repeats it (I12).
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            static_summary=f"{request.app}: {invocation_id}",
+            search_attributes=marks,
+        )
 
     def handle(
         self, key: SessionKey, invocation_id: str, *, workflow: str | None = None

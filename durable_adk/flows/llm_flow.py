@@ -77,7 +77,7 @@ class LlmRun:
         """One answer of the model, and the result of the code in it."""
         # What was answered meanwhile is in the prompt that is built now.
         self._unsettled -= self._invocation.pauses.consume(self._unsettled)
-        result = await _call_model(self._invocation, self._ctx)
+        result = await _call_model(self._invocation, self._node, self._ctx)
         if result.event is None:
             self._final = True
             return
@@ -101,7 +101,9 @@ class LlmRun:
             self._final = True
 
 
-async def _call_model(invocation: Invocation, ctx: InvocationContext) -> StepResult:
+async def _call_model(
+    invocation: Invocation, node: AgentNode, ctx: InvocationContext
+) -> StepResult:
     invocation.require_wanted(ctx)
     invocation.spending.model_call(invocation.runtime.now())
     if invocation.calls_left is None or invocation.calls_left > 0:
@@ -110,6 +112,7 @@ async def _call_model(invocation: Invocation, ctx: InvocationContext) -> StepRes
     step = ModelStep(
         **invocation.place(ctx, ctx.lane.next_id()),
         attempt_timeout=invocation.opened.limits.model_timeout,
+        model=node.model,
         calls_left=invocation.calls_left,
         max_llm_calls=invocation.request.run_config.max_llm_calls,
     )

@@ -14,6 +14,7 @@ with workflow.unsafe.imports_passed_through():
     from durable_adk.holders import TemporalHolder
     from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult
     from durable_adk.runtime import Inbox
+    from durable_adk.workflows.board import Board
     from durable_adk.workflows.temporal_runtime import TemporalRuntime
 
 TYPE_NAME = "Invocation"
@@ -83,7 +84,7 @@ class InvocationWorkflow:
             ApplicationError: Of the name of one of `durable_adk.errors`, with `as_detail` in its
                 details.
         """
-        self._runtime = TemporalRuntime(self._inbox)
+        self._runtime = TemporalRuntime(self._inbox, Board(self.pending))
         try:
             outcome = await run_invocation(
                 self._runtime,

@@ -51,6 +51,7 @@ from durable_adk.payloads import (
 from durable_adk.runtime import Inbox
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
+from durable_adk.workflows.board import Board, for_child
 
 T = TypeVar("T")
 STORE_TIMEOUT = timedelta(seconds=30)
@@ -78,10 +79,12 @@ class TemporalRuntime:
 
     rolls = True
 
-    def __init__(self, inbox: Inbox) -> None:
+    def __init__(self, inbox: Inbox, board: Board) -> None:
         self.inbox = inbox
+        self._board = board
         self._limits = Limits()
         self._registry = ""
+        self._model_queues: dict[str, str] = {}
         self._unseen = 0
         """Local activities since the history was last looked at."""
         self.look()
@@ -134,13 +137,17 @@ class TemporalRuntime:
         opened = await self._store("open_invocation", step, Opened)
         if opened.state is not None:
             await self._recorded()
-        self._limits = opened.limits
-        self._registry = opened.registry
+        self._is_open_as(opened)
         return opened
 
+    def _is_open_as(self, opened: Opened) -> None:
+        self._limits, self._registry = opened.limits, opened.registry
+        self._model_queues = opened.model_task_queues or {}
+
     async def call_model(self, step: ModelStep) -> StepResult:
-        """One activity."""
-        return await self._activity("call_model", step, StepResult, summary=step.agent)
+        """One activity, on the task queue that its model is routed to if there is one."""
+        summary = f"{step.agent}: {step.model}" if step.model else step.agent
+        return await self._activity("call_model", step, StepResult, summary=summary)
 
     async def call_tool(self, step: ToolStep) -> StepResult:
         """One activity, on the tool's own task queue if it has one."""
@@ -174,6 +181,7 @@ class TemporalRuntime:
                 cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
                 parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
                 static_summary=request.tool_run.agent if request.tool_run else None,
+                search_attributes=for_child(request),
             )
         except FailureError as error:
             raise _reason(error) from error
@@ -206,10 +214,13 @@ class TemporalRuntime:
     async def pause_invocation(self, step: PauseStep) -> None:
         """A local activity."""
         await self._store("pause_invocation", step, type(None))
+        self._board.waits()
 
     async def take_answer(self, step: AnswerStep) -> AnswerTaken:
         """A local activity, then a normal one whose retries are the wait for a busy session."""
         taken = await self._store("take_answer", step, AnswerTaken)
+        if taken.refused is None:
+            self._board.goes_on()
         if taken.state is not None or taken.heard is not None:
             await self._recorded()  # of several messages, too: what one task reports has 4 MB (1c)
         return taken
@@ -234,8 +245,7 @@ class TemporalRuntime:
         """A local activity."""
         told = await self._store("read_place", step, Continued)
         if told.ending is None:
-            opened = Place.model_validate_json(unpacked(told.place)).opened
-            self._limits, self._registry = opened.limits, opened.registry
+            self._is_open_as(Place.model_validate_json(unpacked(told.place)).opened)
         return told
 
     async def read_traces(self, step: TraceStep) -> TracePage:
@@ -249,22 +259,29 @@ class TemporalRuntime:
         self, name: str, step: Step | CompactStep, result: type[T], *, summary: str
     ) -> T:
         try:
-            done = await workflow.execute_activity(
-                name,
-                step,
-                result_type=result,
-                task_queue=_queue(step),
-                start_to_close_timeout=self._limit(step),
-                heartbeat_timeout=timedelta(seconds=self._limits.heartbeat_timeout),
-                retry_policy=RETRY,
-                # A step may be committing: what it has done must be known before sealing.
-                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-                summary=summary,
-            )
+            with self._board.step(summary):
+                done = await workflow.execute_activity(
+                    name,
+                    step,
+                    result_type=result,
+                    task_queue=self._queue(step),
+                    start_to_close_timeout=self._limit(step),
+                    heartbeat_timeout=timedelta(seconds=self._limits.heartbeat_timeout),
+                    retry_policy=RETRY,
+                    # A step may be committing: what it has done must be known before sealing.
+                    cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                    summary=summary,
+                )
         except FailureError as error:
             raise _reason(error) from error
         self.look()
         return done
+
+    def _queue(self, step: Step | CompactStep) -> str | None:
+        """The task queue of a tool, or of the model's name; None: the workflow's."""
+        if isinstance(step, ModelStep):
+            return self._model_queues.get(step.model or "")
+        return step.spec.task_queue if isinstance(step, ToolStep) and step.spec else None
 
     def _limit(self, step: Step | CompactStep) -> timedelta:
         """How long an attempt may take before the engine gives it up; it ends itself earlier."""
@@ -333,11 +350,6 @@ class TemporalRuntime:
             raise _reason(error) from error
         self.look()
         return done
-
-
-def _queue(step: Step | CompactStep) -> str | None:
-    """The task queue that a tool asks for; None: the workflow's."""
-    return step.spec.task_queue if isinstance(step, ToolStep) and step.spec else None
 
 
 def _cause(error: FailureError) -> BaseException:

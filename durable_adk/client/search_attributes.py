@@ -1,0 +1,169 @@
+"""The search attributes by which invocations are found in Temporal (design D18)."""
+
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from weakref import WeakKeyDictionary
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import (
+    AddSearchAttributesRequest,
+    ListSearchAttributesRequest,
+)
+from temporalio.client import Client
+from temporalio.common import (
+    SearchAttributeIndexedValueType,
+    SearchAttributePair,
+    TypedSearchAttributes,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from durable_adk.errors import SearchAttributesError, TemporalUnavailableError
+from durable_adk.marks import AGENT, APP, INVOCATION, MARKS, SESSION, STATUS, USER, WAITING_SINCE
+from durable_adk.messages import InvocationRequest
+from durable_adk.settings import Settings
+
+PERSONAL = {USER.name, SESSION.name}
+"""What may tell who somebody is."""
+LOOKED_FOR = 60.0
+"""Seconds after which a namespace is asked again what it has."""
+_TIMEOUT = timedelta(seconds=5)
+_KINDS = {
+    SearchAttributeIndexedValueType.KEYWORD: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    SearchAttributeIndexedValueType.DATETIME: IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
+}
+_TYPES = {key.name: _KINDS[key.indexed_value_type] for key in MARKS}
+_FINAL = {
+    RPCStatusCode.PERMISSION_DENIED,
+    RPCStatusCode.UNAUTHENTICATED,
+    RPCStatusCode.UNIMPLEMENTED,
+    RPCStatusCode.INVALID_ARGUMENT,
+    RPCStatusCode.FAILED_PRECONDITION,
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+}
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Which of ours may be set, and when that was found out."""
+
+    names: frozenset[str]
+    at: float
+
+
+_seen: WeakKeyDictionary[Client, _Seen] = WeakKeyDictionary()
+
+
+async def register_search_attributes(client: Client, *, personal: bool = True) -> list[str]:
+    """Make the search attributes known to the client's namespace, those that it lacks.
+
+    Doing it again changes nothing. Clients use them from their next minute on.
+
+    Args:
+        client: One that may change the namespace.
+        personal: Whether the user's and the session's id are among them.
+
+    Returns:
+        The names that were added.
+
+    Raises:
+        SearchAttributesError: It may not, or cannot; the message has the commands for somebody who
+            may.
+        TemporalUnavailableError: The server does not answer.
+    """
+    try:
+        there = await _listed(client)
+        missing = {
+            name: kind
+            for name, kind in _TYPES.items()
+            if name not in there and (personal or name not in PERSONAL)
+        }
+        if missing:
+            await client.operator_service.add_search_attributes(
+                AddSearchAttributesRequest(search_attributes=missing, namespace=client.namespace),
+                timeout=_TIMEOUT,
+            )
+    except RPCError as error:
+        if error.status not in _FINAL:
+            raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
+        raise _refused(client, error.message, personal=personal) from error
+    forget(client)
+    if wrong := [name for name in there if there[name] != _TYPES[name]]:
+        why = f"{', '.join(wrong)} has another type there; remove it first"
+        raise _refused(client, why, personal=personal)
+    return sorted(missing)
+
+
+async def search_attributes(
+    client: Client, request: InvocationRequest
+) -> TypedSearchAttributes | None:
+    """What a start of an invocation is marked with; None: nothing.
+
+    Only what the namespace has, since a start with anything else is refused. The workflow changes
+    its status only if that is there from the start.
+    """
+    names = await _settable(client)
+    values = {
+        APP: request.app,
+        USER: request.user,
+        SESSION: request.session,
+        INVOCATION: request.invocation_id,
+        STATUS: "running",
+    }
+    pairs = [
+        SearchAttributePair(key, value)
+        for key, value in values.items()
+        if key.name in names and value is not None
+    ]
+    return TypedSearchAttributes(pairs) if pairs else None
+
+
+def forget(client: Client) -> None:
+    """Ask the namespace again at the next start."""
+    _seen.pop(client, None)
+
+
+async def _settable(client: Client) -> frozenset[str]:
+    seen = _seen.get(client)
+    if seen is None or time.monotonic() - seen.at > LOOKED_FOR:
+        seen = _seen[client] = _Seen(await _look(client), time.monotonic())
+    return seen.names
+
+
+async def _look(client: Client) -> frozenset[str]:
+    """The names that may be set, by the settings and by what the namespace has."""
+    mode = Settings().search_attributes
+    if mode == "off":
+        return frozenset()
+    if mode == "assume":
+        return frozenset(_TYPES)
+    try:
+        there = await _listed(client)
+    except RPCError:
+        return frozenset()  # whoever may not ask goes on without
+    names = {name for name, kind in there.items() if kind == _TYPES[name]}
+    if not {STATUS.name, AGENT.name, WAITING_SINCE.name} <= names:
+        names.discard(STATUS.name)  # the workflow sets all three, or none
+    return frozenset(names - PERSONAL if mode == "impersonal" else names)
+
+
+async def _listed(client: Client) -> dict[str, IndexedValueType.ValueType]:
+    """Those of ours that the namespace has, with their types."""
+    answer = await client.operator_service.list_search_attributes(
+        ListSearchAttributesRequest(namespace=client.namespace), timeout=_TIMEOUT
+    )
+    return {name: kind for name, kind in answer.custom_attributes.items() if name in _TYPES}
+
+
+def _refused(client: Client, why: str, *, personal: bool) -> SearchAttributesError:
+    commands = " && ".join(  # one each: of several names a command takes the first
+        f"temporal operator search-attribute create --namespace {client.namespace} "
+        f"--name {key.name} --type {key.indexed_value_type.name.capitalize()}"
+        for key in MARKS
+        if personal or key.name not in PERSONAL
+    )
+    return SearchAttributesError(
+        f"The search attributes of namespace {client.namespace!r} were not registered: {why}. "
+        f"Somebody who may change the namespace can do it with: {commands}. Invocations run "
+        "without them too."
+    )

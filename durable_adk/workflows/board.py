@@ -1,0 +1,89 @@
+"""What people who look at Temporal are shown of an invocation: where it stands, and no content."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
+
+with workflow.unsafe.imports_passed_through():
+    from durable_adk.marks import AGENT, APP, INVOCATION, SESSION, STATUS, USER, WAITING_SINCE
+    from durable_adk.messages import InvocationRequest
+
+Waiting = Callable[[], list[dict[str, Any]]]
+"""The calls that wait, as query ``pending`` tells them."""
+
+
+class Board:
+    """The status among the search attributes, and the current details.
+
+    Replay-safe: a search attribute is changed only if the workflow was started with the status,
+    which is in its history. So histories from before there were any replay, and a namespace that
+    lacks them is never asked for them, which would block the workflow. A turn that does not wait
+    changes none; details and summaries are no events.
+    """
+
+    def __init__(self, waiting: Waiting) -> None:
+        self._waiting = waiting
+        self._steps: dict[int, str] = {}
+        self._begun = 0
+
+    @contextmanager
+    def step(self, summary: str) -> Generator[None]:
+        """Show a step while it runs."""
+        self._begun += 1
+        mine = self._begun
+        self._steps[mine] = summary
+        self._show()
+        try:
+            yield
+        finally:
+            del self._steps[mine]
+
+    def waits(self) -> None:
+        """It waits for somebody outside from now on."""
+        calls = self._waiting()
+        self._show(calls)
+        if _status() is None or not calls:
+            return
+        since = datetime.fromtimestamp(workflow.time(), UTC)
+        agent = AGENT.value_set(calls[0]["agent"])
+        _mark(STATUS.value_set("waiting"), agent, WAITING_SINCE.value_set(since))
+
+    def goes_on(self) -> None:
+        """It does not wait (any more)."""
+        if _status() == "waiting":
+            _mark(STATUS.value_set("running"), AGENT.value_unset(), WAITING_SINCE.value_unset())
+
+    def _show(self, calls: list[dict[str, Any]] | None = None) -> None:
+        lines = [f"- {summary}" for summary in self._steps.values()]
+        lines += [f"- waits for `{call['name']}` of {call['agent']}" for call in calls or []]
+        workflow.set_current_details("\n".join([f"Steps begun: {self._begun}", "", *lines]))
+
+
+def for_child(request: InvocationRequest) -> TypedSearchAttributes | None:
+    """What a child is marked with: by its own names, all that its parent is."""
+    mine = workflow.info().typed_search_attributes
+    own = {
+        APP: request.app,
+        USER: request.user,
+        SESSION: request.session,
+        INVOCATION: request.invocation_id,
+        STATUS: "running",
+    }
+    pairs = [
+        SearchAttributePair(key, value)
+        for key, value in own.items()
+        if value is not None and mine.get(key) is not None
+    ]
+    return TypedSearchAttributes(pairs) if pairs else None
+
+
+def _status() -> str | None:
+    return workflow.info().typed_search_attributes.get(STATUS)
+
+
+def _mark(*updates: SearchAttributeUpdate[Any]) -> None:
+    workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]: the SDK's
