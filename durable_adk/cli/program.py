@@ -23,6 +23,7 @@ from durable_adk.cli.execution import leave
 from durable_adk.cli.health import health_command
 from durable_adk.cli.pending import pending_command
 from durable_adk.cli.run import attach_command, run_command
+from durable_adk.cli.schedule import schedule_app
 from durable_adk.cli.search_attributes import search_attributes_command
 from durable_adk.cli.worker import worker_command
 
@@ -49,6 +50,7 @@ app.add_typer(db, name="db")
 app.command("dev")(dev_command)
 app.command("worker")(worker_command)
 app.command("health")(health_command)
+app.add_typer(schedule_app, name="schedule")
 app.command("search-attributes")(search_attributes_command)
 
 
