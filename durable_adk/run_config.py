@@ -62,6 +62,21 @@ class Budget(Wire):
         )
 
 
+class Priority(Wire):
+    """Whose tasks a backlogged task queue gives out first: Temporal's `Priority`.
+
+    It is given to the start, and is no part of what an invocation knows of itself: its activities
+    and children inherit it from the workflow.
+    """
+
+    priority_key: int | None = Field(default=None, ge=1)
+    """1 goes first; None: the server's default, usually 3 of 5."""
+    fairness_key: str | None = Field(default=None, max_length=64)
+    """Those of one key share; None: a hash of app and user, so no user can crowd out the others."""
+    fairness_weight: float | None = Field(default=None, ge=0.001, le=1000)
+    """How large the share is beside others'; None: 1."""
+
+
 class RunConfig(Wire):
     """Options of one invocation (semantics 14)."""
 
@@ -83,6 +98,8 @@ class RunConfig(Wire):
     """Whether a model is shown what other agents thought (FLW-22)."""
     tool_thread_pool_config: ToolThreadPoolConfig | None = None
     """Accepted for ADK's sake: sync tools always run in threads."""
+    priority: Priority | None = None
+    """Before whom it runs while a task queue has a backlog; in process it means nothing."""
     http_options: types.HttpOptions | None = None
     """Headers, body and timeout of this invocation's model calls, before those of the agent."""
     labels: dict[str, str] | None = None

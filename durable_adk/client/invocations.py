@@ -1,5 +1,6 @@
 """Starting invocations on Temporal, and finding them again."""
 
+import hashlib
 import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -16,7 +17,12 @@ from temporalio.client import (
     WorkflowHandle,
     WorkflowQueryFailedError,
 )
-from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import (
+    Priority,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
 from temporalio.exceptions import (
     ApplicationError,
     WorkflowAlreadyStartedError,
@@ -24,6 +30,7 @@ from temporalio.exceptions import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
+from durable_adk import run_config
 from durable_adk.client.search_attributes import forget, search_attributes
 from durable_adk.errors import (
     InvalidRequestError,
@@ -39,6 +46,7 @@ from durable_adk.errors import (
 from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult, workflow_id
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import DEFAULT_TASK_QUEUE
+from durable_adk.values import canonical
 
 QUERY_TIMEOUT = timedelta(seconds=2)
 TASK_TIMEOUT = timedelta(seconds=3)
@@ -162,7 +170,7 @@ class Invocations:
         invocation_id = request.invocation_id or ""
         return await self.client.start_workflow(
             "Invocation",
-            request.model_dump(mode="json", by_alias=True, exclude_none=True),
+            as_argument(request),
             id=workflow_id(key, invocation_id),
             task_queue=self.task_queue,
             task_timeout=TASK_TIMEOUT,
@@ -171,6 +179,7 @@ class Invocations:
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             static_summary=f"{request.app}: {invocation_id}",
             search_attributes=marks,
+            priority=priority_of(request),
         )
 
     def handle(
@@ -199,6 +208,27 @@ class Invocations:
                 f"No worker listens on task queue {self.task_queue!r}. The message is kept: "
                 f"start one with `durable-adk worker`, then attach to invocation {invocation_id}."
             )
+
+
+def as_argument(request: InvocationRequest) -> dict[str, Any]:
+    """The request as the workflow's argument: without what only its start needs."""
+    return request.model_dump(
+        mode="json", by_alias=True, exclude_none=True, exclude={"run_config": {"priority"}}
+    )
+
+
+def priority_of(request: InvocationRequest) -> Priority:
+    """What the start is given; the activities and children of the workflow inherit it.
+
+    The default fairness key is a hash: the key is shown to everybody who may read the workflow.
+    """
+    wish = request.run_config.priority or run_config.Priority()
+    digest = hashlib.sha256(canonical([request.app, request.user]).encode()).hexdigest()
+    return Priority(
+        priority_key=wish.priority_key,
+        fairness_key=wish.fairness_key or digest[:32],
+        fairness_weight=wish.fairness_weight,
+    )
 
 
 def _start_error(error: RPCError) -> Exception:

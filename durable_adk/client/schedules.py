@@ -20,7 +20,7 @@ from temporalio.client import (
 from temporalio.common import TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
-from durable_adk.client.invocations import TASK_TIMEOUT
+from durable_adk.client.invocations import TASK_TIMEOUT, as_argument, priority_of
 from durable_adk.client.search_attributes import search_attributes
 from durable_adk.errors import AlreadyExistsError, InvalidRequestError, TemporalUnavailableError
 from durable_adk.messages import InvocationRequest
@@ -85,10 +85,11 @@ async def create_schedule(
     schedule = Schedule(
         action=ScheduleActionStartWorkflow(
             WORKFLOW,
-            request.model_dump(mode="json", by_alias=True, exclude_none=True),
+            as_argument(request),
             id=f"invocation-{request.app}-{name}",  # the server adds the time
             task_queue=task_queue,
             task_timeout=TASK_TIMEOUT,
+            priority=priority_of(request),
             static_summary=f"{request.app}: schedule {name}",
             typed_search_attributes=await search_attributes(client, request)
             or TypedSearchAttributes.empty,
