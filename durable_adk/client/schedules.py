@@ -75,25 +75,10 @@ async def create_schedule(
         AlreadyExistsError: There is a schedule of that name.
         TemporalUnavailableError: The server does not answer.
     """
-    if request.invocation_id is not None:
-        raise InvalidRequestError(
-            "A schedule's request has an invocation_id; leave it out, as each firing gets its own."
-        )
     if not cron and every is None:
         raise InvalidRequestError("A schedule needs a time: give cron, or every.")
-    request = request.checked()
     schedule = Schedule(
-        action=ScheduleActionStartWorkflow(
-            WORKFLOW,
-            as_argument(request),
-            id=f"invocation-{request.app}-{name}",  # the server adds the time
-            task_queue=task_queue,
-            task_timeout=TASK_TIMEOUT,
-            priority=priority_of(request),
-            static_summary=f"{request.app}: schedule {name}",
-            typed_search_attributes=await search_attributes(client, request)
-            or TypedSearchAttributes.empty,
-        ),
+        action=await _action(client, name, request, task_queue),
         spec=ScheduleSpec(
             cron_expressions=[cron] if isinstance(cron, str) else list(cron),
             intervals=[ScheduleIntervalSpec(every=every)] if every else [],
@@ -102,6 +87,32 @@ async def create_schedule(
         policy=SchedulePolicy(overlap=overlap),
         state=ScheduleState(paused=paused, note=note),
     )
+    return await _created(client, name, schedule)
+
+
+async def _action(
+    client: Client, name: str, request: InvocationRequest, task_queue: str
+) -> ScheduleActionStartWorkflow:
+    """What each firing does."""
+    if request.invocation_id is not None:
+        raise InvalidRequestError(
+            "A schedule's request has an invocation_id; leave it out, as each firing gets its own."
+        )
+    request = request.checked()
+    marks = await search_attributes(client, request)
+    return ScheduleActionStartWorkflow(
+        WORKFLOW,
+        as_argument(request),
+        id=f"invocation-{request.app}-{name}",  # the server adds the time
+        task_queue=task_queue,
+        task_timeout=TASK_TIMEOUT,
+        priority=priority_of(request),
+        static_summary=f"{request.app}: schedule {name}",
+        typed_search_attributes=marks or TypedSearchAttributes.empty,
+    )
+
+
+async def _created(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:
     try:
         return await client.create_schedule(name, schedule)
     except ScheduleAlreadyRunningError:
