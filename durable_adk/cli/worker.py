@@ -4,8 +4,6 @@ import asyncio
 from typing import Annotated
 
 import typer
-from temporalio.api.workflowservice.v1 import GetClusterInfoRequest
-from temporalio.client import Client
 
 from durable_adk.cli.execution import execute
 from durable_adk.cli.options import (
@@ -19,12 +17,9 @@ from durable_adk.cli.options import (
     TaskQueue,
 )
 from durable_adk.cli.places import Places, load_app
-from durable_adk.client.connect import connect
-from durable_adk.errors import InvalidRequestError
+from durable_adk.client.connect import connect, refuse_development_server
 from durable_adk.log import configure
 from durable_adk.worker import Versioning, WorkerOptions, worker
-
-_HERE = ("127.", "localhost:", "[::1]:", "unix:")
 
 Dev = Annotated[bool, typer.Option("--dev", help="Accept a development server on another machine.")]
 
@@ -76,19 +71,6 @@ async def _serve(
     async with places.stores() as stores:
         client = await connect(places.address)
         if not dev:
-            await _refuse_development(client)
+            await refuse_development_server(client)
         async with worker(client, apps=apps, options=options, **stores.arguments()):
             await asyncio.Event().wait()
-
-
-async def _refuse_development(client: Client) -> None:
-    """A development server on a network has no authentication (reliability S26)."""
-    target = client.service_client.config.target_host
-    if target.startswith(_HERE):
-        return
-    cluster = await client.workflow_service.get_cluster_info(GetClusterInfoRequest())
-    if cluster.persistence_store == "sqlite":
-        raise InvalidRequestError(
-            f"The Temporal at {target} is a development server: it asks nobody who they are. "
-            "Use a real one, or --dev if you mean it."
-        )

@@ -3,18 +3,20 @@
 import asyncio
 from typing import Any
 
+from temporalio.api.workflowservice.v1 import GetClusterInfoRequest
 from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
 from temporalio.service import KeepAliveConfig
 
 from durable_adk.converter import data_converter, stored_in
-from durable_adk.errors import TemporalUnavailableError
+from durable_adk.errors import InvalidRequestError, TemporalUnavailableError
 from durable_adk.object_store import place
 from durable_adk.settings import Settings
 
 KEEP_ALIVE = KeepAliveConfig(interval_millis=5_000, timeout_millis=3_000)
 """A silently dead connection is noticed in 20 s instead of 54 (reliability 1b)."""
+_HERE = ("127.", "localhost:", "[::1]:", "unix:")
 
 
 def converter_of(settings: Settings) -> DataConverter:
@@ -54,3 +56,28 @@ async def connect(address: str | None = None, **options: Any) -> Client:
             f"Temporal does not answer at {settings['target_host']}: {error}. Start one with "
             "`durable-adk dev`, or set TEMPORAL_ADDRESS (or --address) to where it runs."
         ) from error
+
+
+def is_local(target: str) -> bool:
+    """Whether an address is of this machine only."""
+    return target.startswith(_HERE)
+
+
+async def refuse_development_server(client: Client) -> None:
+    """Raise InvalidRequestError for a development server that others can reach (S26).
+
+    It asks nobody who they are. ``durable-adk worker`` does this unless told not to. `worker` and
+    the plugin do not: a program that hands a client over has chosen its server, and may be a test.
+
+    Raises:
+        InvalidRequestError: It is one, on another machine.
+    """
+    target = client.service_client.config.target_host
+    if is_local(target):
+        return
+    cluster = await client.workflow_service.get_cluster_info(GetClusterInfoRequest())
+    if cluster.persistence_store == "sqlite":
+        raise InvalidRequestError(
+            f"The Temporal at {target} is a development server: it asks nobody who they are. "
+            "Use a real one, or --dev if you mean it."
+        )

@@ -41,10 +41,11 @@ def command_line(*arguments: str) -> str:
 
 
 def commands(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Each `durable-adk` command of a document, with its options."""
+    """Each `durable-adk` command of a document, with its options; of a group, "group command"."""
     shell = text.replace("\\\n", " ")
     # A command ends with its line or its quotation mark, or where the prose about it begins.
-    for command, rest in re.findall(r"durable-adk ([a-z]\w*)([^`\n]*)", shell):
+    pattern = r"durable-adk (schedule [a-z]+|[a-z][\w-]*)([^`\n]*)"
+    for command, rest in re.findall(pattern, shell):
         yield command, re.findall(r"(?<!\S)(--[a-z][a-z-]*)", rest)
 
 
@@ -74,7 +75,7 @@ async def test_the_readmes_python_runs_as_it_stands(code: str, tmp_path: Path) -
 def known_commands() -> set[str]:
     """The commands that the help lists."""
     listed = command_line("--help").partition("Commands")[2]
-    return set(re.findall(r"^│ (\w+) ", listed, re.MULTILINE))
+    return set(re.findall(r"^│ ([\w-]+) ", listed, re.MULTILINE))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)
@@ -82,14 +83,14 @@ def test_the_commands_a_document_names_exist(document: Path) -> None:
     """Each `durable-adk` command is in the help, and has the options it is shown with."""
     known = known_commands()
     for command, options in commands(document.read_text()):
-        assert command in known, command
-        offered = set(re.findall(r"--[a-z][a-z-]*", command_line(command, "--help")))
+        assert command.split()[0] in known, command
+        offered = set(re.findall(r"--[a-z][a-z-]*", command_line(*command.split(), "--help")))
         assert set(options) <= offered, command
 
 
 def test_the_readme_names_every_command() -> None:
     """Who reads the README knows what `durable-adk` can do."""
-    assert known_commands() == {command for command, _ in commands(README.read_text())}
+    assert known_commands() == {command.split()[0] for command, _ in commands(README.read_text())}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)

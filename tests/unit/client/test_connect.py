@@ -1,11 +1,14 @@
-"""How values are written, as the settings say."""
+"""Where a connection goes, and how values are written on it, as the settings say."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from temporalio.client import Client
+from temporalio.service import TLSConfig
 
 from durable_adk.artifacts import FileArtifactService, ObjectArtifactService
-from durable_adk.client.connect import converter_of
+from durable_adk.client.connect import connect, converter_of, is_local
 from durable_adk.converter import data_converter
 from durable_adk.embedded.shared import payloads_place
 from durable_adk.embedded.stores import folder_stores
@@ -57,3 +60,50 @@ async def test_artifacts_are_where_the_setting_says(
     with pytest.raises(InvalidRequestError, match="s3://"):
         async with folder_stores(tmp_path):
             pass
+
+
+PROFILE = """
+[profile.cloud]
+address = "shop.example:7233"
+namespace = "shop.a1b2c"
+api_key = "secret"
+
+[profile.cloud.tls]
+server_name = "shop.tmprl.example"
+server_ca_cert_data = "ca"
+client_cert_data = "certificate"
+client_key_data = "key"
+"""
+
+
+async def test_a_profile_reaches_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D18: address, namespace, API key, mutual TLS; an address that is given goes first."""
+    told: list[dict[str, Any]] = []
+
+    async def connected(**options: Any) -> None:
+        told.append(options)
+
+    (tmp_path / "temporal.toml").write_text(PROFILE)
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "temporal.toml"))
+    monkeypatch.setenv("TEMPORAL_PROFILE", "cloud")
+    monkeypatch.setattr(Client, "connect", connected)
+    await connect()
+    await connect("other:7233")
+    profile, other = told
+    assert (profile["target_host"], profile["namespace"]) == ("shop.example:7233", "shop.a1b2c")
+    assert profile["api_key"] == "secret"
+    assert profile["tls"] == TLSConfig(
+        domain="shop.tmprl.example",
+        server_root_ca_cert=b"ca",
+        client_cert=b"certificate",
+        client_private_key=b"key",
+    )
+    assert other == profile | {"target_host": "other:7233"}
+
+
+async def test_a_development_server_of_this_machine_is_no_danger() -> None:
+    """S26: only one that others can reach is refused, and only that is asked what it is."""
+    assert all(is_local(host) for host in ("127.0.0.1:7233", "localhost:7233", "[::1]:7233"))
+    assert not any(is_local(host) for host in ("temporal:7233", "10.0.0.1:7233", "localhost.me:1"))
