@@ -16,7 +16,7 @@ from pydantic import Field
 
 from durable_adk.messages import InvocationAnswer, InvocationRequest, parsed
 from durable_adk.models.llm_response import Wire
-from durable_adk.payloads import Ending, Opened
+from durable_adk.payloads import AgentRun, Ending, Opened
 from durable_adk.sessions.base_session_service import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 
@@ -108,6 +108,10 @@ class Place(Wire):
     bodies: list[str] = Field(default_factory=list[str])
     """Names of the traces of the custom agents' bodies that are under way."""
     pauses: PausesPlace
+    runs_begun: int = 0
+    """How many runs of agents have begun."""
+    runs: list[AgentRun] = Field(default_factory=list[AgentRun])
+    """Those of agents of which nobody was told yet that they have ended."""
 
 
 class PlaceStep(Wire):

@@ -4,9 +4,11 @@ import logging
 import os
 import re
 import sys
+import traceback
 from typing import Any
 
 import structlog
+from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -29,6 +31,8 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
         processors=[
             structlog.stdlib.filter_by_level,
             structlog.contextvars.merge_contextvars,
+            _traced,
+            _unquoted,
             _unreserved,
             structlog.stdlib.render_to_log_kwargs,
         ],
@@ -51,12 +55,37 @@ def configure(default_level: str) -> None:
     form = os.environ.get("DURABLE_ADK_LOG") or ("console" if sys.stderr.isatty() else "json")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_formatter(form))
-    # Of other people's loggers one step less is heard: the level is about ours. Temporal's warns,
-    # with a traceback, of each attempt that failed, and the error that comes of it we show.
+    # Of other people's loggers one step less is heard: the level is about ours.
     others = logging.WARNING if level < logging.WARNING else logging.ERROR
     logging.basicConfig(handlers=[handler], level=others, force=True)
     logging.getLogger("durable_adk").setLevel(level)
+    # It warns of each attempt that failed, with what the exception says; we do, without (S8).
+    logging.getLogger("temporalio.activity").setLevel(logging.ERROR)
     logging.captureWarnings(capture=True)
+
+
+def _traced(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """The trace that a line belongs to, if there is one."""
+    span = get_current_span().get_span_context()
+    if span.is_valid:
+        event["trace_id"] = format_trace_id(span.trace_id)
+        event["span_id"] = format_span_id(span.span_id)
+    return event
+
+
+def _unquoted(logger: WrappedLogger, _: str, event: EventDict) -> EventDict:
+    """Of an exception its class and its place: what it says quotes users' data (reliability S8).
+
+    Who asks for debug lines gets it whole.
+    """
+    if logger.isEnabledFor(logging.DEBUG):
+        return event
+    error = sys.exc_info()[1] if event.pop("exc_info", None) else None
+    if error is not None:
+        event["error_type"] = type(error).__name__
+        frames = traceback.extract_tb(error.__traceback__)
+        event["at"] = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
+    return event
 
 
 def _unreserved(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

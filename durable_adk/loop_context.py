@@ -228,6 +228,8 @@ class InvocationContext:
     """Whether a before callback answered for the agent, so that it does not run."""
     run_start: int = 0
     """The session's revision when this agent's run began."""
+    run: int = field(default=0, repr=False)
+    """Its number; see `flows.agent_runs`."""
     direct: bool = True
     """Whether its events reach the loop unchanged: no custom agent passes them on."""
     closes: bool = False

@@ -92,6 +92,21 @@ class Opened(Wire):
     that a deploy which adds or removes a plugin disturbs no open invocation (design D6)."""
 
 
+class AgentRun(Wire):
+    """One run of one agent, for those who watch: nothing that the loop does depends on it."""
+
+    number: int
+    """1, 2, ... in the order in which they begin; 0 is the invocation's first, and its own."""
+    above: int = 0
+    """Number of the run that it is part of."""
+    agent: str
+    started: float
+    """Seconds since the epoch, as the loop knows time."""
+    ended: float | None = None
+    error: str | None = None
+    """Name of the error it ended with."""
+
+
 class CommitGrant(Wire):
     """The loop's leave for a step to commit its event itself, in its own activity.
 
@@ -108,6 +123,10 @@ class CommitGrant(Wire):
     """Whether a final text ends the invocation: then it is closed in the same transaction."""
     on_event: bool | None = None
     """Whether the plugins' `on_event` hooks see the event first (PLG-6); None: nobody has any."""
+    agent: str | None = None
+    """Whom the invocation began with, if that is not whose step it is."""
+    runs: list[AgentRun] | None = None
+    """The runs of agents that end where the event ends the invocation."""
 
 
 class Step(Wire):
@@ -134,6 +153,10 @@ class Step(Wire):
     """Whose artifacts the step sees, if another session's: an agent used as a tool (ART-12)."""
     local_state: dict[str, Any] = Field(default_factory=dict[str, Any])
     """`temp:` keys and what a custom agent wrote but did not commit yet (STA-14, TRAP-7)."""
+    run: int | None = None
+    """Number of the agent's run, for those who watch; None: the invocation's first."""
+    ended: list[AgentRun] | None = None
+    """The runs that have ended since the step before."""
 
 
 class ModelStep(Step):
@@ -165,6 +188,9 @@ class ChildEnd(Wire):
     """`ChildRun.actions`, again."""
     error: dict[str, Any] | None = None
     """`errors.as_detail` of what it failed with."""
+    started: float | None = None
+    """When it was asked, in seconds since the epoch; None: by a version that did not note it."""
+    ended: float | None = None
 
 
 class ToolStep(Step):
@@ -349,3 +375,5 @@ class CloseStep(Wire):
     """`errors.as_detail` of why it failed or was cancelled."""
     revision: int | None = None
     """As `CommitStep.revision`."""
+    ended: list[AgentRun] | None = None
+    """As `Step.ended`."""

@@ -32,6 +32,7 @@ from durable_adk.serving import Serving
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits, Settings
 from durable_adk.storage import OwnedStorage, SecuredResults
+from durable_adk.telemetry.headers import BindsTrace, HandsOn
 from durable_adk.workflows.invocation import InvocationWorkflow
 
 CLOSE_TIMEOUT = 5.0
@@ -149,7 +150,7 @@ def with_our_modules(restrictions: SandboxRestrictions) -> SandboxRestrictions:
         if module.name != "workflows"
     ]
     return restrictions.with_passthrough_modules(
-        *ours, "google", "pydantic", "pydantic_core", "structlog", "sqlalchemy"
+        *ours, "google", "pydantic", "pydantic_core", "structlog", "sqlalchemy", "opentelemetry"
     )
 
 
@@ -164,10 +165,10 @@ def with_our_converter(client: Client) -> Client:
 
 
 def interceptors_for(client: Client) -> list[Interceptor]:
-    """What a worker needs whose client keeps large payloads outside of Temporal."""
+    """What carries an invocation's trace, and cares for large payloads outside of Temporal."""
     converter = client.data_converter
     owned = isinstance(converter.external_storage, OwnedStorage)
-    return [SecuredResults(converter)] if owned else []
+    return [HandsOn(), BindsTrace(), *([SecuredResults(converter)] if owned else [])]
 
 
 class Timing(TypedDict):

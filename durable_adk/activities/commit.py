@@ -5,6 +5,8 @@ from durable_adk.activities.world import World
 from durable_adk.errors import LeaseLostError
 from durable_adk.failpoints import failpoint
 from durable_adk.payloads import CommitStep
+from durable_adk.telemetry.metrics import commits
+from durable_adk.telemetry.names import APP
 
 
 async def commit_event(world: World, step: CommitStep) -> int:
@@ -27,5 +29,6 @@ async def commit_event(world: World, step: CommitStep) -> int:
         await require_known(world, step.key, step.invocation_id)
         raise
     failpoint("commit.after")
+    commits.add(1, {APP: step.key.app_name})
     world.cache.add(step.key, seq, step.event)
     return seq

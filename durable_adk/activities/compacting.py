@@ -39,7 +39,7 @@ async def compact(world: World, step: CompactStep) -> None:
             "compaction.failed",
             session_id=step.key.session_id,
             invocation_id=step.invocation_id,
-            error=f"{type(error).__name__}: {error}",
+            error_type=type(error).__name__,
             exc_info=True,
         )
     failpoint("compact.after")

@@ -179,8 +179,8 @@ class InvocationActivities:
     @activity.defn
     async def run_function(self, step: FunctionStep) -> StepResult:
         """Run a custom agent's function; only a lost worker makes it run again."""
-        async with attempting(f"{step.function} of {step.agent}"):
-            return await self._user_loop.run(self._effects.run_function(step))
+        async with attempting(f"{step.function} of {step.agent}") as this:
+            return await self._user_loop.run(self._effects.run_function(step, attempt=this.number))
 
     @activity.defn
     async def run_callback(self, step: CallbackStep) -> StepResult:
@@ -191,8 +191,8 @@ class InvocationActivities:
     @activity.defn
     async def run_hook(self, step: HookStep) -> StepResult:
         """Run a hook of the plugins; what it raises is final (PLG-4)."""
-        async with attempting(f"{step.hook} of the plugins"):
-            return await self._user_loop.run(self._effects.run_hook(step))
+        async with attempting(f"{step.hook} of the plugins") as this:
+            return await self._user_loop.run(self._effects.run_hook(step, attempt=this.number))
 
     @activity.defn
     async def commit_event(self, step: CommitStep) -> int:

@@ -14,6 +14,7 @@ from durable_adk.activities import (
     model,
     opening,
     pausing,
+    telling,
     tool,
 )
 from durable_adk.activities.granted import committed
@@ -28,6 +29,7 @@ from durable_adk.continuation import (
     TracePage,
     TraceStep,
 )
+from durable_adk.errors import SessionBusyError
 from durable_adk.payloads import (
     AnswerStep,
     AnswerTaken,
@@ -56,14 +58,21 @@ class WorldEffects:
 
     async def open_invocation(self, step: OpenStep) -> Opened:
         """See `opening.open_invocation`."""
-        return await opening.open_invocation(self.world, step)
+        try:
+            opened = await opening.open_invocation(self.world, step)
+        except SessionBusyError:
+            telling.opening_waits(step)
+            raise
+        telling.opened(step, opened)
+        return opened
 
     async def call_model(
         self, step: ModelStep, *, attempt: int = 1, reports: Reports = NONE
     ) -> StepResult:
         """See `model.call_model`."""
-        work = model.call_model(self.world, step, attempt=attempt, reports=reports)
-        return await committed(self.world, step, work, attempt=attempt)
+        with telling.told("call_model", step, attempt=attempt):
+            work = model.call_model(self.world, step, attempt=attempt, reports=reports)
+            return await committed(self.world, step, work, attempt=attempt)
 
     async def call_tool(
         self, step: ToolStep, *, attempt: int | None = None, reports: Reports = NONE
@@ -71,9 +80,10 @@ class WorldEffects:
         """See `tool.call_tool`; who counts no attempts leaves it to this to run a tool again."""
         number = attempt or 1
         while True:
-            work = tool.call_tool(self.world, step, attempt=number, reports=reports)
             try:
-                return await committed(self.world, step, work, attempt=number)
+                with telling.told("call_tool", step, attempt=number):
+                    work = tool.call_tool(self.world, step, attempt=number, reports=reports)
+                    return await committed(self.world, step, work, attempt=number)
             except RunAgain as again:
                 if attempt is not None:
                     raise
@@ -81,23 +91,29 @@ class WorldEffects:
             await asyncio.sleep(delay)
             number += 1
 
-    async def run_function(self, step: FunctionStep) -> StepResult:
+    async def run_function(self, step: FunctionStep, *, attempt: int = 1) -> StepResult:
         """See `function.run_function`."""
-        return await function.run_function(self.world, step)
+        shown = f"run_function {step.function}"
+        with telling.told("run_function", step, attempt=attempt, shown=shown):
+            return await function.run_function(self.world, step)
 
     async def execute_code(self, step: CodeStep, *, attempt: int = 1) -> StepResult:
         """See `code.execute_code`."""
-        work = code.execute_code(self.world, step)
-        return await committed(self.world, step, work, attempt=attempt)
+        with telling.told("execute_code", step, attempt=attempt, shown="execute_code"):
+            work = code.execute_code(self.world, step)
+            return await committed(self.world, step, work, attempt=attempt)
 
     async def run_callback(self, step: CallbackStep, *, attempt: int = 1) -> StepResult:
         """See `callback.run_callback`."""
-        work = callback.run_callback(self.world, step)
-        return await committed(self.world, step, work, attempt=attempt)
+        shown = f"run_callback {step.hook}"
+        with telling.told("run_callback", step, attempt=attempt, shown=shown):
+            work = callback.run_callback(self.world, step)
+            return await committed(self.world, step, work, attempt=attempt)
 
-    async def run_hook(self, step: HookStep) -> StepResult:
+    async def run_hook(self, step: HookStep, *, attempt: int = 1) -> StepResult:
         """See `hooks.run_hook`."""
-        return await hooks.run_hook(self.world, step)
+        with telling.told("run_hook", step, attempt=attempt):
+            return await hooks.run_hook(self.world, step)
 
     async def commit_event(self, step: CommitStep) -> int:
         """See `commit.commit_event`."""
@@ -106,6 +122,7 @@ class WorldEffects:
     async def pause_invocation(self, step: PauseStep) -> None:
         """See `pausing.pause_invocation`."""
         await pausing.pause_invocation(self.world, step)
+        telling.paused(step.key)
 
     async def take_answer(self, step: AnswerStep) -> AnswerTaken:
         """See `pausing.take_answer`."""
@@ -113,7 +130,9 @@ class WorldEffects:
 
     async def close_invocation(self, step: CloseStep) -> Ending:
         """See `ending.close_invocation`."""
-        return await ending.close_invocation(self.world, step)
+        ended = await ending.close_invocation(self.world, step)
+        await telling.closed(self.world, step, ended)
+        return ended
 
     async def compact(self, step: CompactStep) -> None:
         """See `compacting.compact`."""

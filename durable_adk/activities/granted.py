@@ -6,6 +6,7 @@ from typing import Any
 
 from durable_adk.activities.commit import commit_event
 from durable_adk.activities.hooks import seen_by_plugins
+from durable_adk.activities.telling import closed_by_step
 from durable_adk.activities.world import World
 from durable_adk.closing import uninterrupted
 from durable_adk.code_executors.code_execution_utils import pending_code
@@ -32,6 +33,8 @@ async def committed(
         raise
     if found is not None:
         work.close()
+        if found.closed and step.grant is not None:
+            await closed_by_step(world, step, step.grant, again=True)
         return found
     result = await work
     if step.grant is None or result.event is None:
@@ -86,6 +89,8 @@ async def _commit(
     except EventConflictError:
         # A slower attempt of this step was not dead: the event it has committed stands.
         return await _earlier(world, step) or result
+    if closes:
+        await closed_by_step(world, step, grant, again=False)
     return result.model_copy(update={"seq": seq, "closed": closes})
 
 

@@ -38,6 +38,7 @@ from durable_adk.planners.planning import planned
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.run_config import StreamingMode
 from durable_adk.sessions.state import is_temp
+from durable_adk.telemetry.genai import chat
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.values import check_json
 
@@ -192,14 +193,27 @@ class _Call:
 
     async def _ask(self) -> ArrivedAnswer:
         """The model's whole answer, or what an error hook has in its place."""
+        model = self.agent.canonical_model
+        with chat(model, self.request, streaming=self.streaming) as asked:
+            outcome = await self._whole()
+            if isinstance(outcome, DurableAdkError):
+                asked.failed(outcome)
+            else:
+                asked.answered(outcome)
+        if isinstance(outcome, DurableAdkError):
+            return self._as_arrived(await self._recovered(outcome))
+        return await self._noted(self._as_arrived(outcome))
+
+    async def _whole(self) -> LlmResponse | DurableAdkError:
+        """The model's whole answer or its error, after all chunks have been shown."""
         async with aclosing(self._responses()) as responses:
             while True:
                 try:
                     response = await anext(responses)
                 except DurableAdkError as error:  # the model's: those of hooks are not for hooks
-                    return self._as_arrived(await self._recovered(error))
+                    return error
                 if not response.partial:
-                    return await self._noted(self._as_arrived(response))
+                    return response
                 await self.chunks.show(response)
 
     def _as_arrived(self, response: LlmResponse) -> ArrivedAnswer:

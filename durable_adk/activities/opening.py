@@ -5,6 +5,7 @@ from typing import Any
 
 from durable_adk.activities.ending import close_invocation, ending_of
 from durable_adk.activities.steering import heard_by, steer
+from durable_adk.activities.telling import taken_over
 from durable_adk.activities.world import World
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
@@ -287,6 +288,7 @@ async def _end_for(world: World, step: OpenStep, record: InvocationRecord) -> No
     )
     with suppress(LeaseLostError, EventConflictError):  # others may be doing the same
         await close_invocation(world, _ending(world, step, record, Status.ABANDONED, error))
+        taken_over(step.key, record)
 
 
 async def _ended_or_refused(

@@ -6,6 +6,7 @@ from google.genai import types
 
 from durable_adk.activities.regressed import require_known
 from durable_adk.activities.steering import hear
+from durable_adk.activities.telling import resumed
 from durable_adk.activities.world import World
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.errors import InvalidRequestError
@@ -62,6 +63,7 @@ async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
             user_event=event,
             ttl=ttl_of(step.holder),
         )
+        resumed(step.key, record)
     else:
         await world.sessions.commit_event(
             step.key, event, invocation_id=step.invocation_id, epoch=_epoch(step, record)
@@ -74,13 +76,17 @@ async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
 async def _lease_only(world: World, step: AnswerStep) -> AnswerTaken:
     record = await world.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status is Status.PAUSED:
-        record = await world.sessions.resume_invocation(
-            step.key,
-            invocation_id=step.invocation_id,
-            holder=step.holder,
-            user_event=None,
-            ttl=ttl_of(step.holder),
+        was, record = (
+            record,
+            await world.sessions.resume_invocation(
+                step.key,
+                invocation_id=step.invocation_id,
+                holder=step.holder,
+                user_event=None,
+                ttl=ttl_of(step.holder),
+            ),
         )
+        resumed(step.key, was)
     return AnswerTaken(epoch=_epoch(step, record), state=await _state(world, step))
 
 

@@ -11,6 +11,7 @@ from durable_adk.activities.agent_answer import ChildAnswer, child_answer
 from durable_adk.activities.callbacks import answer_of
 from durable_adk.activities.notes import ArrivedResult
 from durable_adk.activities.reports import NONE, Reports
+from durable_adk.activities.telling import agent_has_answered
 from durable_adk.activities.tool_event import pending_result, response_event
 from durable_adk.activities.tool_run import NotBegunError, RunAgain, ToolRun
 from durable_adk.activities.toolbox import tools_of
@@ -274,6 +275,7 @@ class _Call:
 
     async def _response(self, tool: BaseTool, args: dict[str, Any]) -> Any:
         if self.answered is not None:
+            agent_has_answered(self.run.step, tool)
             return self.answered.taken(tool, self.context)
         if problem := await _unconfirmed(tool, args, self.context):
             return {"error": problem}

@@ -28,8 +28,12 @@ from durable_adk.log import get_logger
 from durable_adk.manifest import ToolSpec
 from durable_adk.payloads import ToolStep
 from durable_adk.sessions.state import is_temp
+from durable_adk.telemetry.content import captured
+from durable_adk.telemetry.genai import execute_tool
+from durable_adk.telemetry.names import RESULT as RESULT_CONTENT, WAITS_FOR
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.contract import LOST, NOT_RUN, overdue, unknown_outcome
+from durable_adk.tools.function_tool import FunctionTool
 from durable_adk.values import check_json, to_json_value
 
 logger = get_logger(__name__)
@@ -98,7 +102,9 @@ class ToolRun:
             failpoint("tool.begun")
         self._running = once
         try:
-            response = await contained(tool.run_async(args=args, tool_context=context))
+            with execute_tool(tool.name, _kind(tool), self.step.call_id, args) as shown:
+                response = await contained(tool.run_async(args=args, tool_context=context))
+                shown.tell(_waits_for(context) | captured(RESULT_CONTENT, response))
         except Exception:
             self._running = False  # and not when it is cancelled, because its time is up
             raise
@@ -240,3 +246,15 @@ class ToolRun:
             or bool(actions.requested_tool_confirmations)
             or bool(actions.requested_auth_configs)
         )
+
+
+def _waits_for(context: ToolContext) -> dict[str, str]:
+    """That the tool has not done anything yet, but asked for something first."""
+    if context.actions.requested_tool_confirmations:
+        return {WAITS_FOR: "confirmation"}
+    return {WAITS_FOR: "credential"} if context.actions.requested_auth_configs else {}
+
+
+def _kind(tool: BaseTool) -> str:
+    """What the GenAI conventions call such a tool."""
+    return "function" if isinstance(tool, FunctionTool) else "extension"

@@ -6,15 +6,19 @@ import signal
 import sys
 import traceback
 from collections.abc import Coroutine
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from importlib import import_module
 from typing import Any, NoReturn
 
 import typer
 
 from durable_adk.errors import DurableAdkError
 from durable_adk.log import printable
+from durable_adk.telemetry.environment import is_asked_for
 
 _PATIENCE = 20.0  # seconds that cleaning up may take after a signal; our children end with us
+
+_SETUP = "durable_adk.telemetry.setup"
 
 FAILED = 1
 """Exit code of a command that could not do what it was asked to."""
@@ -40,7 +44,8 @@ def execute(work: Coroutine[Any, Any, None], *, debug: bool, stopped: int | None
         typer.Exit: With the code, unless that is 0.
     """
     try:
-        asyncio.run(_until_signal(work))
+        with _telemetry():
+            asyncio.run(_until_signal(work))
     except StoppedBySignal as signalled:
         code = signalled.exit_code if stopped is None else stopped
     except Exception as error:  # noqa: BLE001  # the last frame there is
@@ -49,6 +54,14 @@ def execute(work: Coroutine[Any, Any, None], *, debug: bool, stopped: int | None
     else:
         code = 0
     raise typer.Exit(code)
+
+
+def _telemetry() -> AbstractContextManager[None]:
+    """Export what the environment asks for; the SDK is imported only then."""
+    if not is_asked_for():
+        return nullcontext()
+    exporting: AbstractContextManager[None] = import_module(_SETUP).exporting()
+    return exporting
 
 
 def report(error: BaseException, *, debug: bool) -> None:

@@ -33,6 +33,7 @@ from durable_adk.sessions.base_session_service import (
     StoredEvent,
 )
 from durable_adk.sessions.session import SessionKey
+from durable_adk.telemetry.clients import following
 
 Feed = AsyncGenerator[Event, None]
 """An invocation's events, with the chunks of those that are still being written."""
@@ -102,12 +103,14 @@ class Conversation:
             cursor = await self._start_of(key, record, request)
         streaming = request.run_config.streaming_mode is StreamingMode.SSE
         name = request.invocation_id or ""
-        async with self._watch(key, name, wanted=streaming) as chunks:
-            run = await self.runs.start(request)
-            async with aclosing(self._follow(key, name, cursor, run, chunks)) as events:
-                async for event in events:
-                    _require_sent(event, name, request)
-                    yield event
+        with following("run", key, name) as shown:
+            async with self._watch(key, name, wanted=streaming) as chunks:
+                with shown.current():
+                    run = await self.runs.start(request)
+                async with aclosing(self._follow(key, name, cursor, run, chunks)) as events:
+                    async for event in events:
+                        _require_sent(event, name, request)
+                        yield event
 
     async def attach(self, key: SessionKey, invocation_id: str) -> Feed:
         """Follow an invocation that was started before, from its user event on.
@@ -124,8 +127,8 @@ class Conversation:
                     yield event
                 return
             cursor = record.start_seq - 1 if record else 0
-            following = self._follow(key, invocation_id, cursor, run, chunks)
-            async with aclosing(following) as events:
+            feed = self._follow(key, invocation_id, cursor, run, chunks)
+            async with aclosing(feed) as events:
                 async for event in events:
                     yield event
 
@@ -170,13 +173,13 @@ class Conversation:
         record = await self.sessions.get_invocation(key, name)
         if answers[0].update or record is None:
             request = request.model_copy(update={"message": message})
-            following = self.start(request)
+            feed = self.start(request)
         else:
             answer = InvocationAnswer(
                 message=message, state_delta=request.state_delta, answer_id=uuid.uuid4().hex
             )
-            following = self._go_on(key, record, answer, cursor)
-        async with aclosing(following) as events:
+            feed = self._go_on(key, record, answer, cursor)
+        async with aclosing(feed) as events:
             async for event in events:
                 yield event
 
@@ -243,12 +246,13 @@ class Conversation:
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer, cursor: int
     ) -> Feed:
         name = record.invocation_id
-        async with self._watch(key, name) as chunks:
-            run = await self._hand_over(key, record, answer)
-            following = self._follow(key, name, cursor, run, chunks, pauses=record.pauses)
-            async with aclosing(following) as events:
-                async for event in events:
-                    yield event
+        with following("answer", key, name):
+            async with self._watch(key, name) as chunks:
+                run = await self._hand_over(key, record, answer)
+                feed = self._follow(key, name, cursor, run, chunks, pauses=record.pauses)
+                async with aclosing(feed) as events:
+                    async for event in events:
+                        yield event
 
     async def _hand_over(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer

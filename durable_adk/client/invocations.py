@@ -46,6 +46,7 @@ from durable_adk.errors import (
 from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult, workflow_id
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import DEFAULT_TASK_QUEUE
+from durable_adk.telemetry.headers import sending
 from durable_adk.values import canonical
 
 QUERY_TIMEOUT = timedelta(seconds=2)
@@ -168,7 +169,7 @@ class Invocations:
     ) -> WorkflowHandle[Any, Any]:
         key = SessionKey(request.app, request.user, request.session or "")
         invocation_id = request.invocation_id or ""
-        return await self.client.start_workflow(
+        return await sending(self.client).start_workflow(
             "Invocation",
             as_argument(request),
             id=workflow_id(key, invocation_id),

@@ -22,12 +22,20 @@ from durable_adk.errors import (
 )
 from durable_adk.flows.event_loop import run_invocation
 from durable_adk.holders import LOCAL_PREFIX, LOCAL_TTL, TemporalHolder
-from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult
+from durable_adk.messages import (
+    InvocationAnswer,
+    InvocationRequest,
+    InvocationResult,
+    workflow_id,
+)
 from durable_adk.partials import PartialChannel
 from durable_adk.runtime import Inbox, LocalRuntime
 from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
+from durable_adk.telemetry.identity import TraceIdentity
+from durable_adk.telemetry.steps import for_invocation
+from durable_adk.telemetry.tracing import current_identity, identity
 
 WORKER_CHECK = 5.0
 """Seconds an invocation may wait to be opened before the client asks whether a worker is there."""
@@ -179,7 +187,10 @@ class LocalRuns:
 
     async def _run_child(self, request: InvocationRequest) -> InvocationResult:
         key = SessionKey(request.app, request.user, request.session or "")
-        return await self._run(self._runtime(), key, request)
+        name, callers = request.invocation_id or "", identity()
+        carrier = callers and callers.carrier(workflow_id(key, name))
+        with for_invocation(key, name, TraceIdentity.of(key, name, carrier)):
+            return await self._driven(self._runtime(), key, request)
 
     def _forget(self, name: tuple[SessionKey, str], task: asyncio.Task[Any]) -> None:
         self._tasks.pop(name, None)
@@ -188,6 +199,14 @@ class LocalRuns:
             task.exception()  # whoever follows has it from the store; without one it is no warning
 
     async def _run(
+        self, runtime: LocalRuntime, key: SessionKey, request: InvocationRequest
+    ) -> InvocationResult:
+        name = request.invocation_id or ""
+        trace_of = current_identity(TraceIdentity.of(key, name))
+        with for_invocation(key, name, trace_of):
+            return await self._driven(runtime, key, request)
+
+    async def _driven(
         self, runtime: LocalRuntime, key: SessionKey, request: InvocationRequest
     ) -> InvocationResult:
         holder = self._holder(request.invocation_id or "")

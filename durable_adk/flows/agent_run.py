@@ -167,6 +167,7 @@ class AgentLoop:
             if told:
                 ctx.run_start, ctx.body = told["start"], told["body"]
                 ctx.closes = ctx.closes and told["closes"]
+            ctx.run = self._run_number(ctx, parent, told)
             frame.tell = partial(self._tell, node, ctx, tuple(unfinished))
             if unfinished or self._has(Hook.AFTER_AGENT, node):
                 ctx.closes, parent = False, replace(parent, closes=False)
@@ -178,8 +179,10 @@ class AgentLoop:
                         event.branch = event.branch or ctx.branch
                         yield event
             except DurableAdkError as error:
+                self._invocation.runs.end(ctx.run, error.error_type)
                 await agent_failed(self._invocation, ctx, error)
                 raise
+            self._invocation.runs.end(ctx.run)
             if ctx.transfer is None:
                 break
             node, agent, told = ctx.transfer, None, {}
@@ -200,6 +203,13 @@ class AgentLoop:
                 if result.event:
                     yield result.event
 
+    def _run_number(
+        self, ctx: InvocationContext, parent: InvocationContext, told: dict[str, Any]
+    ) -> int:
+        """The number of a run that begins, or that has begun in an earlier run of the workflow."""
+        number = told.get("run")
+        return self._invocation.runs.begin(ctx.agent_name, parent.run) if number is None else number
+
     def _tell(
         self, node: AgentNode, ctx: InvocationContext, unfinished: Sequence[InvocationContext]
     ) -> dict[str, Any]:
@@ -212,6 +222,7 @@ class AgentLoop:
             "start": ctx.run_start,
             "closes": ctx.closes,
             "body": ctx.trace and ctx.trace.name,
+            "run": ctx.run,
             "unfinished": [
                 {"agent": one.agent_name, "start": one.run_start}
                 for one in unfinished

@@ -185,6 +185,7 @@ async def _close(
         seals=invocation.left_calls,
         revision=invocation.revision,
         error=as_detail(error) if error else None,
+        ended=invocation.runs.end_all(error.error_type if error else None),
     )
     # Too late for a cancellation, which would leave the lease behind.
     return await uninterrupted(invocation.runtime.close_invocation(step))

@@ -12,6 +12,7 @@ from google.genai import types
 from durable_adk.closing import uninterrupted
 from durable_adk.continuation import Continued, Place
 from durable_adk.events.event import Event
+from durable_adk.flows.agent_runs import AgentRuns
 from durable_adk.flows.pausing import Pauses
 from durable_adk.flows.rolling import Rolling
 from durable_adk.flows.run_hooks import on_event
@@ -78,6 +79,7 @@ class Invocation:
         self.pauses = Pauses(self)
         self.rolling = Rolling(self)
         self.opened_at = runtime.now()
+        self.runs = AgentRuns(runtime.now)
         self.spending = self._spending()
         self.begun = False
         """Whether its agents have begun in an earlier run of the workflow."""
@@ -127,6 +129,8 @@ class Invocation:
         self.left_calls = place.left_calls
         self.session.state.update(place.local_state)
         self.frame = Frame(place.frame)
+        self.runs.count = place.runs_begun
+        self.runs.go_on_from(place.runs)
         lanes = self.lane.family
         for prefix, ids in place.lanes.items():
             Lane(prefix, lanes, ids=ids)
@@ -146,6 +150,8 @@ class Invocation:
             opened_at=self.opened_at,
             used=self.spending.used,
             counters={name: getattr(self, name) for name in self.COUNTERS},
+            runs_begun=self.runs.count,
+            runs=self.runs.told(),
             last_event_id=self.last_event_id,
             final_text=self.final_text,
             left_calls=self.left_calls,
@@ -185,6 +191,7 @@ class Invocation:
             "run_start": ctx.run_start,
             "branch": ctx.branch,
             "grant": self._grant(ctx) if ctx.direct else None,
+            "run": ctx.run or None,
         }
 
     def here(self, agent: str, event_id: str) -> dict[str, Any]:
@@ -202,6 +209,7 @@ class Invocation:
             else self.request.run_config,
             "artifact_owner": self.artifact_owner,
             "plugins": None if self.has_plugins else False,
+            "ended": self.runs.take(),
         }
 
     def hooked(self, hook: HookName) -> bool:
@@ -224,6 +232,8 @@ class Invocation:
             custom_metadata=self.request.run_config.custom_metadata,
             closes=ctx.closes,
             on_event=self.hooked("on_event_callback") or None,
+            agent=self.opened.agent if ctx.closes and ctx.run else None,
+            runs=self.runs.open_now() if ctx.closes else None,
         )
 
     def take(self, result: StepResult) -> None:

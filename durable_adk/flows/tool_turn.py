@@ -227,7 +227,8 @@ class ToolTurn:
         tasks: list[asyncio.Task[StepResult]] = []
 
         async def guarded(index: int, call: types.FunctionCall) -> StepResult:
-            result = await self._call(place, call)
+            # What has ended before is told by one of them.
+            result = await self._call(place if index == 0 else place | {"ended": None}, call)
             if result.error:
                 for other in tasks[:index] + tasks[index + 1 :]:
                     other.cancel()  # those that have finished take no notice
@@ -258,6 +259,7 @@ class ToolTurn:
             result = await runtime.call_tool(step)
             if result.child is not None:
                 step.child = await self._ask(result.child, call.id or "")
+                step.ended = None
                 result = await runtime.call_tool(step)
         except PayloadLostError:
             raise  # its response may be stored, though nobody can say so
@@ -284,11 +286,12 @@ class ToolTurn:
                 include_plugins=child.include_plugins,
             ),
         )
-        end = ChildEnd(key=key, actions=child.actions)
+        end = ChildEnd(key=key, actions=child.actions, started=invocation.runtime.now())
         try:
             invocation.spending.by_agent(await invocation.runtime.run_child(request))
         except DurableAdkError as error:
             end.error = as_detail(error)
+        end.ended = invocation.runtime.now()
         return end
 
     def _settled(

@@ -20,7 +20,7 @@ from durable_adk.events import Event
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from tests.support.chaos_apps import Traces, chaos_apps
-from tests.support.worker_main import HISTORY
+from tests.support.worker_main import HISTORY, SPANS
 
 ROOT = Path(__file__).parents[2]
 SESSION = "s"
@@ -53,6 +53,8 @@ class Workplace:
     queue: str = field(default_factory=lambda: f"chaos-{uuid.uuid4().hex}")
     history: int = 4000
     """How many events a run of a workflow may have."""
+    traced: bool = False
+    """Whether its workers write their spans down, into `spans`."""
     deaths: int = 0
     """How often `restarted_worker` has found its worker dead."""
 
@@ -65,6 +67,11 @@ class Workplace:
     def sessions(self) -> SqliteSessionService:
         """The client's own connections to the store."""
         return SqliteSessionService(self.folder / "sessions.db")
+
+    @property
+    def spans(self) -> Path:
+        """The file of the spans; see `telemetry.read_spans`."""
+        return self.folder / "spans"
 
     def runner(self, app: str) -> Runner:
         """A client of one app."""
@@ -123,6 +130,7 @@ class Workplace:
             failpoints.VARIABLE: failpoint,
             failpoints.LOG_VARIABLE: str(self.folder / "failpoints"),
             HISTORY: str(self.history),
+            SPANS: str(self.spans) if self.traced else "",
         }
         process = await Process.start(
             self._command("worker_main"), log=log, env=armed, cwd=ROOT, grace=0.5

@@ -10,13 +10,19 @@ from durable_adk.sessions import SqliteSessionService
 from durable_adk.settings import Limits
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.chaos_apps import chaos_apps
+from tests.support.telemetry import write_spans
 
 HISTORY = "CHAOS_HISTORY"
 """Variable: how many events a run of a workflow may have."""
 
+SPANS = "CHAOS_SPANS"
+"""Variable: a file that gets the worker's spans."""
+
 
 async def main(address: str, queue: str, folder: Path) -> None:
     """Serve the chaos apps until a signal ends the process."""
+    if spans := os.environ.get(SPANS):
+        write_spans(Path(spans))
     apps = list(chaos_apps(folder).values())
     service = SqliteSessionService(folder / "sessions.db")
     history = int(os.environ.get(HISTORY, "4000"))

@@ -1,0 +1,199 @@
+"""Model calls and tool runs, as OpenTelemetry's GenAI conventions name them."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from google.genai import types
+from opentelemetry.trace import SpanKind
+
+from durable_adk.models.llm_request import LlmRequest
+from durable_adk.models.llm_response import LlmResponse
+from durable_adk.telemetry import metrics, names
+from durable_adk.telemetry.content import captured, capturing, messages
+from durable_adk.telemetry.names import bounded
+from durable_adk.telemetry.steps import current_step
+from durable_adk.telemetry.tracing import Running, emit, error_type_of, identity, span, tracer
+
+_PROVIDERS = {"Gemini": "gcp.gemini"}
+"""By the model's class; other classes stand for themselves."""
+
+
+class Asked:
+    """A model call that is under way."""
+
+    def __init__(self, running: Running, labels: dict[str, str]) -> None:
+        self._running = running
+        self._labels = labels
+
+    def answered(self, response: LlmResponse) -> None:
+        """The whole answer is here: the call has ended."""
+        usage = response.usage_metadata
+        model = response.model_version or self._labels[names.REQUEST_MODEL]
+        self._labels[names.RESPONSE_MODEL] = model
+        if response.error_code:
+            self._running.failed(response.error_code)
+        if self._running.recording:
+            self._running.tell(
+                {
+                    names.RESPONSE_MODEL: model,
+                    names.FINISH_REASONS: [_finish(response)],
+                    **_tokens(usage),
+                    **_said(response),
+                }
+            )
+        self._end()
+        for kind, number in (("input", _input(usage)), ("output", _output(usage))):
+            if number is not None:
+                metrics.token_usage.record(number, {**self._labels, names.TOKEN_TYPE: kind})
+
+    def failed(self, error: BaseException) -> None:
+        """It has ended without an answer."""
+        self._running.failed(error)
+        self._running.tell(captured(names.EXCEPTION, str(error)))
+        self._end()
+
+    def _end(self) -> None:
+        if self._running.seconds is None:
+            self._running.end()
+            _record(self._running, self._labels)
+
+
+@contextmanager
+def chat(model: Any, request: LlmRequest, *, streaming: bool) -> Generator[Asked]:
+    """A model call over the body: span ``chat {model}``, made current, and its metrics.
+
+    Args:
+        model: The `BaseLlm` that is asked.
+        request: What it is asked.
+        streaming: Whether chunks are wanted.
+    """
+    labels = {
+        names.OPERATION: names.CHAT,
+        names.PROVIDER: _PROVIDERS.get(type(model).__name__, type(model).__name__),
+        names.REQUEST_MODEL: request.model or model.model,
+    }
+    attributes = {
+        **labels,
+        names.STREAMING: streaming,
+        **current_step().attributes,
+        **_told(request),
+    }
+    name = f"{names.CHAT} {labels[names.REQUEST_MODEL]}"
+    with span(name, attributes, kind=SpanKind.CLIENT) as running, running.current():
+        asked = Asked(running, labels)
+        try:
+            yield asked
+        except BaseException as error:
+            asked.failed(error)
+            raise
+
+
+@contextmanager
+def execute_tool(tool: str, kind: str, call_id: str, args: dict[str, Any]) -> Generator[Running]:
+    """One run of a tool over the body: span ``execute_tool {tool}``, made current, and its time.
+
+    Args:
+        tool: Name of a tool that exists, and not one that a model made up.
+        kind: ``function`` or ``extension``.
+        call_id: Of the call.
+        args: What it is called with.
+    """
+    labels = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool, names.TOOL_TYPE: kind}
+    attributes = {
+        **labels,
+        names.CALL_ID: call_id,
+        **current_step().attributes,
+        **captured(names.ARGUMENTS, args),
+    }
+    with span(f"{names.EXECUTE_TOOL} {tool}", attributes) as running, running.current():
+        try:
+            yield running
+        except BaseException as error:
+            running.failed(error)
+            running.tell(captured(names.EXCEPTION, str(error)))
+            raise
+        finally:
+            running.end()
+            _record(running, labels)
+
+
+def agent_tool_ended(
+    tool: str, call_id: str, span_id: int, *, started: float, ended: float, error: str | None
+) -> None:
+    """Export the span of a tool that is an agent, under which the agent's invocation is.
+
+    Args:
+        tool: Its name.
+        call_id: Of the call.
+        span_id: See `identity.tool_span`.
+        started: When the agent was asked, in seconds since the epoch.
+        ended: When it had ended.
+        error: Name of the error it ended with.
+    """
+    whose = identity()
+    if whose is None:
+        return
+    attributes = {
+        names.OPERATION: names.EXECUTE_TOOL,
+        names.TOOL: tool,
+        names.TOOL_TYPE: "extension",
+        names.CALL_ID: call_id,
+        **current_step().attributes,
+    }
+    emit(
+        f"{names.EXECUTE_TOOL} {tool}",
+        whose,
+        span_id,
+        above=whose.agent_run(current_step().run),
+        started=started,
+        ended=ended,
+        attributes=attributes,
+        error_type=error and error_type_of(error),
+    )
+
+
+def _record(running: Running, labels: dict[str, str]) -> None:
+    failed = {names.ERROR_TYPE: running.error_type} if running.error_type else {}
+    metrics.operation_duration.record(running.seconds or 0.0, {**labels, **failed})
+
+
+def _told(request: LlmRequest) -> dict[str, str]:
+    if tracer() is None or not capturing():
+        return {}
+    config: Any = request.config  # google-genai's union type names libraries not installed
+    return captured(names.INPUT_MESSAGES, messages(request.contents)) | captured(
+        names.SYSTEM_INSTRUCTIONS, config.system_instruction
+    )
+
+
+def _said(response: LlmResponse) -> dict[str, str]:
+    if response.content is None or not capturing():
+        return {}
+    return captured(names.OUTPUT_MESSAGES, messages([response.content]))
+
+
+def _finish(response: LlmResponse) -> str:
+    reason = response.finish_reason
+    if reason is None:
+        return "error" if response.error_code else "stop"
+    return bounded(reason.value.lower())
+
+
+def _tokens(usage: types.GenerateContentResponseUsageMetadata | None) -> dict[str, int | None]:
+    return {
+        names.INPUT_TOKENS: _input(usage),
+        names.OUTPUT_TOKENS: _output(usage),
+        names.CACHED_TOKENS: usage.cached_content_token_count if usage else None,
+    }
+
+
+def _input(usage: types.GenerateContentResponseUsageMetadata | None) -> int | None:
+    return usage.prompt_token_count if usage else None
+
+
+def _output(usage: types.GenerateContentResponseUsageMetadata | None) -> int | None:
+    """What the model wrote, its thoughts included: that is what is paid for."""
+    if usage is None or usage.candidates_token_count is None:
+        return None
+    return usage.candidates_token_count + (usage.thoughts_token_count or 0)

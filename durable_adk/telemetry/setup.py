@@ -1,0 +1,141 @@
+"""OpenTelemetry's providers and Temporal's metrics, set up as the environment says.
+
+For command lines only: a library uses the providers that its application has set up. Imported only
+where something is asked for, because the SDK takes a tenth of a second to import.
+"""
+
+import os
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import timedelta
+from importlib.metadata import entry_points
+from threading import Thread
+from typing import Any
+
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import (
+    SERVICE_INSTANCE_ID,
+    SERVICE_NAME,
+    SERVICE_VERSION,
+    Resource,
+)
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.util.re import parse_env_headers
+from temporalio.runtime import OpenTelemetryConfig, Runtime, TelemetryConfig
+
+import durable_adk
+from durable_adk.errors import InvalidRequestError
+from durable_adk.telemetry.environment import Signal, has_service_name
+
+SCHEDULE_DELAY = 1_000
+"""Milliseconds until a finished span is sent; the SDK's own 5,000 is long for who looks on."""
+FLUSH = 5.0
+"""Seconds that sending the rest may take at the end, should nobody listen."""
+
+
+@contextmanager
+def exporting() -> Generator[None]:
+    """Export traces and metrics while the body runs.
+
+    Raises:
+        InvalidRequestError: An exporter is asked for that is not installed.
+    """
+    resource = _resource()
+    traces, measured = Signal.of("traces"), Signal.of("metrics")
+    providers: list[TracerProvider | MeterProvider] = []
+    if traces.exporters:
+        providers.append(_traces(traces, resource))
+    if measured.exporters:
+        providers.append(_metrics(measured, resource))
+    if measured.is_otlp:
+        Runtime.set_default(_runtime(measured, resource), error_if_already_set=False)
+    try:
+        yield
+    finally:
+        _shut_down(providers)
+
+
+def _resource() -> Resource:
+    """Who we are; each process is an instance, or their counters would be taken for one."""
+    attributes = {
+        SERVICE_VERSION: durable_adk.__version__,
+        SERVICE_INSTANCE_ID: str(uuid.uuid4()),
+    }
+    if not has_service_name():
+        attributes[SERVICE_NAME] = "durable-adk"
+    return Resource.create(attributes)
+
+
+def _traces(signal: Signal, resource: Resource) -> TracerProvider:
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    delay = float(os.environ.get("OTEL_BSP_SCHEDULE_DELAY", SCHEDULE_DELAY))
+    for exporter in _exporters(signal):
+        provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=delay))
+    trace.set_tracer_provider(provider)
+    return provider
+
+
+def _metrics(signal: Signal, resource: Resource) -> MeterProvider:
+    exporters = _exporters(signal)
+    readers = [
+        exporter if isinstance(exporter, MetricReader) else PeriodicExportingMetricReader(exporter)
+        for exporter in exporters
+    ]
+    provider = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
+    metrics.set_meter_provider(provider)
+    return provider
+
+
+def _exporters(signal: Signal) -> list[Any]:
+    """The exporters, found as OpenTelemetry's own tools find them."""
+    found: list[Any] = []
+    for name in signal.entry_points():
+        known = entry_points(group=f"opentelemetry_{signal.name}_exporter", name=name)
+        if not known:
+            remedy = (
+                'pip install "durable-adk[otlp]"'
+                if name == "otlp_proto_http"
+                else f"install the package that offers the exporter {name!r}"
+            )
+            raise InvalidRequestError(
+                f"The environment asks for {signal.name} to be exported by {name!r}, which is not "
+                f"installed: {remedy}, or set OTEL_{signal.name.upper()}_EXPORTER=none."
+            )
+        found.append(next(iter(known)).load()())
+    return found
+
+
+def _runtime(signal: Signal, resource: Resource) -> Runtime:
+    """Temporal's core, which sends its own metrics to the same place."""
+    http = signal.protocol == "http/protobuf"
+    default = "http://localhost:4318/v1/metrics" if http else "http://localhost:4317"
+    headers = os.environ.get("OTEL_EXPORTER_OTLP_METRICS_HEADERS") or os.environ.get(
+        "OTEL_EXPORTER_OTLP_HEADERS", ""
+    )
+    config = OpenTelemetryConfig(
+        url=signal.endpoint or default,
+        headers=parse_env_headers(headers, liberal=True),
+        metric_periodicity=timedelta(
+            milliseconds=float(os.environ.get("OTEL_METRIC_EXPORT_INTERVAL", "60000"))
+        ),
+        durations_as_seconds=True,
+        http=http,
+    )
+    who = (SERVICE_NAME, SERVICE_INSTANCE_ID)
+    tags = {name: str(resource.attributes[name]) for name in who}
+    return Runtime(
+        telemetry=TelemetryConfig(metrics=config, global_tags=tags, attach_service_name=False)
+    )
+
+
+def _shut_down(providers: list[TracerProvider | MeterProvider]) -> None:
+    """Send the rest; a listener that is away must not keep the process from ending."""
+    threads = [Thread(target=provider.shutdown, daemon=True) for provider in providers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(FLUSH)
