@@ -235,8 +235,8 @@ async def _ended(
             "invocation.ended",
             status=str(record.status),
             duration=duration,
-            error_type=error,
             **counted,
+            **({"error_type": error} if error else {}),
         )
     whose = identity()
     if whose is not None:
