@@ -26,7 +26,7 @@ from durable_adk.payloads import (
     Step,
     ToolStep,
 )
-from durable_adk.sessions.records import InvocationRecord, StoredEvent
+from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.telemetry import metrics, names
 from durable_adk.telemetry.genai import agent_tool_ended
@@ -176,6 +176,7 @@ def resumed(key: SessionKey, record: InvocationRecord) -> None:
 def taken_over(key: SessionKey, record: InvocationRecord) -> None:
     """Another invocation was ended, because whatever ran it is gone."""
     metrics.takeovers.add(1, {names.APP: key.app_name})
+    metrics.invocations_ended.add(1, _labels(key, Status.ABANDONED))
     logger.warning("invocation.taken_over", abandoned=record.invocation_id)
 
 
@@ -191,7 +192,7 @@ async def closed(world: World, step: CloseStep, ending: Ending) -> None:
 async def closed_by_step(world: World, step: Step, grant: CommitGrant, *, again: bool) -> None:
     """A step has ended its invocation with its event, or found that an attempt before had."""
     if not _is_heard():
-        metrics.invocations_ended.add(0 if again else 1, _labels(step.key, "completed"))
+        metrics.invocations_ended.add(0 if again else 1, _labels(step.key, Status.COMPLETED))
         return
     try:
         record = await world.sessions.get_invocation(step.key, step.invocation_id)
@@ -257,7 +258,7 @@ async def _ended(
         )
 
 
-def _labels(key: SessionKey, status: str) -> dict[str, str]:
+def _labels(key: SessionKey, status: Status) -> dict[str, str]:
     return {names.APP: key.app_name, names.STATUS: str(status)}
 
 

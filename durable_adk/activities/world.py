@@ -15,6 +15,7 @@ from durable_adk.context import Services, StepScope
 from durable_adk.errors import SessionRegressedError, StoreUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.flows.history import recent
+from durable_adk.log import get_logger
 from durable_adk.messages import InvocationAnswer
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.payloads import Step
@@ -26,6 +27,8 @@ from durable_adk.settings import Limits
 
 STORE_PATIENCE = 30.0
 """Seconds a step waits for the store within one attempt."""
+
+logger = get_logger(__name__)
 
 
 class SessionCache:
@@ -194,6 +197,7 @@ class World:
         """
         begun = time.monotonic()
         until = begun + STORE_PATIENCE
+        told = False
         while True:
             try:
                 revision, state = await self.sessions.read_state(step.key)
@@ -203,7 +207,10 @@ class World:
                 return state, await self.cache.events(
                     self.sessions, step.key, step.revision, step.invocation_id
                 )
-            except StoreUnavailableError:
+            except StoreUnavailableError as error:
                 if time.monotonic() > until:
                     raise
+                if not told:  # once, and not five times a second
+                    logger.warning("store.unavailable", error_type=error.error_type)
+                told = True
             await asyncio.sleep(0.2)

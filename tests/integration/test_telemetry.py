@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import threading
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +13,9 @@ from google.genai import types
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from temporalio.client import Client
 
+from durable_adk import failpoints
 from durable_adk.agents import LlmAgent, SequentialAgent
-from durable_adk.errors import ModelUnavailableError, ToolError
+from durable_adk.errors import InvocationTerminatedError, ModelUnavailableError, ToolError
 from durable_adk.messages import workflow_id
 from durable_adk.models import LlmResponse, ScriptedModel
 from durable_adk.runners import Runner
@@ -230,17 +233,14 @@ async def test_the_callers_trace_goes_on(make_runner: MakeRunner, spans: Watched
     assert len({span.trace for span in seen}) == 1
 
 
+@pytest.mark.parametrize("make_runner", ["temporal", "temporal-uncached"], indirect=True)
 async def test_a_client_that_sends_nothing_gets_the_derived_trace(
     make_runner: MakeRunner, spans: Watched, client: Client
 ) -> None:
     """D17, D18: the trace of a plain Temporal client follows from the invocation's name."""
     runner = await make_runner(reporter())
-    runs = runner._conversation.runs
-    if not hasattr(runs, "_invocations"):
-        pytest.skip("in process there is no other client")
-    name = uuid.uuid4().hex
+    name, queue = uuid.uuid4().hex, runner._conversation.runs._invocations.task_queue
     request = {"app": "app", "user": "u", "session": "s", "message": "hi", "invocationId": name}
-    queue = runs._invocations.task_queue
     await client.execute_workflow("Invocation", request, id=f"mine-{name}", task_queue=queue)
     seen = await ended(spans)
     whose = TraceIdentity.of(KEY, name)
@@ -471,3 +471,75 @@ async def test_an_attempt_that_failed_is_logged_and_counted(
     assert [span.attributes["durable_adk.attempt"] for span in seen] == [1, 2]
     assert [span.attributes.get("error.type") for span in seen] == ["ModelUnavailableError", None]
     assert "step.retried" in [record.message for record in caplog.records]
+
+
+@pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
+async def test_a_takeover_is_told(
+    make_runner: MakeRunner, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """D7: a terminated invocation is counted and named by the next message that ends it."""
+    reader()
+    caplog.set_level(logging.INFO, "durable_adk.activities")
+    begun = threading.Event()
+
+    async def slow(city: str) -> str:
+        """Take long."""
+        begun.set()
+        await asyncio.sleep(60)
+        return city
+
+    replies = [call("slow", city="x"), "again"]
+    runner = await make_runner(
+        LlmAgent(name="slow", model=ScriptedModel(replies=replies), tools=[slow])
+    )
+    first = asyncio.ensure_future(send(runner, invocation_id="lost"))
+    await until(begun.is_set)
+    await client.get_workflow_handle(workflow_id(KEY, "lost")).terminate()
+    with pytest.raises(InvocationTerminatedError):
+        await first
+    await send(runner, "next")
+    lines = {record.message: vars(record) for record in caplog.records}
+    assert lines["invocation.taken_over"]["abandoned"] == "lost"
+    assert sum(point.value for point in points()["durable_adk.takeovers"]) >= 1
+    ended_as = {
+        p.attributes["durable_adk.status"] for p in points()["durable_adk.invocations.ended"]
+    }
+    assert "abandoned" in ended_as
+
+
+async def test_a_pause_is_told(make_runner: MakeRunner, caplog: pytest.LogCaptureFixture) -> None:
+    """D9: one line when it begins, and one with its length when it ends."""
+    caplog.set_level(logging.INFO, "durable_adk.activities")
+    tool = FunctionTool(weather, require_confirmation=True)
+    model = ScriptedModel(replies=[call("weather", city="Rome"), "fine"])
+    runner = await make_runner(LlmAgent(name="asker", model=model, tools=[tool]))
+    await send(runner)
+    (pending,) = await runner.pending(**USER)
+    response = types.FunctionResponse(
+        id=pending.call_id, name=pending.name, response={"confirmed": False}
+    )
+    message = types.Content(role="user", parts=[types.Part(function_response=response)])
+    async for _ in runner.run_async(**USER, new_message=message):
+        pass
+    await until(lambda: any(r.message == "invocation.ended" for r in caplog.records))
+    told = [r.message for r in caplog.records if r.message.startswith("invocation.")]
+    assert told == [f"invocation.{what}" for what in ("started", "paused", "resumed", "ended")]
+
+
+@pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
+async def test_a_store_that_is_away_is_told(
+    make_runner: MakeRunner, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """D4: whoever watches sees what an invocation waits for, by which invocation."""
+    caplog.set_level(logging.INFO, "durable_adk")
+    runner = await make_runner(reporter())
+    failpoints.arm("open.before:raise@1", tmp_path / "failpoints")
+    try:
+        events = await send(runner)
+    finally:
+        failpoints.arm("", tmp_path / "failpoints")
+    (line,) = [vars(r) for r in caplog.records if r.message == "store.unavailable"]
+    assert line["error_type"] == "StoreUnavailableError"
+    assert line["activity"] == "open_invocation"
+    assert line["final"] is False
+    assert line["invocation_id"] == events[0].invocation_id
