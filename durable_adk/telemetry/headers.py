@@ -7,6 +7,7 @@ replay has nothing to repeat; and headers take no part in whether a history fits
 """
 
 from collections.abc import Mapping
+from logging import INFO, WARNING
 from typing import Any, NoReturn
 
 from opentelemetry.trace import get_current_span
@@ -197,8 +198,12 @@ def _tell_failed(error: ApplicationError) -> None:
     info = activity.info()
     if error.category is ApplicationErrorCategory.BENIGN or info.attempt & (info.attempt - 1):
         return  # attempt 1, 2, 4, 8, ... of what may be repeated without end
-    what = "store.unavailable" if error.type in _STORE else "attempt.failed"
-    logger.warning(
+    # A command's user is told by its own error; a store that is away is nobody's error.
+    level, what = INFO, "attempt.failed"
+    if error.type in _STORE:
+        level, what = WARNING, "store.unavailable"
+    logger.log(
+        level,
         what,
         activity=info.activity_type,
         attempt=info.attempt,

@@ -83,7 +83,7 @@ def for_step(
         token = _place.set(StepPlace(attributes, run))
         if attempt > 1:
             metrics.retries.add(1, {names.STEP: kind})
-            logger.warning("step.retried", step=kind)
+            logger.info("step.retried", step=kind)
         outcome = "error"
         try:
             yield attributes
