@@ -17,6 +17,7 @@ from temporalio.converter import (
 )
 from temporalio.exceptions import ApplicationError, FailureError
 
+from durable_adk.encryption import EncryptionCodec
 from durable_adk.errors import storable, text_of
 from durable_adk.models.llm_response import Wire
 from durable_adk.storage.payload_driver import storage_at
@@ -127,17 +128,28 @@ def stored_in(location: Path | str, *, threshold: int) -> DataConverter:
     )
 
 
+def encrypted(converter: DataConverter, codec: EncryptionCodec) -> DataConverter:
+    """One of our converters, with all that it writes encrypted, failures too (design D16).
+
+    With external storage what is kept there is encrypted: the codec comes before the storage.
+    """
+    return replace(converter, payload_codec=codec, failure_converter_class=PrivateFailureConverter)
+
+
 def with_our_payloads(converter: DataConverter) -> DataConverter:
     """A client's converter with our payload and failure converters in the place of the defaults.
 
-    What the client brings of its own stays, and so do its codec and its storage.
+    What the client brings of its own stays, and so do its codec and its storage. With our codec
+    messages and stack traces of failures are payloads too.
     """
+    private = isinstance(converter.payload_codec, EncryptionCodec)
     changes: dict[str, Any] = {}
     if converter.payload_converter_class in (
         DefaultPayloadConverter,
         pydantic_data_converter.payload_converter_class,
     ):
         changes["payload_converter_class"] = WirePayloadConverter
-    if converter.failure_converter_class is DefaultFailureConverter:
-        changes["failure_converter_class"] = ShortFailureConverter
+    if converter.failure_converter_class in (DefaultFailureConverter, ShortFailureConverter):
+        ours = PrivateFailureConverter if private else ShortFailureConverter
+        changes["failure_converter_class"] = ours
     return replace(converter, **changes)

@@ -40,6 +40,7 @@
         |   +-- SessionRegressedError
         |   +-- SchemaOutdatedError
         +-- ModelUnavailableError
+        +-- EncryptionKeyError
         +-- NoWorkerError
         +-- TemporalUnavailableError
 
@@ -269,6 +270,14 @@ class ModelUnavailableError(TransientError):
         return (
             min(2.0 ** min(attempt - 1, 5), 30.0) if self.retry_after is None else self.retry_after
         )
+
+
+class EncryptionKeyError(TransientError):
+    """A payload is encrypted with a key that is not here; give this process the key.
+
+    Whoever has the key can read the payload, and this process can once it has it: so a worker
+    without it fails a task, which is tried again, and never an invocation.
+    """
 
 
 class NoWorkerError(TransientError):

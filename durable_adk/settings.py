@@ -67,6 +67,12 @@ class Settings(BaseSettings):
     embedded server, and with any other Temporal all payloads are in its history (design D16)."""
     payload_threshold: int = Field(default=PAYLOAD_THRESHOLD, ge=0)
     """Bytes from which on a payload is kept there; 0: whatever says anything."""
+    encryption_keys: Path | None = None
+    """File of the keys that all payloads in Temporal are encrypted with, for its owner only; the
+    first one encrypts, all decrypt. None: payloads are plain JSON (design D16)."""
+    encryption_accepts_plain: bool = False
+    """Whether payloads that are not encrypted are read all the same: while invocations are open
+    that began without keys."""
     task_queue: str = DEFAULT_TASK_QUEUE
     build_id: str | None = None
     """Of the code of ``durable-adk worker``, for Worker Versioning; None: without (design D6)."""

@@ -9,7 +9,8 @@ from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
 from temporalio.service import KeepAliveConfig
 
-from durable_adk.converter import data_converter, stored_in
+from durable_adk.converter import data_converter, encrypted, stored_in
+from durable_adk.encryption import EncryptionCodec, KeyFile
 from durable_adk.errors import InvalidRequestError, TemporalUnavailableError
 from durable_adk.object_store import place
 from durable_adk.settings import Settings
@@ -20,10 +21,21 @@ _HERE = ("127.", "localhost:", "[::1]:", "unix:")
 
 
 def converter_of(settings: Settings) -> DataConverter:
-    """How values are written for a Temporal of one's own, as the settings say (D16); may block."""
-    if settings.payloads is None:
-        return data_converter
-    return stored_in(place(settings.payloads), threshold=settings.payload_threshold)
+    """How values are written for a Temporal of one's own, as the settings say (D16); may block.
+
+    Raises:
+        InvalidRequestError: The key file or the place of the payloads cannot be used, or the extra
+            that it takes is missing.
+        StoreUnavailableError: The place of the payloads does not answer.
+    """
+    converter = data_converter
+    if settings.payloads is not None:
+        converter = stored_in(place(settings.payloads), threshold=settings.payload_threshold)
+    if settings.encryption_keys is None:
+        return converter
+    keys = KeyFile(settings.encryption_keys)
+    accepts = settings.encryption_accepts_plain
+    return encrypted(converter, EncryptionCodec(keys=keys, accepts_plain=accepts))
 
 
 async def connect(address: str | None = None, **options: Any) -> Client:
@@ -31,7 +43,8 @@ async def connect(address: str | None = None, **options: Any) -> Client:
 
     That is ``TEMPORAL_ADDRESS``, ``TEMPORAL_NAMESPACE``, ``TEMPORAL_PROFILE``, TLS and API keys;
     see Temporal's documentation of environment configuration. Where large payloads are kept is in
-    `Settings.payloads`; clients and workers must say the same.
+    `Settings.payloads`, and with which keys all are encrypted in `Settings.encryption_keys`;
+    clients and workers must say the same.
 
     Args:
         address: ``host:port``; overrides the environment's.
@@ -39,8 +52,8 @@ async def connect(address: str | None = None, **options: Any) -> Client:
 
     Raises:
         TemporalUnavailableError: Nobody answers there.
-        InvalidRequestError: The place of the payloads cannot be used.
-        StoreUnavailableError: It does not answer.
+        InvalidRequestError: The key file or the place of the payloads cannot be used.
+        StoreUnavailableError: The place of the payloads does not answer.
     """
     settings: dict[str, Any] = dict(ClientConfig.load_client_connect_config())
     converter = await asyncio.to_thread(converter_of, Settings())

@@ -118,7 +118,8 @@ class InvocationHandle:
             failure = pending.last_failure
             kind = failure.application_failure_info.type
             if kind == SessionRegressedError.__name__:
-                raise SessionRegressedError(failure.message)
+                told = await description.data_converter.decode_failure(failure)
+                raise SessionRegressedError(getattr(told, "message", failure.message))
 
     async def _reached(self, call: Awaitable[None]) -> bool:
         try:

@@ -10,8 +10,7 @@ from typing import BinaryIO
 
 from temporalio.client import Client
 
-from durable_adk.client.connect import KEEP_ALIVE
-from durable_adk.converter import data_converter, stored_in
+from durable_adk.client.connect import KEEP_ALIVE, converter_of
 from durable_adk.embedded.locks import open_lock, try_lock
 from durable_adk.embedded.server import START_TIMEOUT, ServerInfo, TemporalServer
 from durable_adk.errors import AlreadyExistsError, TemporalUnavailableError
@@ -66,11 +65,10 @@ async def connect_embedded(address: str, payloads: Path | str | None = None) -> 
 
     Raises:
         TemporalUnavailableError: The server does not answer.
+        InvalidRequestError: The key file cannot be used.
     """
-    threshold = Settings().payload_threshold
-    converter = data_converter
-    if payloads:
-        converter = await asyncio.to_thread(stored_in, payloads, threshold=threshold)
+    settings = Settings().model_copy(update={"payloads": payloads})
+    converter = await asyncio.to_thread(converter_of, settings)
     try:
         return await Client.connect(
             address,

@@ -18,6 +18,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus, WorkflowHistory
+from temporalio.converter import DataConverter, WorkflowSerializationContext
 from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.service import RPCError
 from temporalio.worker import (
@@ -33,6 +34,7 @@ from temporalio.worker import (
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.converter import with_our_payloads
+from durable_adk.errors import DurableAdkError
 from durable_adk.payloads import Opened, OpenStep
 from durable_adk.sessions.session import SessionKey
 from durable_adk.worker import workflow_runner
@@ -167,12 +169,14 @@ async def trails_of(
 async def _trail(client: Client, execution: WorkflowExecution, apps: Iterable[App]) -> Trail:
     handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
     history = await handle.fetch_history()
+    context = WorkflowSerializationContext(client.namespace, execution.id)
+    converter = client.data_converter.with_context(context)
     started = history.events[0].workflow_execution_started_event_attributes
     trail = Trail(
         workflow_id=execution.id,
         first_run_id=started.first_execution_run_id,
         is_open=execution.status is WorkflowExecutionStatus.RUNNING,
-        told=max(map(_told, history.events), default=0),
+        told=max([await _told(event, converter) for event in history.events], default=0),
     )
     if apps:
         serve(execution.task_queue, AppRegistry(apps))
@@ -180,16 +184,17 @@ async def _trail(client: Client, execution: WorkflowExecution, apps: Iterable[Ap
     return trail
 
 
-def _told(event: HistoryEvent) -> int:
-    """The sequence number that a commit's marker holds; 0: it is none, or is encrypted."""
+async def _told(event: HistoryEvent, converter: DataConverter) -> int:
+    """The sequence number that a commit's marker holds; 0: it is none, or cannot be read."""
     details = event.marker_recorded_event_attributes.details
     # Asked first: looking a key up would add it, and make a marker of any event.
     if "data" not in details or "result" not in details:
         return 0
-    with suppress(KeyError, IndexError, TypeError, ValueError):
+    with suppress(KeyError, IndexError, TypeError, ValueError, DurableAdkError):
         data = json.loads(details["data"].payloads[0].data)
         if data["activity_type"] == "commit_event":
-            return int(json.loads(details["result"].payloads[0].data))
+            (told,) = await converter.decode_wrapper(details["result"])
+            return int(told)
     return 0
 
 

@@ -31,8 +31,9 @@ class SecuredResults(Interceptor):
     fails and is run again, tool and all (reliability 1g). Here the activity waits for the store and
     goes on beating; what the SDK does afterwards finds the blob stored.
 
-    With a codec that encrypts, the SDK's payload is another one than ours, and is stored by itself;
-    what is left is the moment between the two.
+    With a codec of one's own that encrypts, the SDK's payload is another one than ours, and is
+    stored by itself; what is left is the moment between the two. `EncryptionCodec` makes the same
+    one twice.
     """
 
     def __init__(self, converter: DataConverter) -> None:

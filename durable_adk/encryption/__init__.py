@@ -1,0 +1,6 @@
+"""Encrypting what Temporal keeps (design D16, S6)."""
+
+from durable_adk.encryption.codec import ENCODING, EncryptionCodec
+from durable_adk.encryption.keys import Key, KeyFile, KeyProvider, KeyRing
+
+__all__ = ["ENCODING", "EncryptionCodec", "Key", "KeyFile", "KeyProvider", "KeyRing"]
