@@ -18,6 +18,7 @@ from temporalio.converter import (
 from temporalio.exceptions import ApplicationError, FailureError
 
 from durable_adk.encryption import EncryptionCodec
+from durable_adk.encryption.unread import UnreadConverter
 from durable_adk.errors import storable, text_of
 from durable_adk.models.llm_response import Wire
 from durable_adk.storage.payload_driver import storage_at
@@ -63,7 +64,7 @@ class WirePayloadConverter(CompositePayloadConverter):
     """
 
     def __init__(self) -> None:
-        super().__init__(*_CONVERTERS, RefusalConverter())
+        super().__init__(*_CONVERTERS, RefusalConverter(), UnreadConverter())
 
 
 class ShortFailureConverter(DefaultFailureConverter):

@@ -5,11 +5,13 @@ import os
 import re
 import sys
 import traceback
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import structlog
 from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
 from structlog.typing import EventDict, Processor, WrappedLogger
+from temporalio.exceptions import ApplicationError
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -17,6 +19,12 @@ _RESERVED = frozenset(vars(logging.makeLogRecord({})).keys() | {"message", "asct
     "exc_info",
     "stack_info",
 }
+
+_HARMLESS = frozenset(
+    {"StoreUnavailableError", "SessionRegressedError", "EncryptionKeyError", "NoWorkerError"}
+    | {"TemporalUnavailableError", "RPCError", "OperationalError"}
+)
+"""Exceptions that say what is wrong with the machines, and quote nobody."""
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
@@ -44,7 +52,8 @@ def configure(default_level: str) -> None:
     """Send all logs to standard error; for command lines only, never for a library.
 
     ``DURABLE_ADK_LOG`` is ``console`` or ``json`` (default: console on a terminal, else JSON
-    lines), ``DURABLE_ADK_LOG_LEVEL`` a level's name.
+    lines), ``DURABLE_ADK_LOG_LEVEL`` a level's name. Only at level ``debug`` logs show the messages
+    of exceptions of other people's code.
 
     Args:
         default_level: The level unless the environment says otherwise.
@@ -54,7 +63,7 @@ def configure(default_level: str) -> None:
     level = names[wanted if wanted in names else default_level.upper()]
     form = os.environ.get("DURABLE_ADK_LOG") or ("console" if sys.stderr.isatty() else "json")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_formatter(form))
+    handler.setFormatter(_formatter(form, verbose=level <= logging.DEBUG))
     # Of other people's loggers one step less is heard: the level is about ours.
     others = logging.WARNING if level < logging.WARNING else logging.ERROR
     logging.basicConfig(handlers=[handler], level=others, force=True)
@@ -93,13 +102,42 @@ def _unreserved(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     return {f"{key}_" if key in _RESERVED else key: value for key, value in event.items()}
 
 
-def _formatter(form: str) -> logging.Formatter:
+def _without_texts(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Exceptions as what they are and where they were raised, without what they say.
+
+    Temporal's SDK logs what each failed attempt raised, and an exception of user code may quote a
+    conversation (I19). What it said is in the session's error event.
+    """
+    raised = cast("tuple[object, ...] | None", event.get("exc_info"))
+    error = raised[1] if raised else None  # so the standard library's records have it
+    if isinstance(error, BaseException):
+        event["exc_info"] = None
+        event["exception"] = "\n".join(_silent(error))
+    return event
+
+
+def _silent(error: BaseException) -> Iterator[str]:
+    """A traceback with those that it comes from, the first one last; messages are left out."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        known = cause.type if isinstance(cause, ApplicationError) else None
+        kind = known or type(cause).__name__
+        said = f": {cause}" if kind in _HARMLESS else ""
+        yield f"{kind}{said}\n{''.join(traceback.format_tb(cause.__traceback__))}".rstrip()
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+
+
+def _formatter(form: str, *, verbose: bool) -> logging.Formatter:
     shared: list[Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    if not verbose:
+        shared.append(_without_texts)
     own: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if form == "json":
         own += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]

@@ -4,7 +4,9 @@ import json
 import logging
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
+from durable_adk.errors import EncryptionKeyError
 from durable_adk.log import configure, get_logger, printable
 
 
@@ -67,3 +69,39 @@ def test_printable_keeps_what_it_is_told_to():
     """Control characters are written out, but for those that are to stay."""
     assert printable("a\nb\x07\x1b", keep="\n") == "a\nb\\x07\\x1b"
     assert printable("Brasília → 東京") == "Brasília → 東京"
+
+
+def _error(text):
+    """An exception that comes from another one, as a tool's does."""
+    try:
+        int(text)
+    except ValueError as cause:
+        error = ApplicationError(text, type="ToolError")
+        error.__cause__ = cause
+        return error
+
+
+@pytest.mark.usefixtures("_restored")
+@pytest.mark.parametrize("form", ["json", "console"])
+@pytest.mark.parametrize("level", ["info", "debug"])
+def test_a_traceback_of_others_says_where_and_not_what(capsys, monkeypatch, form, level):
+    """I19: Temporal's SDK logs what user code raises; at level debug we show what it said."""
+    monkeypatch.setenv("DURABLE_ADK_LOG", form)
+    configure(level)
+    theirs = logging.getLogger("temporalio.activity")
+    theirs.warning("Completing as failed", exc_info=_error("canary-7c1d"))
+    output = capsys.readouterr().err
+    assert ("canary-7c1d" in output) == (level == "debug")
+    assert "test_log.py" in output
+    assert "ValueError" in output
+    if level == "info":
+        assert "ToolError" in output
+
+
+@pytest.mark.usefixtures("_restored")
+def test_a_traceback_says_what_is_wrong_with_the_machines(capsys):
+    """An operator reads there that a store is away, or a key."""
+    configure("info")
+    error = EncryptionKeyError("key 'k2' is not here")
+    logging.getLogger("temporalio.worker").error("Failed handling activation", exc_info=error)
+    assert "key 'k2' is not here" in capsys.readouterr().err
