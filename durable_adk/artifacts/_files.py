@@ -101,7 +101,19 @@ class FileVersions:
 
     def remove(self, key: ArtifactKey) -> None:
         """Remove a name: out of sight in one rename, then for good."""
-        folder, trash = self._folder(key), self._root / ".deleted"
+        self._discard(self._folder(key))
+
+    def remove_user(self, scope: Scope, *, dry_run: bool) -> int:
+        """Remove all that a user has, or had in a session; how many names that are."""
+        user = self._scope(scope._replace(session_id=None)).parent
+        scopes = [user / "user", *(user / "sessions" / one for one in _listing(user / "sessions"))]
+        count = sum(bool(_numbers(folder / name)) for folder in scopes for name in _listing(folder))
+        if not dry_run:
+            self._discard(user)
+        return count
+
+    def _discard(self, folder: Path) -> None:
+        trash = self._root / ".deleted"
         if not folder.exists():
             return
         _make(trash)

@@ -124,11 +124,7 @@ class ObjectVersions:
 
     async def names(self, scope: Scope) -> list[str]:
         """All names in a scope."""
-        folder = _scope(scope)
-        entries: defaultdict[str, list[Stored]] = defaultdict(list)
-        for entry in await self._objects.list(folder):
-            entries[entry.path.removeprefix(f"{folder}/").partition("/")[0]].append(entry)
-        names = [_sorted(f"{folder}/{name}", listed) for name, listed in entries.items()]
+        names = _by_name(await self._objects.list(_scope(scope)))
         records = await each(
             lambda name: self._record(name, min(name.versions)),
             [name for name in names if name.versions],
@@ -142,6 +138,17 @@ class ObjectVersions:
             await self._objects.create(name.path(_DELETED), b"")
             name = await self._name(key)
         await self._objects.delete(name.garbage)
+
+    async def remove_user(self, scope: Scope, *, dry_run: bool) -> int:
+        """Remove all that a user has, or had in a session, marks too; how many names that are.
+
+        A saver that began before may store a version after it: end what runs first.
+        """
+        user = _user(scope)
+        entries = await self._objects.list(user)
+        if not dry_run:
+            await self._objects.delete([entry.path for entry in entries])
+        return sum(bool(name.versions) for name in _by_name(entries))
 
     async def _name(self, key: ArtifactKey) -> _Name:
         folder = f"{_scope(key.scope)}/{sha256(key.filename.encode()).hexdigest()}"
@@ -206,8 +213,20 @@ class ObjectVersions:
         return None if text is None else Written.model_validate_json(text, extra="ignore")
 
 
+def _by_name(entries: Iterable[Stored]) -> list[_Name]:
+    """What listed objects are, for each name of theirs; a path ends with name, life and entry."""
+    found: defaultdict[str, list[Stored]] = defaultdict(list)
+    for entry in entries:
+        found[entry.path.rsplit("/", 2)[0]].append(entry)
+    return [_sorted(folder, listed) for folder, listed in found.items()]
+
+
+def _user(scope: Scope) -> str:
+    return f"{component(scope.app_name, '-')}/{component(scope.user_id, '-')}"
+
+
 def _scope(scope: Scope) -> str:
-    user = f"{component(scope.app_name, '-')}/{component(scope.user_id, '-')}"
+    user = _user(scope)
     if scope.session_id is None:
         return f"{user}/user"
     return f"{user}/sessions/{component(scope.session_id, '-')}"

@@ -12,7 +12,7 @@ while the store does not answer.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,6 +204,32 @@ class BaseArtifactService(ABC):
         version: int | None = None,
     ) -> ArtifactVersion | None:
         """What is known of the latest or the given version; None if there is none."""
+
+    async def delete_user(
+        self, *, app_name: str, user_id: str, session_ids: Iterable[str], dry_run: bool = False
+    ) -> int:
+        """Delete all artifacts of a user; how many names they are. With `dry_run` they stay.
+
+        Here name by name, which finds those of the user and of sessions that are named. A service
+        that knows its users needs no sessions, and finds what sessions have left that are gone.
+
+        Args:
+            app_name: Name of the app.
+            user_id: Id of the user.
+            session_ids: Whose artifacts are looked for.
+            dry_run: Only count.
+        """
+        found: set[tuple[str | None, str]] = set()
+        for session in (None, *session_ids):
+            names = await self.list_artifact_keys(
+                app_name=app_name, user_id=user_id, session_id=session
+            )
+            found |= {(None if name.startswith("user:") else session, name) for name in names}
+        for session, name in () if dry_run else found:
+            await self.delete_artifact(
+                app_name=app_name, user_id=user_id, session_id=session, filename=name
+            )
+        return len(found)
 
     async def close(self) -> None:  # noqa: B027  # optional
         """Let go of connections and files."""

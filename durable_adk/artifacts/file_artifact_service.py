@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from durable_adk.artifacts._files import FileVersions
-from durable_adk.artifacts._key import ArtifactKey, Scope
+from durable_adk.artifacts._key import ArtifactKey, Scope, scope_of
 from durable_adk.artifacts._record import Record
 from durable_adk.artifacts._stored import Draft, Kept, StoredArtifactService
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion
@@ -34,7 +34,16 @@ class FileArtifactService(StoredArtifactService):
             root_dir: The folder. Nothing outside of it is read or written, whatever names are
                 used: a name becomes a hash (reliability S4).
         """
-        super().__init__(_ThreadedStore(FileVersions(Path(root_dir).absolute())))
+        self._files = FileVersions(Path(root_dir).absolute())
+        super().__init__(_ThreadedStore(self._files))
+
+    async def delete_user(
+        self, *, app_name: str, user_id: str, session_ids: Iterable[str], dry_run: bool = False
+    ) -> int:
+        """See `BaseArtifactService.delete_user`; here all of a user's is in one folder."""
+        del session_ids
+        scope = scope_of(app_name, user_id, None)
+        return await _in_thread(lambda: self._files.remove_user(scope, dry_run=dry_run))
 
 
 class _ThreadedStore:

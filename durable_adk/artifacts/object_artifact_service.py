@@ -1,7 +1,9 @@
 """Artifacts in an object store: S3, Google Cloud Storage, Azure."""
 
+from collections.abc import Iterable
 from typing import Any
 
+from durable_adk.artifacts._key import scope_of
 from durable_adk.artifacts._objects import ObjectVersions
 from durable_adk.artifacts._stored import StoredArtifactService
 from durable_adk.object_store import ObjectStore
@@ -29,7 +31,15 @@ class ObjectArtifactService(StoredArtifactService):
         Raises:
             InvalidRequestError: The extra ``objects`` is not installed, or cannot use the uri.
         """
-        super().__init__(ObjectVersions(ObjectStore(uri, **options)))
+        self._versions = ObjectVersions(ObjectStore(uri, **options))
+        super().__init__(self._versions)
+
+    async def delete_user(
+        self, *, app_name: str, user_id: str, session_ids: Iterable[str], dry_run: bool = False
+    ) -> int:
+        """See `BaseArtifactService.delete_user`; here all of a user's is below one prefix."""
+        del session_ids
+        return await self._versions.remove_user(scope_of(app_name, user_id, None), dry_run=dry_run)
 
 
 class GcsArtifactService(ObjectArtifactService):

@@ -19,8 +19,10 @@ from durable_adk.cli.db import db
 from durable_adk.cli.demo import demo_command
 from durable_adk.cli.dev import dev_command
 from durable_adk.cli.doctor import doctor_command
+from durable_adk.cli.erase import erase_command
 from durable_adk.cli.execution import leave
 from durable_adk.cli.health import health_command
+from durable_adk.cli.key import key_app
 from durable_adk.cli.pending import pending_command
 from durable_adk.cli.run import attach_command, run_command
 from durable_adk.cli.schedule import schedule_app
@@ -46,12 +48,14 @@ app.command("respond")(respond_command)
 app.command("credential")(credential_command)
 app.command("cancel")(cancel_command)
 app.command("doctor")(doctor_command)
+app.command("erase")(erase_command)
 app.add_typer(db, name="db")
 app.command("dev")(dev_command)
 app.command("worker")(worker_command)
 app.command("health")(health_command)
 app.add_typer(schedule_app, name="schedule")
 app.command("search-attributes")(search_attributes_command)
+app.add_typer(key_app, name="key")
 
 
 def _show_version(wanted: bool) -> None:

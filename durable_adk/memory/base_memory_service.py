@@ -97,5 +97,8 @@ class BaseMemoryService(ABC):
         Any text is a query; case does not count. No words find nothing.
         """
 
+    async def scrub(self) -> None:  # noqa: B027  # optional
+        """Overwrite what was deleted, as far as the store can: files keep it until then."""
+
     async def close(self) -> None:  # noqa: B027  # optional
         """Let go of connections and files."""

@@ -57,7 +57,12 @@ class SqliteMemoryService(RememberingService):
 
     def __init__(self, db_path: Path | str) -> None:
         """Name the file; it is made at the first call, with its folder."""
-        super().__init__(_SqliteStore(Path(db_path)))
+        self._file = _SqliteStore(Path(db_path))
+        super().__init__(self._file)
+
+    async def scrub(self) -> None:
+        """See the base class: the index and the file are written anew."""
+        await self._file.scrub()
 
 
 class _SqliteStore:
@@ -96,6 +101,20 @@ class _SqliteStore:
         found = await self._in_thread(work, begin="BEGIN")
         return [MemoryEntry.model_validate_json(entry, extra="ignore") for entry in found]
 
+    async def scrub(self) -> None:
+        """Write index and file anew, without what was deleted, and empty the write-ahead log."""
+
+        def work() -> None:
+            self._prepare()
+            with _open(self._path) as connection:
+                connection.execute("INSERT INTO memory_words (memory_words) VALUES ('optimize')")
+                connection.execute("VACUUM")
+                (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                raise sqlite3.OperationalError("database is locked: its log is in use")
+
+        await self._trip(work)
+
     async def close(self) -> None:
         pass
 
@@ -107,9 +126,12 @@ class _SqliteStore:
                 with connection:  # commits, or rolls back what failed
                     return work(connection)
 
+        return await self._trip(transaction)
+
+    async def _trip(self, work: Callable[[], T]) -> T:
         # A caller that is cancelled leaves the thread to finish: its commit is whole either way.
         try:
-            return await asyncio.to_thread(transaction)
+            return await asyncio.to_thread(work)
         except (sqlite3.OperationalError, OSError) as error:
             raise StoreUnavailableError(f"The memory store does not answer: {error}") from error
 

@@ -68,6 +68,9 @@ _INVOCATION_OF = select(*_INVOCATION).where(
     _is(INVOCATIONS), INVOCATIONS.c.invocation_id == bindparam("id")
 )
 _APPS = select(SESSIONS.c.app_name).distinct()
+_SESSIONS_OF = select(SESSIONS.c.session_id).where(
+    SESSIONS.c.app_name == bindparam("app_name"), SESSIONS.c.user_id == bindparam("user_id")
+)
 _NEWEST_INVOCATIONS = (
     select(INVOCATIONS)
     .where(INVOCATIONS.c.app_name == _APP, INVOCATIONS.c.status == bindparam("status"))
@@ -179,6 +182,10 @@ class SqlTables:
             key = SessionKey(*(fields.pop(name) for name in _KEY))
             found.append((key, Head(**fields)))
         return found
+
+    def sessions_of(self, user: SessionKey) -> list[SessionKey]:
+        rows = self._connection.execute(_SESSIONS_OF, user._asdict())
+        return [SessionKey(user.app_name, user.user_id, row.session_id) for row in rows]
 
     def add_session(self, key: SessionKey, head: Head) -> bool:
         self.changed.add(key)

@@ -96,6 +96,11 @@ class SqliteStore:
 
         return await self._in(self._writes, transaction)
 
+    async def scrub(self) -> None:
+        """Write the file anew, without what was deleted: it stays in free pages and in the log."""
+        await self.prepare()
+        await self._in(self._writes, lambda: scrub(self.path))
+
     async def close(self) -> None:
         """Close the file; the next call opens it again."""
         await asyncio.to_thread(self._engine.dispose)
@@ -159,6 +164,19 @@ def _create(path: Path) -> None:
                 time.sleep(0.01)
             else:
                 return
+
+
+def scrub(path: Path) -> None:
+    """Write a file anew, without what was deleted, and empty its write-ahead log.
+
+    Raises:
+        sqlite3.OperationalError: Others use the file so much that it could not be.
+    """
+    with closing(sqlite3.connect(path, timeout=_BUSY_TIMEOUT, isolation_level=None)) as connection:
+        connection.execute("VACUUM")
+        (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise sqlite3.OperationalError(f"database is locked: the log of {path} is in use")
 
 
 def _set_up(connection: sqlite3.Connection, _record: Any) -> None:

@@ -79,6 +79,10 @@ class Tables(Protocol):
         """The sessions of an app, or of one of its users, by `Position`; children excluded."""
         ...
 
+    def sessions_of(self, user: SessionKey) -> list[SessionKey]:
+        """All sessions of a user, who is a session without an id; children included."""
+        ...
+
     def add_session(self, key: SessionKey, head: Head) -> bool:
         """Add a session; False when it exists."""
         ...

@@ -14,7 +14,7 @@ from durable_adk.sessions._copies import session_copy
 from durable_adk.sessions._entry import Entry, check_state, decode, decode_event, encode
 from durable_adk.sessions._head import Head
 from durable_adk.sessions._listing import Listing
-from durable_adk.sessions._notes import TransactionalNotebook
+from durable_adk.sessions._people import TransactionalPeople
 from durable_adk.sessions._tables import Store, Tables, Window
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.rebuilt import Rebuilt, rebuild
@@ -36,7 +36,7 @@ _PATIENCE = 0.5
 and its wait changes nothing afterwards; a wait that ends early makes the caller look again."""
 
 
-class TransactionalSessionService(TransactionalNotebook, BaseSessionService):
+class TransactionalSessionService(TransactionalPeople, BaseSessionService):
     """Checks what it is given, lets the store run the rules of `_log`, and tells who waits."""
 
     def __init__(self, store: Store) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from durable_adk.events.event import Event
 from durable_adk.sessions.notebook import Notebook
+from durable_adk.sessions.people import People
 from durable_adk.sessions.rebuilt import Rebuilt
 from durable_adk.sessions.records import (
     GetSessionConfig,
@@ -30,7 +31,7 @@ from durable_adk.sessions.records import (
 from durable_adk.sessions.session import Session, SessionKey
 
 
-class BaseSessionService(Notebook):
+class BaseSessionService(Notebook, People):
     """Stores sessions. All calls raise StoreUnavailableError while the store does not answer."""
 
     # ----- ADK's calls (semantics 5)

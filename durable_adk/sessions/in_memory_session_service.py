@@ -90,6 +90,9 @@ class _MemoryTables:
             and (page.since is None or place.update_time >= page.since)
         ][: page.limit]
 
+    def sessions_of(self, user: SessionKey) -> list[SessionKey]:
+        return [key for key in self._logs if key[:2] == user[:2]]
+
     def add_session(self, key: SessionKey, head: Head) -> bool:
         return self._logs.setdefault(key, log := _Log(head)) is log
 

@@ -78,6 +78,14 @@ class DatabaseSessionService(TransactionalSessionService):
         self._news.stop()
         await self._sql.close()
 
+    async def scrub(self) -> None:
+        """See `BaseSessionService.scrub`; SQLite's file is written anew, without what was deleted.
+
+        In PostgreSQL that is ``VACUUM FULL``, which only its operator can time.
+        """
+        if isinstance(self._sql, SqliteStore):
+            await self._sql.scrub()
+
     async def wait_for_change(self, key: SessionKey, *, after: int, timeout: float) -> None:  # noqa: ASYNC109  # as in the port
         """See `BaseSessionService.wait_for_change`; other processes are heard as well."""
         await self._sql.prepare()

@@ -72,13 +72,17 @@ class FileBlobs:
 
     async def of(self, owner: str) -> AsyncGenerator[bytes]:
         """See `SharedBlobs`."""
-        for file in await asyncio.to_thread(lambda: list((self.folder / owner).iterdir())):
+        for file in await asyncio.to_thread(self._files, owner):
             with suppress(FileNotFoundError):  # another sweep has deleted it
                 yield await asyncio.to_thread(file.read_bytes)
 
     async def remove(self, owner: str) -> None:
         """See `SharedBlobs`."""
         await asyncio.to_thread(shutil.rmtree, self.folder / owner, ignore_errors=True)
+
+    def _files(self, owner: str) -> list[Path]:
+        folder = self.folder / owner
+        return list(folder.iterdir()) if folder.is_dir() else []
 
     def _expired(self, limit: float) -> list[str]:
         folders = [folder for folder in self.folder.iterdir() if folder.is_dir()]

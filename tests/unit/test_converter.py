@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
@@ -11,10 +12,12 @@ from durable_adk.converter import (
     MAX_CAUSES,
     ShortFailureConverter,
     data_converter,
+    encrypted,
     stored_in,
     with_our_payloads,
 )
-from durable_adk.errors import MAX_MESSAGE
+from durable_adk.encryption import ENCODING, EncryptionCodec, Key, KeyRing
+from durable_adk.errors import MAX_MESSAGE, EncryptionKeyError
 
 CANARY = "canary-90aa"
 
@@ -101,3 +104,20 @@ def test_a_client_keeps_what_it_brings() -> None:
 
     own = DataConverter(failure_converter_class=Own)
     assert with_our_payloads(own).failure_converter_class is Own
+
+
+def test_what_is_encrypted_has_private_failures() -> None:
+    """S6: also when a client brings the codec and the defaults besides."""
+    codec = EncryptionCodec(keys=KeyRing([Key.new()]))
+    for converter in (encrypted(data_converter, codec), DataConverter(payload_codec=codec)):
+        ours = with_our_payloads(converter)
+        assert ours.payload_codec is codec
+        failure = written(ValueError(CANARY), ours)
+        assert CANARY not in failure.cause.message + failure.cause.stack_trace
+
+
+def test_without_keys_the_missing_key_is_named() -> None:
+    """S6: a process that knows nothing of encryption says what it needs."""
+    metadata = {"encoding": ENCODING.encode(), "encryption-key-id": b"ours"}
+    with pytest.raises(EncryptionKeyError, match=r"'ours'.*DURABLE_ADK_ENCRYPTION_KEYS"):
+        data_converter.payload_converter.from_payload(Payload(metadata=metadata))

@@ -48,3 +48,7 @@ class BaseCredentialService(ABC):
     @abstractmethod
     async def delete(self, *, app_name: str, user_id: str, key: str) -> None:
         """Forget a credential; a missing one is no error."""
+
+    @abstractmethod
+    async def delete_user(self, *, app_name: str, user_id: str, dry_run: bool = False) -> int:
+        """Forget all credentials of a user; how many they are. With `dry_run` they stay."""

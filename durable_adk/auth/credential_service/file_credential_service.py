@@ -70,10 +70,23 @@ class FileCredentialService(BaseCredentialService):
         path = self._path(app_name, user_id, key)
         await asyncio.to_thread(path.unlink, missing_ok=True)
 
+    async def delete_user(self, *, app_name: str, user_id: str, dry_run: bool = False) -> int:
+        """Remove the files of a user; how many they are."""
+        return await asyncio.to_thread(self._remove, _hash(app_name, user_id), dry_run=dry_run)
+
+    def _remove(self, owner: str, *, dry_run: bool) -> int:
+        own = list(self._root.glob(f"{owner}-*.json"))
+        for path in [] if dry_run else own:
+            path.unlink(missing_ok=True)
+        return len(own)
+
     def _path(self, app_name: str, user_id: str, key: str) -> Path:
-        # As JSON, not joined: ("a:b", "c") and ("a", "b:c") are different users.
-        name = hashlib.sha256(canonical([app_name, user_id, key]).encode()).hexdigest()
-        return self._root / f"{name}.json"
+        return self._root / f"{_hash(app_name, user_id)}-{_hash(key)}.json"
+
+
+def _hash(*parts: str) -> str:
+    # As JSON, not joined: ("a:b", "c") and ("a", "b:c") are different users.
+    return hashlib.sha256(canonical(list(parts)).encode()).hexdigest()
 
 
 def _read(path: Path) -> bytes | None:

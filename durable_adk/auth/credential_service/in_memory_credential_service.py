@@ -24,3 +24,10 @@ class InMemoryCredentialService(BaseCredentialService):
     async def delete(self, *, app_name: str, user_id: str, key: str) -> None:
         """Forget a credential; a missing one is no error."""
         self._stored.pop((app_name, user_id, key), None)
+
+    async def delete_user(self, *, app_name: str, user_id: str, dry_run: bool = False) -> int:
+        """Forget all credentials of a user; how many they are."""
+        own = [key for key in self._stored if key[:2] == (app_name, user_id)]
+        for key in [] if dry_run else own:
+            del self._stored[key]
+        return len(own)

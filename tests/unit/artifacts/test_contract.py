@@ -451,3 +451,21 @@ async def test_any_name_serves_or_is_refused(service, tmp_path, names, session):
     if kept:
         assert await service.list_artifact_keys(**scope) == sorted(kept)
     assert {path.name for path in tmp_path.iterdir()} <= {"folder"}
+
+
+# ----- all of a user
+
+
+async def test_a_user_is_forgotten_as_a_whole(service):
+    """S6: names of the user and of sessions, and nobody else's; a dry run only counts."""
+    other = {**SCOPE, "user_id": "other"}
+    for scope in (SCOPE, other, {**SCOPE, "session_id": "second"}):
+        await save(service, "a.txt", "text", **scope)
+    await save(service, "user:b.txt", "text", **SCOPE)
+    whose = {**USER, "session_ids": ["session", "second"]}
+    assert await service.delete_user(**whose, dry_run=True) == 3
+    assert await service.list_artifact_keys(**SCOPE) == ["a.txt", "user:b.txt"]
+    assert await service.delete_user(**whose) == 3
+    assert await service.delete_user(**whose) == 0
+    assert await service.list_artifact_keys(**SCOPE) == []
+    assert await service.list_artifact_keys(**other) == ["a.txt"]

@@ -12,6 +12,7 @@ from durable_adk.client.connect import connect, converter_of, is_local
 from durable_adk.converter import data_converter
 from durable_adk.embedded.shared import payloads_place
 from durable_adk.embedded.stores import folder_stores
+from durable_adk.encryption import EncryptionCodec, Key
 from durable_adk.errors import InvalidRequestError
 from durable_adk.settings import Settings
 from durable_adk.storage import OwnedStorage
@@ -107,3 +108,22 @@ async def test_a_development_server_of_this_machine_is_no_danger() -> None:
     """S26: only one that others can reach is refused, and only that is asked what it is."""
     assert all(is_local(host) for host in ("127.0.0.1:7233", "localhost:7233", "[::1]:7233"))
     assert not any(is_local(host) for host in ("temporal:7233", "10.0.0.1:7233", "localhost.me:1"))
+
+
+async def test_one_setting_encrypts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D16: for every Temporal; with the storage what is kept there is encrypted too."""
+    assert converter_of(Settings()).payload_codec is None
+    file = tmp_path / "keys"
+    file.write_text(f"{Key.new('ours').line()}\n")
+    file.chmod(0o600)
+    monkeypatch.setenv("DURABLE_ADK_ENCRYPTION_KEYS", str(file))
+    monkeypatch.setenv("DURABLE_ADK_PAYLOADS", str(tmp_path / "shared"))
+    converter = converter_of(Settings())
+    assert isinstance(converter.payload_codec, EncryptionCodec)
+    assert not converter.payload_codec.accepts_plain
+    assert isinstance(converter.external_storage, OwnedStorage)
+    (payload,) = await converter.encode(["hello"])
+    assert payload.metadata["encryption-key-id"] == b"ours"
+    file.chmod(0o644)
+    with pytest.raises(InvalidRequestError, match="chmod 600"):
+        converter_of(Settings())

@@ -9,6 +9,7 @@ from temporalio.converter import (
     NexusSerializationContext,
     WorkflowSerializationContext,
 )
+from temporalio.testing import ActivityEnvironment
 
 from durable_adk.encryption import EncryptionCodec, Key, KeyRing
 from durable_adk.errors import EncryptionKeyError, InvalidRequestError
@@ -120,3 +121,19 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("durable_adk.encryption._library.installed", False)
     with pytest.raises(InvalidRequestError, match=r"durable-adk\[encryption\]"):
         EncryptionCodec(keys=KeyRing([NEW]))
+
+
+async def test_within_an_activity_the_same_payload_is_encrypted_once() -> None:
+    """1g: what is stored while the activity lives is what the SDK reports of it afterwards."""
+    codec = codec_with(NEW)
+
+    async def twice() -> tuple[Payload, Payload, Payload]:
+        first, again = await encrypted(codec), await encrypted(codec)
+        other = WorkflowSerializationContext("default", "other")
+        return first, again, await encrypted(codec.with_context(other))
+
+    first, again, others = await ActivityEnvironment().run(twice)
+    assert first == again
+    assert first.data != others.data
+    first, again, _ = await twice()
+    assert first != again

@@ -419,3 +419,19 @@ async def test_stores_of_one_process_are_made_at_the_same_time(tmp_path):
     assert all([await store.get_session(**keys) for store in stores])
     for store in stores:
         await store.close()
+
+
+async def test_what_was_deleted_is_in_no_file_after_scrubbing(tmp_path):
+    """S6: a file keeps deleted rows in free pages, and in its write-ahead log."""
+    service = SqliteSessionService(tmp_path / "sessions.db")
+    whose = {"app_name": "a", "user_id": "u", "session_id": "s"}
+    await service.create_session(**whose, state={"note": "canary-7c1d" * 3000})
+    await service.delete_session(**whose)
+
+    def has() -> bool:
+        return any(b"canary-7c1d" in path.read_bytes() for path in tmp_path.iterdir())
+
+    assert has()
+    await service.scrub()
+    assert not has()
+    await service.close()

@@ -70,3 +70,19 @@ async def test_adks_calls_go_by_the_contexts_user(service):
     await service.save_credential(config, context)
     assert await service.load_credential(config, context) == KEY
     assert await service.load(app_name="a", user_id="u", key=config.credential_key) == KEY
+
+
+async def test_a_user_is_forgotten_as_a_whole(service):
+    """S6: all credentials of one user of one app, and nobody else's; a dry run only counts."""
+    whose = {"app_name": "a", "user_id": "u"}
+    others = [{"app_name": "a", "user_id": "u2"}, {"app_name": "a2", "user_id": "u"}]
+    for place in [whose, *others]:
+        for key in ("k", "l"):
+            await service.save(**place, key=key, credential=KEY)
+    assert await service.delete_user(**whose, dry_run=True) == 2
+    assert await service.load(**whose, key="k") == KEY
+    assert await service.delete_user(**whose) == 2
+    assert await service.delete_user(**whose) == 0
+    assert await service.load(**whose, key="k") is None
+    for place in others:
+        assert await service.load(**place, key="l") == KEY

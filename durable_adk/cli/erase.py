@@ -1,0 +1,78 @@
+"""``durable-adk erase``: removes all that is kept of a person."""
+
+from typing import Annotated
+
+import typer
+
+from durable_adk.cli.execution import execute
+from durable_adk.cli.options import Address, DataDir, Debug, Store
+from durable_adk.cli.places import Places
+from durable_adk.erasure import Erasure, Holdings, erase, survey
+from durable_adk.erasure.erasing import UNREACHED
+from durable_adk.log import configure, printable
+
+App = Annotated[str, typer.Option("--app", help="The app.", show_default=False)]
+Person = Annotated[str, typer.Option("--user", help="The user's id.", show_default=False)]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove it; else it is only shown.")]
+
+
+def erase_command(
+    *,
+    app: App,
+    user: Person,
+    yes: Yes = False,
+    address: Address = None,
+    store: Store = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Show what is kept of a user, and with --yes remove it from all stores and from Temporal.
+
+    Open invocations are ended. Run it again after an error; what it cannot reach, it says.
+
+    [bold]Example[/bold]
+
+      durable-adk erase --app shop --user anna --yes
+    """
+    configure("warning")
+    places = Places(address=address, store=store, data_dir=data_dir)
+
+    async def work() -> None:
+        async with (
+            places.sessions(existing=True),
+            places.stores() as stores,
+            places.temporal() as client,
+        ):
+            erasure = Erasure(app=app, user=user, client=client, **stores.arguments())
+            found = await (erase(erasure) if yes else survey(erasure))
+        _show(found, "removed" if yes else "found")
+        if yes:
+            typer.echo("Not reached:\n" + "\n".join(f"  {where}" for where in UNREACHED))
+        else:
+            typer.echo("Nothing was removed; --yes removes it.")
+
+    execute(work(), debug=debug)
+
+
+def _show(found: Holdings, done: str) -> None:
+    counts = {
+        "sessions": len(found.sessions),
+        "keys of user state": found.state_keys,
+        "artifacts": found.artifacts,
+        "credentials": found.credentials,
+        "workflow runs": len(found.runs.found),
+        "payload folders": len(found.payloads),
+    }
+    for what, count in counts.items():
+        typer.echo(f"{done} {count} {what}")
+    typer.echo(f"{done} memory, if there was any")
+    if found.runs.open:
+        names = ", ".join(printable(name) for name in found.runs.open)
+        typer.echo(
+            f"of the workflows, these {'were' if done == 'removed' else 'are'} open: {names}"
+        )
+    if found.runs.unread:
+        typer.echo(
+            f"{found.runs.unread} workflows could not be read for want of a key: whose they are is "
+            "not known here, so they were left alone"
+        )

@@ -1,0 +1,92 @@
+"""Erasing a person: from every store, and from Temporal (S6)."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from google.genai import types
+
+from durable_adk.auth import AuthCredential
+from durable_adk.embedded.stores import folder_stores
+from durable_adk.encryption import Key
+from durable_adk.erasure import Erasure, erase, survey
+from durable_adk.memory.memory_entry import MemoryEntry
+from tests.support.private_agent import KINDS, canary
+from tests.support.private_place import OPEN_USER, Place, converse, key_file, placed
+
+THEIRS = {"app_name": "private", "user_id": OPEN_USER}
+THEIRS_TOO = ("state", "argument", "result", "artifact", "answer")
+"""What the agent says, keeps and is given is the same for everybody."""
+OTHER = {"user_id": "somebody-else", "session_id": "another"}
+
+
+async def erasure_at(place: Place, stack: AsyncExitStack) -> Erasure:
+    """For the person whose secrets the place has, with a memory and a credential more."""
+    stores = await stack.enter_async_context(folder_stores(place.folder))
+    said = types.UserContent(canary("memory"))
+    await stores.memory_service.add_memory(**THEIRS, memories=[MemoryEntry(content=said)])
+    credential = AuthCredential(auth_type="apiKey", api_key=canary("credential"))
+    await stores.credential_service.save(**THEIRS, key="k", credential=credential)
+    return Erasure(app="private", user=OPEN_USER, client=place.client, **stores.arguments())
+
+
+def search(folder: Path) -> None:
+    """Nothing of the person is in a file, or in a file's name."""
+    kinds = (*KINDS, "memory", "credential")
+    mine = {canary(kind) for kind in kinds if kind not in THEIRS_TOO} | {OPEN_USER}
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert folder / "temporal.db" in files
+    for path in files:
+        assert not [word for word in mine if word.encode() in path.read_bytes()], path
+        assert OPEN_USER not in str(path.relative_to(folder))
+
+
+async def test_after_an_erasure_no_file_has_a_word_of_the_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S6, I19: sessions, state, artifacts, memory, credentials, payloads, histories, open runs.
+
+    What Temporal's database has left in free pages is encrypted. Others keep all that is theirs,
+    and a repeat finds nothing.
+    """
+    keys = key_file(tmp_path / "keys", Key.new())
+    settings = {
+        "DURABLE_ADK_ENCRYPTION_KEYS": str(keys),
+        "DURABLE_ADK_PAYLOAD_THRESHOLD": "0",
+    }
+    async with placed(tmp_path, settings, monkeypatch) as place, AsyncExitStack() as stack:
+        await converse(place)
+        await place.tell("pay")  # stays open
+        others = place.runner.run_async(**OTHER, new_message="keep this")
+        assert [event async for event in others]
+        erasure = await erasure_at(place, stack)
+        before = await survey(erasure)
+        assert (len(before.sessions), before.state_keys) == (1, 1)
+        assert (before.artifacts, before.credentials, before.runs.unread) == (1, 1, 0)
+        assert len(before.runs.workflows) == len(before.payloads) == 5
+        assert len(before.runs.open) == 1
+        assert not before.empty
+        assert await survey(erasure) == before  # it has changed nothing
+        assert (await erase(erasure)).runs.workflows == before.runs.workflows
+        assert (await erase(erasure)).empty
+        others = await place.sessions.user_sessions(app_name="private", user_id=OTHER["user_id"])
+        assert len(others) == 1
+        assert [run.id async for run in place.client.list_workflows()]
+    search(tmp_path)
+
+
+async def test_a_workflow_that_was_never_opened_is_found_by_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S6: no store knows it; Temporal has the message."""
+    async with placed(tmp_path, {}, monkeypatch) as place, AsyncExitStack() as stack:
+        for user, name in ((OPEN_USER, "mine"), ("somebody-else", "theirs")):
+            request = {"app": "private", "user": user, "message": canary("message")}
+            await place.client.start_workflow(
+                "Invocation", request, id=name, task_queue="where nobody listens"
+            )
+        erasure = await erasure_at(place, stack)
+        runs = (await survey(erasure)).runs
+        assert runs.workflows == runs.open == ["mine"]
+        await erase(erasure)
+        assert [run.id async for run in place.client.list_workflows()] == ["theirs"]
