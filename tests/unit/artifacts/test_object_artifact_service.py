@@ -194,6 +194,19 @@ async def test_what_is_deleted_leaves_nothing_of_it_behind(service, uri):
     assert "secret" not in left
 
 
+async def test_nothing_is_left_of_a_user_who_is_deleted(service, uri):
+    """S6: not even the marks of names that were deleted before, whose paths begin with the user."""
+    other = {**SCOPE, "user_id": "other"}
+    for scope in (SCOPE, other):
+        await service.save_artifact(**scope, filename="a", artifact=types.Part(text="a"))
+    await service.delete_artifact(**SCOPE, filename="a")
+    whose = {"app_name": "app", "user_id": "user", "session_ids": []}
+    assert await service.delete_user(**whose) == 0
+    left = await ObjectStore(uri).list()
+    assert left
+    assert not [entry.path for entry in left if "/user-" in entry.path]
+
+
 async def test_a_saver_from_before_a_deletion_takes_no_number_after_it(service, uri, monkeypatch):
     """A name deleted and saved anew while another save is under way still counts without gap."""
     for _ in range(3):
