@@ -426,6 +426,11 @@ async def test_what_was_deleted_is_in_no_file_after_scrubbing(tmp_path):
     service = SqliteSessionService(tmp_path / "sessions.db")
     whose = {"app_name": "a", "user_id": "u", "session_id": "s"}
     await service.create_session(**whose, state={"note": "canary-7c1d" * 3000})
+    with contextlib.closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("PRAGMA secure_delete=OFF")  # some builds have it on
+        connection.execute("DELETE FROM state")
+        connection.commit()
     await service.delete_session(**whose)
 
     def has() -> bool:
