@@ -2,25 +2,31 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 
-@asynccontextmanager
-async def closing(generator: AsyncGenerator[T, None]) -> AsyncGenerator[AsyncGenerator[T, None]]:
+class closing(Generic[T]):  # noqa: N801 - as `contextlib.aclosing`
     """As `contextlib.aclosing`, but quiet when the whole chain of generators is collected.
 
     A worker that shuts down drops the workflows it has cached. Python then finalises their
     generators in any order, and an outer one must not await an inner one that is still suspended
-    in an await of its own; there is nobody left to run it.
+    in an await of its own; there is nobody left to run it. For the same reason this is no generator
+    itself: that one might be finalised before those on either side of it.
     """
-    try:
-        yield generator
-    finally:
-        if not getattr(generator, "ag_running", False):
-            await generator.aclose()
+
+    def __init__(self, generator: AsyncGenerator[T, None]) -> None:
+        self._generator = generator
+
+    async def __aenter__(self) -> AsyncGenerator[T, None]:
+        """The generator."""
+        return self._generator
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close it, unless it is being run."""
+        if not getattr(self._generator, "ag_running", False):
+            await self._generator.aclose()
 
 
 def abandoned(loop: asyncio.AbstractEventLoop) -> bool:
