@@ -68,8 +68,9 @@ def configure(default_level: str) -> None:
     others = logging.WARNING if level < logging.WARNING else logging.ERROR
     logging.basicConfig(handlers=[handler], level=others, force=True)
     logging.getLogger("durable_adk").setLevel(level)
-    # It warns of each attempt that failed, with what the exception says; we do, without (S8).
-    logging.getLogger("temporalio.activity").setLevel(logging.ERROR)
+    # It warns of each attempt that failed, as we do; with its traceback if somebody wants all.
+    failures = logging.WARNING if level <= logging.DEBUG else logging.ERROR
+    logging.getLogger("temporalio.activity").setLevel(failures)
     logging.captureWarnings(capture=True)
 
 

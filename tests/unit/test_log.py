@@ -88,7 +88,7 @@ def test_a_traceback_of_others_says_where_and_not_what(capsys, monkeypatch, form
     """I19: Temporal's SDK logs what user code raises; at level debug we show what it said."""
     monkeypatch.setenv("DURABLE_ADK_LOG", form)
     configure(level)
-    theirs = logging.getLogger("temporalio.activity")
+    theirs = logging.getLogger("temporalio.worker")
     theirs.warning("Completing as failed", exc_info=_error("canary-7c1d"))
     output = capsys.readouterr().err
     assert ("canary-7c1d" in output) == (level == "debug")
