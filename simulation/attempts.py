@@ -235,6 +235,7 @@ def _enter(attempt: Attempt) -> None:
         _INFO,
         attempt=attempt.number,
         activity_type=told.name,
+        activity_id=str(told.seq),
         heartbeat_details=told.details,
     )
 

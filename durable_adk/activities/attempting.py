@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from durable_adk.activities.reports import NONE, Reports
 from durable_adk.activities.tool_run import RunAgain
+from durable_adk.activities.trials import Trials
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import (
     AgentNotFoundError,
@@ -138,14 +139,18 @@ def transient_or_elsewhere(error: DurableAdkError, *, before: int) -> bool:
 
 
 @asynccontextmanager
-async def attempting(what: str, *, asks: int | None = None) -> AsyncGenerator[StepAttempt]:
+async def attempting(
+    what: str, *, trials: Trials | None = None, asks: int | None = None
+) -> AsyncGenerator[StepAttempt]:
     """One attempt of a step with code of a user, or a model, in it.
 
     What the step needs and does not get (the store, a worker that knows its agent) never ends it:
-    it is tried again, and such attempts do not count. Those that are lost do.
+    it is tried again, and such attempts do not count. Those that are lost do, if they may have run
+    its code.
 
     Args:
         what: For the message.
+        trials: Which of the lost attempts count; None: all.
         asks: How often a model that is unavailable is asked; None: there is none.
 
     Raises:
@@ -161,9 +166,9 @@ async def attempting(what: str, *, asks: int | None = None) -> AsyncGenerator[St
         return transient_or_elsewhere(error, before=this.reports.elsewhere)
 
     with translated(retry=retry, number=counted):
-        _check_lost(what, this)
         try:
             async with beating(this.reports):
+                await _check_lost(what, this, trials)
                 yield this
         except (DurableAdkError, RunAgain) as error:
             # The engine keeps it, together with the failure, for the next attempt.
@@ -171,13 +176,15 @@ async def attempting(what: str, *, asks: int | None = None) -> AsyncGenerator[St
             raise
 
 
-def _check_lost(what: str, this: StepAttempt) -> None:
+async def _check_lost(what: str, this: StepAttempt, trials: Trials | None) -> None:
     """Raise RunError if too many attempts were lost, each with its worker.
 
     What kills workers, by using up the memory or calling `os._exit`, must not go on to the next
     one for ever (F12).
     """
-    lost = this.reports.lost(this.number)
+    lost = len(this.reports.lost(this.number))
+    if lost and trials is not None:
+        lost = await trials.begin(this.number, this.reports)
     if lost >= MAX_LOST:
         raise RunError(
             f"{what} was given up: its worker was lost, or did not report back, {lost} times. "

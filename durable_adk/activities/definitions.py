@@ -17,6 +17,7 @@ from durable_adk.activities.attempting import (
     whole,
 )
 from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.trials import Trials
 from durable_adk.continuation import (
     Continued,
     ContinueStep,
@@ -42,6 +43,7 @@ from durable_adk.payloads import (
     Opened,
     OpenStep,
     PauseStep,
+    Step,
     StepResult,
     ToolStep,
 )
@@ -120,6 +122,9 @@ class InvocationActivities:
         self._effects = effects
         self._user_loop = user_loop
 
+    def _trials(self, step: Step) -> Trials:
+        return Trials(world=self._effects.world, step=step)
+
     def all(self) -> list[Callable[..., Any]]:
         """All of them, for a worker."""
         return [
@@ -159,33 +164,38 @@ class InvocationActivities:
     async def call_model(self, step: ModelStep) -> StepResult:
         """Ask the model; transient failures are retried until `Limits.model_attempts`."""
         asks = self._effects.world.limits.model_attempts
-        async with attempting(f"A model call of {step.agent}", asks=asks) as this:
+        async with attempting(
+            f"A model call of {step.agent}", trials=self._trials(step), asks=asks
+        ) as this:
             work = self._effects.call_model(step, attempt=this.number, reports=this.reports)
             return await self._user_loop.run(work)
 
     @activity.defn
     async def call_tool(self, step: ToolStep) -> StepResult:
         """Run a tool; it runs again after a lost worker, or if its own retry policy says so."""
-        async with attempting(f"Tool {step.tool!r}") as this:
+        async with attempting(f"Tool {step.tool!r}", trials=self._trials(step)) as this:
             work = self._effects.call_tool(step, attempt=this.number, reports=this.reports)
             return await self._user_loop.run(work)
 
     @activity.defn
     async def execute_code(self, step: CodeStep) -> StepResult:
         """Run code; only a lost worker makes it run again."""
-        async with attempting(f"The code of {step.agent}") as this:
+        async with attempting(f"The code of {step.agent}", trials=self._trials(step)) as this:
             return await self._user_loop.run(self._effects.execute_code(step, attempt=this.number))
 
     @activity.defn
     async def run_function(self, step: FunctionStep) -> StepResult:
         """Run a custom agent's function; only a lost worker makes it run again."""
-        async with attempting(f"{step.function} of {step.agent}") as this:
+        async with attempting(
+            f"{step.function} of {step.agent}", trials=self._trials(step)
+        ) as this:
             return await self._user_loop.run(self._effects.run_function(step, attempt=this.number))
 
     @activity.defn
     async def run_callback(self, step: CallbackStep) -> StepResult:
         """Run agent callbacks; what they raise is final (TRAP-49)."""
-        async with attempting(f"{step.hook}_callback of {step.agent}") as this:
+        what = f"{step.hook}_callback of {step.agent}"
+        async with attempting(what, trials=self._trials(step)) as this:
             return await self._user_loop.run(self._effects.run_callback(step, attempt=this.number))
 
     @activity.defn

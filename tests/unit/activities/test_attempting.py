@@ -99,7 +99,7 @@ async def test_a_step_whose_agent_is_nowhere_ends() -> None:
 async def test_a_lost_attempt_leaves_what_those_before_it_told() -> None:
     """F12: its heartbeats carry it on, while it lives."""
     environment, beats = ActivityEnvironment(), []
-    told = Reports(told=3, excused=((1, 3),))
+    told = Reports(told=((1, 3),), excused=((1, 3),))
     environment.on_heartbeat = lambda *details: beats.append(Reports.of(details))
     environment.info = replace(
         environment.info,
@@ -122,4 +122,4 @@ async def test_an_attempt_keeps_what_those_before_it_told() -> None:
     step = Step()
     assert await step.attempt(StoreUnavailableError())
     assert await step.attempt(StoreUnavailableError())
-    assert Reports.of(step.details) == Reports(told=2, excused=((1, 2),))
+    assert Reports.of(step.details) == Reports(told=((1, 2),), excused=((1, 2),))
