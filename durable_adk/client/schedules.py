@@ -71,7 +71,8 @@ async def create_schedule(
         note: For people.
 
     Raises:
-        InvalidRequestError: There is no time, the server refuses it, or the request is malformed.
+        InvalidRequestError: There is no time, the server refuses it, or the request is malformed
+            or so large that it would be kept outside of Temporal.
         AlreadyExistsError: There is a schedule of that name.
         TemporalUnavailableError: The server does not answer.
     """
@@ -99,6 +100,7 @@ async def _action(
             "A schedule's request has an invocation_id; leave it out, as each firing gets its own."
         )
     request = request.checked()
+    _require_in_history(client, request)
     marks = await search_attributes(client, request)
     return ScheduleActionStartWorkflow(
         WORKFLOW,
@@ -110,6 +112,18 @@ async def _action(
         static_summary=f"{request.app}: schedule {name}",
         typed_search_attributes=marks or TypedSearchAttributes.empty,
     )
+
+
+def _require_in_history(client: Client, request: InvocationRequest) -> None:
+    """Payloads outside of Temporal are a workflow's own; a schedule is none."""
+    storage = client.data_converter.external_storage
+    size = len(request.to_json().encode())
+    if storage is not None and size >= (storage.payload_size_threshold or 0):
+        raise InvalidRequestError(
+            f"The request has {size} bytes, and from {storage.payload_size_threshold} on payloads "
+            "are kept outside of Temporal, where a schedule's firings could not read them. Send "
+            "less, or use a client without such storage."
+        )
 
 
 async def _created(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:

@@ -11,9 +11,11 @@ from temporalio.client import Client, ScheduleActionStartWorkflow, ScheduleOverl
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
-from durable_adk.client import create_schedule
+from durable_adk.client import connect, create_schedule
 from durable_adk.client.schedules import list_schedules
+from durable_adk.converter import data_converter, encrypted, stored_in
 from durable_adk.embedded import TemporalServer
+from durable_adk.encryption import EncryptionCodec, Key, KeyRing
 from durable_adk.errors import AlreadyExistsError, InvalidRequestError
 from durable_adk.messages import InvocationRequest
 from durable_adk.models import ScriptedModel
@@ -74,6 +76,35 @@ async def test_each_firing_is_an_invocation_of_its_own(
     assert len({one["invocationId"] for one in results}) == 2
     assert len({one["session"] for one in results}) == (1 if session else 2)
     assert session in {one["session"] for one in results} | {None}
+
+
+@pytest.fixture
+async def private(tmp_path: Path) -> AsyncIterator[Client]:
+    """A client with keys, of a server whose histories nobody else wants to read."""
+    codec = EncryptionCodec(keys=KeyRing([Key.new("ours")]))
+    async with TemporalServer.start(data_dir=tmp_path / "private", headless=True) as server:
+        yield await connect(server.address, data_converter=encrypted(data_converter, codec))
+
+
+async def test_what_a_schedule_sends_may_be_encrypted(
+    private: Client, sessions: SqliteSessionService, tmp_path: Path
+) -> None:
+    """D16, D18: its firings can read it; what they could not is refused at once."""
+    apps = [
+        App(name="herald", root_agent=LlmAgent(name="h", model=ScriptedModel(replies=["Hear!"])))
+    ]
+    queue = f"test-{uuid.uuid4().hex}"
+    options = WorkerOptions(task_queue=queue)
+    name = uuid.uuid4().hex
+    async with worker(private, apps=apps, session_service=sessions, options=options):
+        handle = await create_schedule(private, name, request(), cron=CRON, task_queue=queue)
+        await handle.trigger()
+        (result,) = await finished(private, queue, 1)
+        await handle.delete()
+    assert result["text"] == "Hear!"
+    outside = {**private.config(), "data_converter": stored_in(tmp_path / "payloads", threshold=0)}
+    with pytest.raises(InvalidRequestError, match="kept outside of Temporal"):
+        await create_schedule(Client(**outside), name, request(), cron=CRON)
 
 
 async def test_a_schedule_is_what_was_asked_for(client: Client) -> None:

@@ -97,6 +97,20 @@ async def test_what_belongs_to_another_workflow_is_refused() -> None:
         assert "was changed" in refused(read)
 
 
+async def test_the_firings_of_a_schedule_read_what_it_sends() -> None:
+    """D18, S5: Temporal adds the time to its workflow id; nobody else's id begins like that."""
+    payload = await encrypted(codec_with(NEW))
+    for name, reads in [
+        ("w-2026-11-22T07:46:00Z", True),
+        ("w-2026-11-22T07:46:00Z.1", False),
+        ("w-2", False),
+        ("2w-2026-11-22T07:46:00Z", False),
+    ]:
+        context = WorkflowSerializationContext("default", name)
+        (read,) = await codec_with(NEW).with_context(context).decode([payload])
+        assert (read == PLAIN) is reads, name
+
+
 async def test_a_workflow_and_its_activities_read_each_other() -> None:
     """D16: the SDK names the workflow to both; who knows none believes what is authenticated."""
     payload = await encrypted(codec_with(NEW))
