@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shutil
 import subprocess
 import sys
 import uuid
@@ -411,3 +412,25 @@ async def test_a_result_comes_by_call_or_as_a_message(
     result = await handle.result()
     assert result["text"] == "That was it: {'delivered': True}"
     assert await handle.query("answers") == {"unnamed-1": None}
+
+
+JAVASCRIPT = Path(__file__).parents[1] / "support" / "javascript"
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs Node.js and npm")
+async def test_a_client_in_another_language_approves_a_call(
+    server: TemporalServer, task_queue: str, tmp_path: Path
+) -> None:
+    """D18: Temporal's own client for JavaScript starts, watches, answers and gets the result."""
+    folder = tmp_path / "javascript"
+    shutil.copytree(JAVASCRIPT, folder, ignore=shutil.ignore_patterns("node_modules"))
+    quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--silent")
+    await run_command("npm", "install", "--prefix", str(folder), *quiet)
+    name = f"js-{uuid.uuid4().hex}"
+    said = await run_command("node", str(folder / "client.js"), server.address, task_queue, name)
+    told = json.loads(said)
+    (pending,) = told["pending"]
+    assert (pending["name"], told["status"]) == ("adk_request_confirmation", "RUNNING")
+    assert told["answers"] == {"a-1": None}
+    assert told["result"]["status"] == "completed"
+    assert "refunded" in told["result"]["text"]

@@ -1,0 +1,23 @@
+// Starts an agent that asks for an approval, watches it, approves, and prints what came of it:
+//   node client.js ADDRESS TASK_QUEUE WORKFLOW_ID
+import { Client, Connection } from "@temporalio/client";
+
+const [address, taskQueue, workflowId] = process.argv.slice(2);
+const connection = await Connection.connect({ address });
+const client = new Client({ connection });
+
+const request = { app: "desk", user: "alice", session: workflowId, message: "Refund me." };
+const handle = await client.workflow.start("Invocation", { taskQueue, workflowId, args: [request] });
+
+let pending = [];
+while (pending.length === 0) {
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  pending = await handle.query("pending");
+}
+const { status } = await handle.describe();
+
+await handle.signal("answer", { callId: pending[0].callId, confirmed: true, answerId: "a-1" });
+const result = await handle.result();
+const answers = await handle.query("answers");
+console.log(JSON.stringify({ pending, status: status.name, answers, result }));
+await connection.close();
