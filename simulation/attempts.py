@@ -1,6 +1,7 @@
 """Attempts of activities: our activities on workers that may die or freeze at every gate."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 
 from temporalio import activity
 from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
 from temporalio.testing import ActivityEnvironment
 
 from durable_adk.activities.definitions import InvocationActivities
@@ -239,8 +241,8 @@ def _enter(attempt: Attempt) -> None:
         heartbeat_details=told.details,
     )
 
-    def heartbeat(*details: Any) -> None:
-        told.details = details
+    def heartbeat(*details: RawValue) -> None:
+        told.details = tuple(json.loads(raw.payload.data) for raw in details)
 
     here = SimpleNamespace(info=lambda: info, heartbeat=heartbeat)
     activity._Context.set(here)  # pyright: ignore[reportArgumentType]: all that our activities ask for

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from durable_adk.activities.reports import NONE, Reports
 from durable_adk.activities.tool_run import RunAgain
 from durable_adk.activities.trials import Trials
 from durable_adk.closing import uninterrupted
@@ -27,6 +26,7 @@ from durable_adk.errors import (
     class_name,
     raised,
 )
+from durable_adk.reports import NONE, Reports
 
 T = TypeVar("T")
 MAX_LOST = 10
@@ -160,19 +160,24 @@ async def attempting(
     this = StepAttempt(number=info.attempt, reports=Reports.of(info.heartbeat_details))
     counted = this.reports.counted(this.number)
 
+    # A local one is not given up, and has no details: its worker's death makes it a first attempt.
+    elsewhere = this.number - 1 if info.is_local else this.reports.elsewhere
+
     def retry(error: DurableAdkError) -> bool:
         if isinstance(error, ModelUnavailableError) and asks is not None and counted >= asks:
             return False
-        return transient_or_elsewhere(error, before=this.reports.elsewhere)
+        return transient_or_elsewhere(error, before=elsewhere)
 
     with translated(retry=retry, number=counted):
         try:
             async with beating(this.reports):
-                await _check_lost(what, this, trials)
+                if not info.is_local:
+                    await _check_lost(what, this, trials)
                 yield this
         except (DurableAdkError, RunAgain) as error:
             # The engine keeps it, together with the failure, for the next attempt.
-            activity.heartbeat(_reported(this, error).model_dump(mode="json"))
+            if not info.is_local:
+                activity.heartbeat(*_reported(this, error).details())
             raise
 
 
@@ -210,7 +215,7 @@ async def beating(reports: Reports = NONE) -> AsyncGenerator[None]:
     if timeout is None:
         yield
         return
-    details = [] if reports == NONE else [reports.model_dump(mode="json")]
+    details = reports.details()
 
     async def beat() -> None:
         while True:

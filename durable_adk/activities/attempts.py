@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from google.genai import types
 
 from durable_adk.activities.notes import offer_note
-from durable_adk.activities.reports import NONE, Reports
 from durable_adk.activities.world import World
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import TransientError, describe
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.models.model_attempt import AttemptEnd, ModelAttempt
 from durable_adk.payloads import ModelStep
+from durable_adk.reports import NONE, Reports
 from durable_adk.sessions.records import ATTEMPT
 
 

@@ -18,7 +18,6 @@ from durable_adk.activities import (
     tool,
 )
 from durable_adk.activities.granted import committed
-from durable_adk.activities.reports import NONE, Reports
 from durable_adk.activities.tool_run import RunAgain
 from durable_adk.activities.world import World
 from durable_adk.continuation import (
@@ -48,6 +47,7 @@ from durable_adk.payloads import (
     StepResult,
     ToolStep,
 )
+from durable_adk.reports import NONE, Reports
 
 
 class WorldEffects:

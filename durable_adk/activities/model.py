@@ -9,7 +9,6 @@ from durable_adk.activities.attempts import Attempt
 from durable_adk.activities.callbacks import answer_of, as_list
 from durable_adk.activities.chunks import Chunks, after_model
 from durable_adk.activities.notes import ANSWER, ArrivedAnswer, find_note, offer_note
-from durable_adk.activities.reports import NONE, Reports
 from durable_adk.activities.request import build_request
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
@@ -36,6 +35,7 @@ from durable_adk.models.model_attempt import AttemptEnd
 from durable_adk.payloads import ModelStep, StepResult
 from durable_adk.planners.planning import planned
 from durable_adk.plugins.plugin_manager import PluginManager
+from durable_adk.reports import NONE, Reports
 from durable_adk.run_config import StreamingMode
 from durable_adk.sessions.state import is_temp
 from durable_adk.telemetry.genai import chat

@@ -10,7 +10,6 @@ from google.genai import types
 from durable_adk.activities.agent_answer import ChildAnswer, child_answer
 from durable_adk.activities.callbacks import answer_of
 from durable_adk.activities.notes import ArrivedResult
-from durable_adk.activities.reports import NONE, Reports
 from durable_adk.activities.telling import agent_has_answered
 from durable_adk.activities.tool_event import pending_result, response_event
 from durable_adk.activities.tool_run import NotBegunError, RunAgain, ToolRun
@@ -36,6 +35,7 @@ from durable_adk.manifest import AgentNode, Wait
 from durable_adk.payloads import ChildRun, StepResult, ToolStep
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import PluginManager
+from durable_adk.reports import NONE, Reports
 from durable_adk.tools._confirmation import refusal
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool

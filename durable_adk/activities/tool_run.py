@@ -16,7 +16,6 @@ from durable_adk.activities.notes import (
     offer_note,
     write_note,
 )
-from durable_adk.activities.reports import NONE, Reports
 from durable_adk.activities.world import STORE_PATIENCE, World
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained
@@ -27,6 +26,7 @@ from durable_adk.failpoints import failpoint
 from durable_adk.log import get_logger
 from durable_adk.manifest import ToolSpec
 from durable_adk.payloads import ToolStep
+from durable_adk.reports import NONE, Reports
 from durable_adk.sessions.state import is_temp
 from durable_adk.telemetry.content import captured
 from durable_adk.telemetry.genai import execute_tool

@@ -6,9 +6,9 @@ from typing import Final
 from temporalio import activity
 
 from durable_adk.activities.notes import write_note
-from durable_adk.activities.reports import Reports
 from durable_adk.activities.world import World
 from durable_adk.payloads import Step
+from durable_adk.reports import Reports
 
 TRIED: Final = "tried"
 """The kind of note that says which attempts of a step were to run its code."""

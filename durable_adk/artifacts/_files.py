@@ -113,14 +113,14 @@ class FileVersions:
         return count
 
     def _discard(self, folder: Path) -> None:
+        """Remove a folder, and what a process that was killed while it did so has left."""
         trash = self._root / ".deleted"
-        if not folder.exists():
-            return
-        _make(trash)
-        with suppress(FileNotFoundError):
-            folder.rename(trash / uuid4().hex)
-            _sync(folder.parent)
-        for name in _listing(trash):  # also what a killed process has left
+        if folder.exists():
+            _make(trash)
+            with suppress(FileNotFoundError):
+                folder.rename(trash / uuid4().hex)
+                _sync(folder.parent)
+        for name in _listing(trash):
             shutil.rmtree(trash / name, ignore_errors=True)
 
     def _scope(self, scope: Scope) -> Path:

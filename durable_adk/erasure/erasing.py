@@ -19,6 +19,7 @@ from durable_adk.values import check_id
 
 UNREACHED = (
     "backups and replicas of these stores, and Temporal's archive",
+    "schedules that send the person's messages: delete them first",
     "logs and traces, and what running workers have in memory until they end",
     "`app:` state, and whatever else tools and callbacks have written elsewhere",
     "what model providers keep",
@@ -93,7 +94,9 @@ async def survey(erasure: Erasure) -> Holdings:
         artifacts=artifacts,
         credentials=credentials,
         runs=runs,
-        payloads=await _owners(client, {*runs.workflows, *known}),
+        payloads=await _owners(
+            client, {*runs.workflows, *(one.workflow_id for one in known)} - runs.shared
+        ),
     )
 
 
@@ -147,14 +150,14 @@ async def _others(
     return artifacts, credentials
 
 
-async def _workflows(erasure: Erasure) -> list[str]:
+async def _workflows(erasure: Erasure) -> list[TemporalHolder]:
     """Those that run the user's invocations, as the session store knows."""
     records = await erasure.session_service.list_invocations(
         app_name=erasure.app, user_id=erasure.user, limit=_ALL
     )
     holders = [TemporalHolder.parse(record.holder) for _, record in records]
     here = erasure.client.namespace
-    return [one.workflow_id for one in holders if one is not None and one.namespace == here]
+    return [one for one in holders if one is not None and one.namespace == here]
 
 
 def _blobs(client: Client) -> SharedBlobs | None:

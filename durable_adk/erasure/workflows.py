@@ -1,9 +1,10 @@
 """A person's workflows in Temporal."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from temporalio.api.common.v1 import WorkflowExecution as RunId
 from temporalio.api.workflowservice.v1 import (
@@ -14,7 +15,9 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.converter import WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
-from durable_adk.errors import TemporalUnavailableError, TransientError
+from durable_adk.continuation import Cursor
+from durable_adk.errors import PayloadLostError, TemporalUnavailableError, TransientError
+from durable_adk.holders import TemporalHolder
 from durable_adk.messages import InvocationRequest
 from durable_adk.workflows.invocation import TYPE_NAME
 
@@ -29,7 +32,10 @@ class Runs:
 
     found: list[WorkflowExecution]
     unread: int = 0
-    """Workflows of which nobody here can say whose they are: their start cannot be decrypted."""
+    """Workflows of which nobody here can say whose they are: their start cannot be decrypted, or
+    was kept outside of Temporal and is gone."""
+    shared: frozenset[str] = frozenset()
+    """Ids that workflows of others have, too."""
 
     @property
     def workflows(self) -> list[str]:
@@ -43,7 +49,9 @@ class Runs:
         return sorted({run.id for run in self.found if run.status is running})
 
 
-async def runs_of(client: Client, *, app: str, user: str, known: Iterable[str]) -> Runs:
+async def runs_of(
+    client: Client, *, app: str, user: str, known: Collection[TemporalHolder]
+) -> Runs:
     """All runs of the workflows of a user.
 
     Each workflow's start is read: one that was never opened is in no store, and has a message.
@@ -52,27 +60,40 @@ async def runs_of(client: Client, *, app: str, user: str, known: Iterable[str]) 
         client: Of the namespace.
         app: The app.
         user: The user.
-        known: Ids of workflows that the session store knows to be the user's.
+        known: Workflows that the session store knows to be the user's. An id alone says nothing:
+            when one has ended, somebody else may have used it again.
 
     Raises:
         TemporalUnavailableError: Temporal does not answer.
     """
     try:
         runs = [one async for one in client.list_workflows(f"WorkflowType = '{TYPE_NAME}'")]
-        whose = dict.fromkeys(known, True)
+        firsts = {(holder.workflow_id, holder.first_run_id) for holder in known}
+        found: list[WorkflowExecution] = []
         unread: set[str] = set()
-        for run in sorted(runs, key=lambda one: one.start_time):
-            if not whose.get(run.id):
-                try:
-                    whose[run.id] = await _is_of(client, run, app, user) or run.id in whose
-                except TransientError:  # a key that is not here
-                    unread.add(run.id)
+        for run in runs:
+            try:
+                if await _is_of(client, run, app, user, firsts):
+                    found.append(run)
+            except (TransientError, PayloadLostError):  # a key, or the payload, is not here
+                unread.add(run.id)
     except RPCError as error:
         raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
-    return Runs([run for run in runs if whose.get(run.id)], len(unread))
+    here = {run.run_id for run in found}
+    return Runs(found, len(unread), frozenset(run.id for run in runs if run.run_id not in here))
 
 
-async def _is_of(client: Client, run: WorkflowExecution, app: str, user: str) -> bool:
+async def _is_of(
+    client: Client,
+    run: WorkflowExecution,
+    app: str,
+    user: str,
+    firsts: Collection[tuple[str, str]],
+) -> bool:
+    """Whether a run is the user's: the store knows its workflow, or it says so itself.
+
+    The argument of a first run is a request, that of a later one a cursor; both name the user.
+    """
     request = GetWorkflowExecutionHistoryRequest(
         namespace=client.namespace,
         execution=RunId(workflow_id=run.id, run_id=run.run_id),
@@ -87,11 +108,21 @@ async def _is_of(client: Client, run: WorkflowExecution, app: str, user: str) ->
     started = history.history.events[0].workflow_execution_started_event_attributes
     context = WorkflowSerializationContext(client.namespace, run.id)
     converter = client.data_converter.with_context(context)
+    if (run.id, started.first_execution_run_id) in firsts:
+        return True
     values = await converter.decode_wrapper(started.input)
-    with suppress(ValueError):  # the cursor of a later run, or no invocation at all
-        asked = InvocationRequest.model_validate(values[0])
-        return (asked.app.strip(), asked.user.strip()) == (app, user)
-    return False
+    return bool(values) and _names(values[0]) == (app, user)
+
+
+def _names(argument: Any) -> tuple[str, str] | None:
+    """Whose a run is; None: its argument says nothing of that, and it runs no invocation."""
+    with suppress(ValueError):
+        asked = InvocationRequest.model_validate(argument)
+        return asked.app.strip(), asked.user.strip()
+    with suppress(ValueError):
+        cursor = Cursor.model_validate(argument)
+        return cursor.app, cursor.user
+    return None
 
 
 async def remove(client: Client, runs: Runs) -> None:

@@ -24,6 +24,7 @@ from temporalio.converter import (
 )
 
 from durable_adk.object_store import is_uri
+from durable_adk.reports import are_reports
 from durable_adk.storage.blobs import BlobStore, SharedBlobs
 from durable_adk.storage.file_blobs import FileBlobs
 from durable_adk.storage.object_blobs import ObjectBlobs
@@ -143,7 +144,8 @@ class _Selector:
     ) -> StorageDriver | None:
         """None for numbers and nothings, which are in most histories and say nothing."""
         del context
-        return self.driver if payload.data and not payload.data.isdigit() else None
+        silent = not payload.data or payload.data.isdigit() or are_reports(payload)
+        return None if silent else self.driver
 
 
 @dataclass(frozen=True)

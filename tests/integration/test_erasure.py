@@ -1,16 +1,22 @@
 """Erasing a person: from every store, and from Temporal (S6)."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from google.genai import types
+from temporalio import workflow
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from durable_adk.auth import AuthCredential
+from durable_adk.client import connect
+from durable_adk.embedded import TemporalServer
 from durable_adk.embedded.stores import folder_stores
 from durable_adk.encryption import Key
 from durable_adk.erasure import Erasure, erase, survey
 from durable_adk.memory.memory_entry import MemoryEntry
+from durable_adk.sessions import SqliteSessionService
 from tests.support.private_agent import KINDS, canary
 from tests.support.private_place import OPEN_USER, Place, converse, key_file, placed
 
@@ -90,3 +96,52 @@ async def test_a_workflow_that_was_never_opened_is_found_by_its_start(
         assert runs.workflows == runs.open == ["mine"]
         await erase(erasure)
         assert [run.id async for run in place.client.list_workflows()] == ["theirs"]
+
+
+@workflow.defn(name="Invocation")
+class Foreign:
+    """Stands for somebody's invocation: it goes on in a second run, or ends at once."""
+
+    @workflow.run
+    async def run(self, argument: dict | None = None) -> None:
+        """What the message says."""
+        match argument:
+            case {"message": "roll"}:
+                names = {name: argument[name] for name in ("app", "user", "session")}
+                cursor = {**names, "invocationId": "e", "place": 1, "digest": "d"}
+                workflow.continue_as_new(cursor)
+            case {"place": _}:
+                await workflow.wait_condition(lambda: False)
+            case _:
+                return
+
+
+async def test_nobody_else_loses_a_workflow(tmp_path: Path) -> None:
+    """S1, S6: not one that has continued as new, not one whose id was the person's before.
+
+    And starts that nobody can read keep no person from being erased.
+    """
+    anna = {"app": "shop", "user": "anna", "session": "s"}
+    bob = {**anna, "user": "bob"}
+    async with TemporalServer.start(data_dir=tmp_path, headless=True) as server:
+        client = await connect(server.address)
+        runner = UnsandboxedWorkflowRunner()
+        async with Worker(client, task_queue="q", workflows=[Foreign], workflow_runner=runner):
+
+            async def start(name: str, *arguments: dict) -> None:
+                await client.start_workflow("Invocation", args=arguments, id=name, task_queue="q")
+
+            await start("long", {**bob, "message": "roll"})
+            await start("mine", {**anna, "message": "roll"})
+            await start("nothing")
+            for who in (anna, bob):
+                await start("daily", {**who, "message": "end"})
+                await client.get_workflow_handle("daily").result()
+            sessions = SqliteSessionService(tmp_path / "s.db")
+            erasure = Erasure(app="shop", user="anna", client=client, session_service=sessions)
+            while (await client.count_workflows()).count < 7:
+                await asyncio.sleep(0.05)
+            found = (await survey(erasure)).runs
+            assert sorted(run.id for run in found.found) == ["daily", "mine", "mine"]
+            assert "daily" in found.shared
+            await sessions.close()

@@ -1,21 +1,23 @@
 """One attempt of a step, and what its end tells the next one."""
 
 import asyncio
+import json
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from durable_adk.activities.attempting import MAX_ELSEWHERE, MAX_LOST, attempting
-from durable_adk.activities.reports import Reports
 from durable_adk.errors import (
     AgentNotFoundError,
     ModelUnavailableError,
     SessionRegressedError,
     StoreUnavailableError,
 )
+from durable_adk.reports import Reports
 
 
 class Step:
@@ -50,8 +52,8 @@ class Step:
         """An attempt whose worker dies."""
         self.number += 1
 
-    def _beat(self, *details: object) -> None:
-        self.details = details
+    def _beat(self, *details: RawValue) -> None:
+        self.details = tuple(json.loads(raw.payload.data) for raw in details)
 
 
 async def test_a_step_that_keeps_losing_its_worker_is_given_up() -> None:
@@ -100,7 +102,7 @@ async def test_a_lost_attempt_leaves_what_those_before_it_told() -> None:
     """F12: its heartbeats carry it on, while it lives."""
     environment, beats = ActivityEnvironment(), []
     told = Reports(told=((1, 3),), excused=((1, 3),))
-    environment.on_heartbeat = lambda *details: beats.append(Reports.of(details))
+    environment.on_heartbeat = lambda raw: beats.append(Reports.of([json.loads(raw.payload.data)]))
     environment.info = replace(
         environment.info,
         attempt=4,

@@ -5,8 +5,8 @@ from dataclasses import replace
 from temporalio.testing import ActivityEnvironment
 
 from durable_adk.activities.attempting import MAX_LOST
-from durable_adk.activities.reports import NONE, Reports
 from durable_adk.activities.trials import Trials
+from durable_adk.reports import NONE, Reports
 from tests.support.steps import Steps, called
 
 

@@ -1,9 +1,18 @@
 """What the earlier attempts of a step have reported of themselves."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
+
+MARK = "durable-adk-reports"
+"""Metadata of the payload, for codec and storage: it is numbers only and stays as it is. A key or a
+store that is away must neither end a step that reports so, nor cancel one that beats."""
+
+_NUMBERS = re.compile(rb'\{("[a-z_]{1,20}":[\d\[\],]+)*\}')
 
 Stretches = tuple[tuple[int, int], ...]
 """Numbers, ascending, as the first and the last of each stretch of them: those of hours of an
@@ -29,8 +38,19 @@ class Reports(BaseModel):
 
     @classmethod
     def of(cls, details: Sequence[Any]) -> Self:
-        """Those in the details of the last heartbeat; none if it had no details."""
-        return cls.model_validate(details[0]) if details else cls()
+        """Those in the details of the last heartbeat; none if they cannot be read."""
+        try:
+            return cls.model_validate(details[0]) if details else cls()
+        except ValidationError:
+            return cls()
+
+    def details(self) -> list[RawValue]:
+        """They as details of a heartbeat."""
+        if self == NONE:
+            return []
+        metadata = {"encoding": b"json/plain", MARK: b"1"}
+        data = self.model_dump_json(exclude_defaults=True).encode()
+        return [RawValue(Payload(metadata=metadata, data=data))]
 
     def lost(self, number: int) -> list[int]:
         """The numbers of those before attempt `number` that have told nothing."""
@@ -51,6 +71,11 @@ class Reports(BaseModel):
             excused=_with(self.excused, number) if excused else self.excused,
             elsewhere=self.elsewhere + elsewhere,
         )
+
+
+def are_reports(payload: Payload) -> bool:
+    """Whether a payload says so, and says nothing but numbers: somebody may have forged it."""
+    return MARK in payload.metadata and _NUMBERS.fullmatch(payload.data) is not None
 
 
 NONE = Reports()

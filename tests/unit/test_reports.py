@@ -1,10 +1,21 @@
 """What attempts know of those before them."""
 
-from hypothesis import given, strategies as st
+import json
 
-from durable_adk.activities.reports import NONE, Reports
+import pytest
+from hypothesis import given, strategies as st
+from temporalio.api.common.v1 import Payload
+
+from durable_adk.reports import MARK, NONE, Reports, are_reports
 
 ENDS = st.lists(st.sampled_from(["lost", "failed", "excused", "elsewhere"]), max_size=30)
+
+
+def carried(reports: Reports) -> Reports:
+    """As a heartbeat carries it to the next attempt."""
+    details = [json.loads(raw.payload.data) for raw in reports.details()]
+    assert all(are_reports(raw.payload) for raw in reports.details())
+    return Reports.of(details)
 
 
 @given(ENDS)
@@ -17,7 +28,7 @@ def test_every_attempt_is_lost_told_or_excused(ends: list[str]) -> None:
             reports = reports.after(
                 number, excused=elsewhere or end == "excused", elsewhere=elsewhere
             )
-        reports = Reports.of([reports.model_dump(mode="json")])  # as a heartbeat carries it
+        reports = carried(reports)
         number += 1
     excused = [n for n, end in enumerate(ends, 1) if end in ("excused", "elsewhere")]
     assert reports.lost(number) == [n for n, end in enumerate(ends, 1) if end == "lost"]
@@ -38,3 +49,16 @@ def test_heartbeats_of_other_versions_tell_nothing() -> None:
     """D6, I20: those of a worker before reports existed, and fields that a later one adds."""
     assert Reports.of([]) == NONE
     assert Reports.of([{"told": [[1, 2]], "later": True}]) == Reports(told=((1, 2),))
+
+
+def test_details_that_cannot_be_read_tell_nothing() -> None:
+    """I11: whatever stands there, no step ends for it."""
+    assert Reports.of(["text"]) == Reports.of([{"told": "x"}]) == NONE
+
+
+@pytest.mark.parametrize(
+    "data", [b'{"app":"x"}', b'"text"', b'{"told":[[1,2]],"x":{}}', b"{}{}", b'{"told":"1"}', b""]
+)
+def test_nothing_but_numbers_passes_for_reports(data: bytes) -> None:
+    """S5: encryption lets reports pass, and so nobody may write anything else under their mark."""
+    assert not are_reports(Payload(metadata={MARK: b"1"}, data=data))
