@@ -4,6 +4,7 @@ from durable_adk.partials.channel import PartialChannel
 from durable_adk.partials.choice import partials_of
 from durable_adk.partials.in_process import InProcessPartials
 from durable_adk.partials.partial import PartialEvent
+from durable_adk.partials.postgres import PostgresPartials
 from durable_adk.partials.sockets import SocketPartials
 from durable_adk.partials.subscription import Subscription
 from durable_adk.partials.text import LiveText
@@ -13,6 +14,7 @@ __all__ = [
     "LiveText",
     "PartialChannel",
     "PartialEvent",
+    "PostgresPartials",
     "SocketPartials",
     "Subscription",
     "partials_of",

@@ -4,6 +4,7 @@ from weakref import WeakKeyDictionary
 
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.partials.in_process import InProcessPartials
+from durable_adk.partials.postgres import PostgresPartials
 from durable_adk.partials.sockets import SocketPartials
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
@@ -16,12 +17,14 @@ def partials_of(sessions: BaseSessionService) -> PartialChannel | None:
     """The channel on which all meet who use the same store, without being told of each other.
 
     Returns:
-        For a store in memory the channel of that object, for a SQLite file the one of its path;
-        None for any other store: the machines that share it have nothing else in common, so
-        whoever wants partial events there names a channel.
+        For a store in memory the channel of that object, for a SQLite file the one of its path,
+        for a PostgreSQL database its notices; None for a store that is none of ours: whoever wants
+        partial events there names a channel.
     """
     if isinstance(sessions, InMemorySessionService):
         return _IN_PROCESS.setdefault(sessions, InProcessPartials())
-    if isinstance(sessions, DatabaseSessionService) and sessions.file is not None:
-        return SocketPartials(sessions.file)
-    return None
+    if not isinstance(sessions, DatabaseSessionService):
+        return None
+    if sessions.database is not None:
+        return PostgresPartials(sessions.database)
+    return None if sessions.file is None else SocketPartials(sessions.file)

@@ -9,10 +9,10 @@ from sqlalchemy import URL, Connection
 
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.sessions._changes import Changes, topic
-from durable_adk.sessions._notices import Listener
 from durable_adk.sessions._sql_tables import SqlTables
 from durable_adk.sessions._tables import T
 from durable_adk.sessions.database import PostgresDatabase
+from durable_adk.sessions.notices import Listener
 from durable_adk.sessions.schema_version import SchemaVersion
 from durable_adk.sessions.session import SessionKey
 

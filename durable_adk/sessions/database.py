@@ -14,9 +14,9 @@ from sqlalchemy.pool import NullPool
 from durable_adk.errors import InvalidRequestError
 from durable_adk.log import get_logger
 from durable_adk.sessions import _migrate
-from durable_adk.sessions._notices import Notices
 from durable_adk.sessions._unavailable import misconfigured, translated
 from durable_adk.sessions.database_url import for_driver, shown
+from durable_adk.sessions.notices import Notices
 from durable_adk.sessions.schema_version import SchemaVersion
 
 T = TypeVar("T")

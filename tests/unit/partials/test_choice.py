@@ -2,7 +2,12 @@
 
 import asyncio
 
-from durable_adk.partials import InProcessPartials, SocketPartials, partials_of
+from durable_adk.partials import (
+    InProcessPartials,
+    PostgresPartials,
+    SocketPartials,
+    partials_of,
+)
 from durable_adk.sessions import (
     DatabaseSessionService,
     InMemorySessionService,
@@ -33,6 +38,7 @@ async def test_those_who_open_the_same_file_meet(temp):
         assert await viewer.get() == chunk("a")
 
 
-def test_another_database_has_none():
-    """Machines that share a PostgreSQL have no channel unless one is named."""
-    assert partials_of(DatabaseSessionService("postgresql://u@127.0.0.1/none")) is None
+def test_those_who_share_a_postgresql_meet_on_it():
+    """Its notices are what they have in common; nothing is sent before it is used."""
+    channel = partials_of(DatabaseSessionService("postgresql://u@127.0.0.1/none"))
+    assert isinstance(channel, PostgresPartials)

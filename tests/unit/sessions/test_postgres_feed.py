@@ -8,9 +8,9 @@ import pytest
 from durable_adk.sessions import (
     DatabaseSessionService,
     SessionKey,
-    _notices,
     _postgres,
     _transactional,
+    notices,
 )
 from durable_adk.sessions._changes import topic
 from tests.support.postgres import Databases
@@ -74,7 +74,7 @@ async def test_no_event_is_missed_while_listeners_are_killed(
 ) -> None:
     """D8: what was lost with a connection is looked up when there is a new one."""
     monkeypatch.setattr(_transactional, "_PATIENCE", NEVER)  # only notices end a wait
-    monkeypatch.setattr(_notices, "_DELAYS", (0.5, 0.5))  # what is committed meanwhile is lost
+    monkeypatch.setattr(notices, "_DELAYS", (0.5, 0.5))  # what is committed meanwhile is lost
     writer, reader = make(), make()
     await opened(writer, key)
     reading = asyncio.create_task(_read(reader, key, last=22))

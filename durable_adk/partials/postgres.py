@@ -1,0 +1,98 @@
+"""Partial events between the processes that share a PostgreSQL database."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+
+from durable_adk.errors import DurableAdkError
+from durable_adk.partials.channel import PartialChannel
+from durable_adk.partials.partial import PartialEvent, encode
+from durable_adk.partials.subscription import Subscription
+from durable_adk.sessions.database import PostgresDatabase
+from durable_adk.sessions.notices import MAX_BYTES, Listener
+from durable_adk.sessions.session import SessionKey
+from durable_adk.values import canonical
+
+MAX_CHUNK = 32 * 1024
+"""Bytes of a chunk; larger ones are lost. A text chunk has some hundred."""
+_PIECE = MAX_BYTES // 4 - 4
+"""Characters of a piece: at most so many bytes, whatever they are, with the mark before them."""
+_LAST, _MORE = ".", "+"
+_PATIENCE = 1.0
+"""Seconds that a subscription waits until it hears; the run must not wait for its decoration."""
+
+
+class PostgresPartials(PartialChannel):
+    """The channel of all processes that share a database: its notices, which nobody keeps.
+
+    Each invocation has a channel of its own, so that nobody gets chunks that nobody here watches.
+
+    Args:
+        database: The sessions'; a chunk goes over the connection that tells of commits.
+    """
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    def publish(self, partial: PartialEvent) -> None:
+        """See `PartialChannel.publish`."""
+        data = encode(partial)
+        if data is None or len(data) > MAX_CHUNK:
+            return
+        with suppress(DurableAdkError):  # there is no driver, and so there are no sessions either
+            channel = _channel(partial.key, partial.invocation_id)
+            self._database.notices.send(channel, *_pieces(data.decode()))
+
+    @asynccontextmanager
+    async def subscribe(self, key: SessionKey, invocation_id: str) -> AsyncGenerator[Subscription]:
+        """See `PartialChannel.subscribe`."""
+        subscription = Subscription()
+        pieces = _Pieces(subscription)
+        listener = Listener(channel=_channel(key, invocation_id), heard=pieces.add)
+        notices = self._database.notices
+        try:
+            with suppress(DurableAdkError):
+                notices.listen(listener)
+                ready = asyncio.wrap_future(listener.ready)
+                await asyncio.wait({ready}, timeout=_PATIENCE)
+            yield subscription
+        finally:
+            with suppress(DurableAdkError):
+                notices.leave(listener)
+
+
+class _Pieces:
+    """Puts chunks together; the pieces of one arrive one after the other, or it is lost."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self._begun: dict[int, list[str]] = {}
+        """By the connection that sends them."""
+
+    def add(self, sender: int, text: str) -> None:
+        place, mark, piece = int(text[:2], 16), text[2:3], text[3:]
+        begun = self._begun.pop(sender, [])
+        if len(begun) != place:
+            return  # its beginning was lost
+        begun.append(piece)
+        if mark == _MORE:
+            self._begun[sender] = begun
+        else:
+            self._subscription.put("".join(begun).encode())
+
+
+def _pieces(text: str) -> list[str]:
+    """The text in pieces that each say their place: of equal ones, PostgreSQL delivers one."""
+    cut = [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
+    marks = [_MORE] * (len(cut) - 1) + [_LAST]
+    return [
+        f"{place:02x}{mark}{piece}"
+        for place, (mark, piece) in enumerate(zip(marks, cut, strict=True))
+    ]
+
+
+def _channel(key: SessionKey, invocation_id: str) -> str:
+    """A name that tells nobody whose it is; PostgreSQL's have at most 63 bytes."""
+    text = canonical([*key, invocation_id])
+    return f"durable_adk_partials_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
