@@ -95,7 +95,7 @@ class PostgresDatabase:
     async def read(self, work: Callable[[Connection], T]) -> T:
         """What `work` returns for the database at one point in time."""
         await self.prepare()
-        return await self._in_loop(lambda: _transaction(self._start().reader, work))
+        return await self._in_loop(lambda running: _transaction(running.reader, work))
 
     async def write(
         self, work: Callable[[Connection], T], *, committed: Callable[[], None] | None = None
@@ -107,9 +107,9 @@ class PostgresDatabase:
             committed: Called after it, also when the caller has left meanwhile.
         """
 
-        async def transaction() -> T:
-            result = await _transaction(self._start().writer, work)
-            if committed is not None:
+        async def transaction(running: _Running) -> T:
+            result = await _transaction(running.writer, work)
+            if committed is not None and self._running is running:  # else it is being closed
                 committed()
             return result
 
@@ -127,19 +127,23 @@ class PostgresDatabase:
             await asyncio.to_thread(running.thread.join)
             loop.close()
 
-    async def _in_loop(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        with translated():
-            loop = self._start().loop
-            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), loop))
+    async def _in_loop(self, work: Callable[[_Running], Coroutine[Any, Any, T]]) -> T:
+        """Do some work with the connections of now, although they may be closed meanwhile.
 
-    async def _prepare(self) -> None:
-        running = self._start()
+        Work that asked for them later would open others, in a loop that is about to end.
+        """
+        with translated():
+            running = self._start()
+            done = asyncio.run_coroutine_threadsafe(work(running), running.loop)
+            return await asyncio.wrap_future(done)
+
+    async def _prepare(self, running: _Running) -> None:
         # One at a time. A second one would wait for Alembic's turn, a lock of threads, and so stop
         # the loop that the first needs to find out that its connection is broken.
         async with running.preparing:
             if self._ready:
                 return
-            found = await self._schema()
+            found = await self._schema(running)
             if found.empty:
                 await self._migrate()
                 _log.info("The database was empty; it has its tables now.", database=self.shown)
@@ -147,13 +151,13 @@ class PostgresDatabase:
                 found.require_current(self.shown)
             self._ready = True
 
-    async def _upgrade(self) -> None:
-        async with self._start().preparing:
+    async def _upgrade(self, running: _Running) -> None:
+        async with running.preparing:
             await self._migrate()
 
-    async def _schema(self) -> SchemaVersion:
+    async def _schema(self, running: _Running) -> SchemaVersion:
         with misconfigured(self.shown):
-            async with self._start().writer.begin() as connection:
+            async with running.writer.begin() as connection:
                 return await connection.run_sync(_migrate.schema)
 
     async def _migrate(self) -> None:

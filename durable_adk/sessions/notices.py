@@ -106,9 +106,10 @@ class Notices:
 
         Listeners stay: the next call connects again.
         """
-        task, self._task = self._task, None
-        if task is None:
-            return
+        task = self._task
+        if task is None or task.get_loop() is not asyncio.get_running_loop():
+            return  # whoever has come since has another loop, and its own task in it
+        self._task = None
         self._closing = True
         self._news.set()
         await asyncio.wait({task}, timeout=1.0)

@@ -12,6 +12,10 @@ with workflow.unsafe.imports_passed_through():
     from durable_adk.marks import AGENT, APP, INVOCATION, SESSION, STATUS, USER, WAITING_SINCE
     from durable_adk.messages import InvocationRequest
 
+_PATCH = "search-attributes"
+"""Asked for in a marked workflow's first pause: from then on replays take the same way, whoever
+goes on. A pause before it, by an older worker, left the status as it was."""
+
 Waiting = Callable[[], list[dict[str, Any]]]
 """The calls that wait, as query ``pending`` tells them."""
 
@@ -20,7 +24,8 @@ class Board:
     """The status among the search attributes, and the current details.
 
     Replay-safe: a search attribute is changed only if the workflow was started with the status,
-    which is in its history. So histories from before there were any replay, and a namespace that
+    which is in its history, and by workers that know of it, which the patch says: a client may be
+    newer than the worker. So histories from before there were any replay, and a namespace that
     lacks them is never asked for them, which would block the workflow. A turn that does not wait
     changes none; details and summaries are no events.
     """
@@ -46,7 +51,7 @@ class Board:
         """It waits for somebody outside from now on."""
         calls = self._waiting()
         self._show(calls)
-        if _status() is None or not calls:
+        if not calls or _status() is None or not workflow.patched(_PATCH):
             return
         since = datetime.fromtimestamp(workflow.time(), UTC)
         agent = AGENT.value_set(calls[0]["agent"])

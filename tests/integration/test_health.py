@@ -27,7 +27,7 @@ def test_it_is_well_exactly_when_a_worker_polls(terminal, server):
     options = ["--address", server.address, "--store", "s.db", "--task-queue", terminal.folder.name]
     assert health(terminal, *options) == (
         1,
-        {"session store": "failed", "Temporal": "ok", "worker": "failed"},
+        {"session store": "ok", "Temporal": "ok", "worker": "failed"},
     )
     worker = terminal.start("worker", EXAMPLE, *options)
     until(lambda: health(terminal, "--here", *options)[0] == 0)
@@ -42,4 +42,15 @@ def test_it_ends_and_says_why_when_nothing_answers(terminal):
     done = terminal.run("health", *places)
     assert done.returncode == 1
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["failed"] * 3
+    assert "hunter2" not in done.stdout + done.stderr
+
+
+async def test_tables_of_a_deploy_that_goes_on_are_no_reason_to_end(terminal, postgres):
+    """D6: workers of the version before go on over newer tables; no password is shown."""
+    url = await postgres.make()
+    assert terminal.run("db", "upgrade", "--store", url).returncode == 0
+    await postgres.query(url, "UPDATE durable_adk_version SET version_num = '9999'")
+    options = ["--address", "127.0.0.1:1", "--store", f"{url}?password=hunter2"]
+    done = terminal.run("health", *options)
+    assert done.stdout.startswith("ok      session store: postgresql://")
     assert "hunter2" not in done.stdout + done.stderr

@@ -94,7 +94,7 @@ async def test_who_upgrades_at_the_same_time_waits(
     database = first.database
     assert database is not None
     holding = asyncio.create_task(
-        database._in_loop(lambda: _hold(database, seconds=3.0))  # longer than a lock may take
+        database._in_loop(lambda _: _hold(database, seconds=3.0))  # longer than a lock may take
     )
     while not await _locks(postgres, url, granted=True):
         await asyncio.sleep(0.05)

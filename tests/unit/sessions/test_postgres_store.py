@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from durable_adk.sessions import DatabaseSessionService, SessionKey, _migrate
 from durable_adk.sessions._postgres import PostgresStore
 from durable_adk.sessions.database import PostgresDatabase
 from durable_adk.sessions.schema_version import SchemaVersion
+from tests.support.postgres import Databases
 from tests.unit.sessions.contract import event, log, opened
 
 CALLERS = 5
@@ -53,7 +55,7 @@ async def test_of_calls_at_once_one_migrates(monkeypatch: pytest.MonkeyPatch) ->
         if len(begun) == 1:
             raise ConnectionResetError("in the middle of it")
 
-    async def nothing() -> SchemaVersion:
+    async def nothing(_: object) -> SchemaVersion:
         return SchemaVersion(None, _migrate.HEAD)
 
     monkeypatch.setattr(database, "_migrate", migrate)
@@ -159,3 +161,19 @@ async def _held(url: str, app: str, name: str) -> AsyncIterator[Any]:
         update = "UPDATE state SET value = value WHERE app_name = $1 AND key = $2"
         assert await connection.execute(update, app, name) == "UPDATE 1"
         yield transaction.commit
+
+
+async def test_closing_while_it_is_used_leaves_nothing_behind(postgres: Databases) -> None:
+    """I24: what is under way finishes on its own connections, and the next call has new ones."""
+    url = await postgres.make()
+    service = DatabaseSessionService(url)
+    for number in range(5):
+        place = {"app_name": "a", "user_id": "u", "session_id": f"s{number}"}
+        await asyncio.gather(service.create_session(**place), service.close())
+        assert await service.get_session(**place) is not None
+    await service.close()
+    left = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    assert await postgres.query(url, left) == []
+    assert not [
+        one for one in threading.enumerate() if one.name == "session-store" and one.is_alive()
+    ]
