@@ -22,7 +22,7 @@ _RESERVED = frozenset(vars(logging.makeLogRecord({})).keys() | {"message", "asct
 
 _HARMLESS = frozenset(
     {"StoreUnavailableError", "SessionRegressedError", "EncryptionKeyError", "NoWorkerError"}
-    | {"TemporalUnavailableError", "RPCError", "OperationalError"}
+    | {"TemporalUnavailableError", "RPCError"}
 )
 """Exceptions that say what is wrong with the machines, and quote nobody."""
 
@@ -109,6 +109,10 @@ def _without_texts(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     Temporal's SDK logs what each failed attempt raised, and an exception of user code may quote a
     conversation (I19). What it said is in the session's error event.
     """
+    record = event.get("_record")
+    if isinstance(record, logging.LogRecord) and record.name == "asyncio":
+        # It tells of tasks that nobody waited for, with the exception in the text.
+        event["event"] = str(event["event"]).partition("\n")[0]
     raised = cast("tuple[object, ...] | None", event.get("exc_info"))
     error = raised[1] if raised else None  # so the standard library's records have it
     if isinstance(error, BaseException):

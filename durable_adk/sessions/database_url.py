@@ -7,6 +7,11 @@ from sqlalchemy.exc import ArgumentError
 
 from durable_adk.errors import InvalidRequestError
 
+_PARAMETERS = (
+    *("sslmode", "ssl", "host", "port", "user", "password"),
+    "prepared_statement_cache_size",  # 0 for poolers
+)
+_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _SECRET = ("password", "sslkey", "sslpassword")
 
 
@@ -40,8 +45,20 @@ def file_of(url: URL) -> Path | None:
 
 
 def for_driver(url: URL) -> URL:
-    """The URL for asyncpg, whatever driver it names; `sslmode` has another name there."""
+    """The URL for asyncpg, whatever driver it names; `sslmode` has another name there.
+
+    Raises:
+        InvalidRequestError: It has parameters that the driver does not know.
+    """
+    unknown = [name for name in url.query if name not in _PARAMETERS]
+    if unknown:
+        raise InvalidRequestError(
+            f"{shown(url)}: the parameter {unknown[0]!r} is not known here. Use sslmode, and for "
+            "all else PostgreSQL's environment variables, such as PGSSLROOTCERT."
+        )
     mode = url.query.get("sslmode")
+    if mode is not None and mode not in _MODES:
+        raise InvalidRequestError(f"{shown(url)}: sslmode is one of {', '.join(_MODES)}.")
     if mode is not None:
         url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
     return url.set(drivername="postgresql+asyncpg")

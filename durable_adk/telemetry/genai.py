@@ -7,6 +7,7 @@ from typing import Any
 from google.genai import types
 from opentelemetry.trace import SpanKind
 
+from durable_adk.errors import text_of
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.telemetry import metrics, names
@@ -50,7 +51,7 @@ class Asked:
     def failed(self, error: BaseException) -> None:
         """It has ended without an answer."""
         self._running.failed(error)
-        self._running.tell(captured(names.EXCEPTION, str(error)))
+        self._running.tell(captured(names.EXCEPTION, text_of(error)))
         self._end()
 
     def _end(self) -> None:
@@ -111,7 +112,7 @@ def execute_tool(tool: str, kind: str, call_id: str, args: dict[str, Any]) -> Ge
             yield running
         except BaseException as error:
             running.failed(error)
-            running.tell(captured(names.EXCEPTION, str(error)))
+            running.tell(captured(names.EXCEPTION, text_of(error)))
             raise
         finally:
             running.end()

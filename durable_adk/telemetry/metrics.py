@@ -13,6 +13,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 _SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 _LONG = [0.1, 0.5, 1, 5, 15, 60, 300, 1800, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600]
 _TOKENS = [float(4**power) for power in range(14)]
+MOST_SEEN = 10_000
 SEEN_FOR = 2.0
 """Seconds without another attempt after which a message waits elsewhere, or no more."""
 
@@ -81,7 +82,9 @@ class Waiting:
     def saw(self, name: str) -> None:
         """An attempt has found the session busy."""
         with self._lock:
-            self._seen[name] = time.monotonic()
+            self._seen[name] = now = time.monotonic()
+            if len(self._seen) > MOST_SEEN:  # nobody may ever ask how many they are
+                self._seen = {one: at for one, at in self._seen.items() if at > now - SEEN_FOR}
 
     def forget(self, name: str) -> None:
         """It waits no more."""

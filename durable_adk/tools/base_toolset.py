@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from google.genai import types
 
 from durable_adk.calling import contained
+from durable_adk.errors import DurableAdkError
 from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.tools.base_tool import BaseTool
@@ -97,8 +98,9 @@ async def load_tools(
         async with asyncio.timeout(timeout):
             return await contained(toolset.get_tools_with_prefix(readonly_context))
     except Exception as error:  # noqa: BLE001 - a toolset may raise anything
-        reason = str(error) or type(error).__name__
-        logger.warning("toolset.skipped", toolset=repr(toolset), error=reason)
+        said = {"error": error.message} if isinstance(error, DurableAdkError) else {}
+        kind = type(error).__name__
+        logger.warning("toolset.skipped", toolset=repr(toolset), error_type=kind, **said)
         return None
 
 

@@ -105,3 +105,14 @@ def test_a_traceback_says_what_is_wrong_with_the_machines(capsys):
     error = EncryptionKeyError("key 'k2' is not here")
     logging.getLogger("temporalio.worker").error("Failed handling activation", exc_info=error)
     assert "key 'k2' is not here" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_restored")
+def test_tasks_that_nobody_waited_for_say_nothing_of_their_exceptions(capsys, monkeypatch):
+    """S8: asyncio puts an exception into the text of its message."""
+    monkeypatch.setenv("DURABLE_ADK_LOG", "json")
+    configure("info")
+    logging.getLogger("asyncio").error("Task exception was never retrieved\nfuture: canary-7c1d")
+    said = capsys.readouterr().err
+    assert "never retrieved" in said
+    assert "canary-7c1d" not in said

@@ -117,7 +117,7 @@ class McpToolset(BaseToolset):
         except (McpConnectionError, _library.protocol_error()) as error:
             if known is None:
                 raise
-            logger.warning("mcp.list_is_old", toolset=repr(self), error=str(error))
+            logger.warning("mcp.list_is_old", toolset=repr(self), error_type=type(error).__name__)
             return known.tools
 
     def _fresh(self, listing: _Listing) -> bool:

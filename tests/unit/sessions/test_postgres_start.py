@@ -160,3 +160,15 @@ async def test_what_postgresql_refuses_never_reaches_it(bad: object) -> None:
         with pytest.raises((StateValueError, InvalidRequestError)):
             await call()
     await nowhere.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "words"), [("application_name=x", "PGSSLROOTCERT"), ("sslmode=bogus", "verify-full")]
+)
+async def test_parameters_that_are_not_known_are_refused_at_once(query: str, words: str) -> None:
+    """S23: what the driver would trip over, or be retried for ever, is told with the remedy."""
+    service = DatabaseSessionService(f"postgresql://me:hunter2@127.0.0.1:1/x?{query}")
+    with pytest.raises(InvalidRequestError, match=words) as raised:
+        await service.prepare()
+    assert "hunter2" not in str(raised.value)
+    await service.close()
