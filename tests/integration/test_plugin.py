@@ -194,14 +194,18 @@ async def test_what_they_have_chosen_stays(
 
 
 async def test_their_storage_of_large_payloads_is_used(
-    server: TemporalServer, plugin: DurableAdkPlugin, task_queue: str, tmp_path: Path
+    plugin: DurableAdkPlugin, task_queue: str, tmp_path: Path
 ) -> None:
-    """D16, D18: what their converter keeps outside of Temporal, ours keeps there too."""
+    """D16, D18: what their converter keeps outside of Temporal, ours keeps there too.
+
+    On a server of its own, as nobody else can read its histories.
+    """
     converter = stored_in(tmp_path / "payloads", threshold=0)
-    client = await connect(server.address, data_converter=converter, plugins=[plugin])
-    async with their_worker(client, task_queue):
-        assert (await ask(client, task_queue, "geo"))["text"] == "It is Paris."
-    history = await client.get_workflow_handle(f"geo-{task_queue}").fetch_history()
+    async with TemporalServer.start(data_dir=tmp_path / "own", headless=True) as server:
+        client = await connect(server.address, data_converter=converter, plugins=[plugin])
+        async with their_worker(client, task_queue):
+            assert (await ask(client, task_queue, "geo"))["text"] == "It is Paris."
+        history = await client.get_workflow_handle(f"geo-{task_queue}").fetch_history()
     assert "Paris" not in history.to_json()
 
 

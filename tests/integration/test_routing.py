@@ -115,9 +115,9 @@ async def test_users_share_fairly_and_a_wish_is_kept(
     seen: list[Given] = []
     ask = WorldEffects.call_model
 
-    async def watched(self: WorldEffects, step: Any, *, attempt: int = 1) -> Any:
+    async def watched(self: WorldEffects, step: Any, **options: Any) -> Any:
         seen.append(activity.info().priority)
-        return await ask(self, step, attempt=attempt)
+        return await ask(self, step, **options)
 
     monkeypatch.setattr(WorldEffects, "call_model", watched)
     invocations = Invocations(client, queues["main"])
