@@ -33,6 +33,7 @@ class Trials:
         Raises:
             StoreUnavailableError: It has not come so far: no code is to be run.
         """
+        await self.world.scope(self.step)  # waits for the store, where many a worker may die
         key, invocation_id = self.step.key, self.step.invocation_id
         notes = await self.world.sessions.read_notes(key, invocation_id=invocation_id, kind=TRIED)
         await write_note(self.world, self.step, TRIED, _name(number), "{}")

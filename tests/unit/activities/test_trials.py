@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
 from temporalio.testing import ActivityEnvironment
 
 from durable_adk.activities.attempting import MAX_LOST
 from durable_adk.activities.trials import Trials
+from durable_adk.errors import StoreUnavailableError
 from durable_adk.reports import NONE, Reports
+from durable_adk.sessions import SessionKey
 from tests.support.steps import Steps, called
 
 
@@ -41,3 +44,21 @@ async def test_an_attempt_that_is_made_twice_counts_once() -> None:
     """I7: the note is named after it."""
     made = await trials()
     assert [await begin(made, 2), await begin(made, 2), await begin(made, 3)] == [1, 1, 2]
+
+
+async def test_a_worker_that_dies_while_it_waits_for_the_store_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """F16: nothing is noted before the step has all that it needs."""
+    made = await trials()
+
+    async def away(_: SessionKey) -> None:
+        raise StoreUnavailableError
+
+    monkeypatch.setattr("durable_adk.activities.world.STORE_PATIENCE", 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(made.world.sessions, "read_state", away)
+        for number in range(2, 9):
+            with pytest.raises(StoreUnavailableError):
+                await begin(made, number)
+    assert await begin(made, 9) == 1
