@@ -1,8 +1,9 @@
 """How values are written into Temporal's history."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Final
 
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
@@ -19,7 +20,7 @@ from temporalio.exceptions import ApplicationError, FailureError
 
 from durable_adk.encryption import EncryptionCodec
 from durable_adk.encryption.unread import UnreadConverter
-from durable_adk.errors import storable, text_of
+from durable_adk.errors import MAX_MESSAGE, storable, text_of
 from durable_adk.models.llm_response import Wire
 from durable_adk.storage.payload_driver import storage_at
 from durable_adk.storage.refusal import RefusalConverter
@@ -28,6 +29,9 @@ MAX_TRACE = 8_000
 """Bytes of a stack trace that cross to Temporal."""
 MAX_CAUSES = 5
 """Exceptions of a chain that cross to Temporal."""
+MAX_WAITING = 4096
+"""Bytes of a failure that the server keeps while the activity waits for its next attempt: of a
+larger one it shows only that it was larger (`limit.mutableStateActivityFailureSize.error`)."""
 
 
 class WireJsonConverter(PydanticJSONPlainPayloadConverter):
@@ -79,18 +83,51 @@ class ShortFailureConverter(DefaultFailureConverter):
         self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure
     ) -> None:
         """See base class; texts are cut, and so is the chain of causes."""
-        super().to_failure(_shortened(exception, MAX_CAUSES), payload_converter, failure)
+        final = not isinstance(exception, ApplicationError) or exception.non_retryable
+        error = _shortened(exception, _FINAL if final else _WAITING)
+        super().to_failure(error, payload_converter, failure)
         failure.stack_trace = storable(failure.stack_trace[-MAX_TRACE:])
 
 
-def _shortened(error: BaseException, causes: int) -> FailureError:
-    """The error, or what stands for one of user code, with at most so many causes behind it."""
+@dataclass(frozen=True)
+class _Room:
+    """What of an exception and of its causes crosses to Temporal."""
+
+    causes: int = MAX_CAUSES
+    text: int = MAX_MESSAGE
+    frames: int | None = None
+
+
+_FINAL: Final = _Room()
+_WAITING: Final = _Room(causes=2, text=300, frames=3)
+"""Together below `MAX_WAITING`, so that whoever looks at a run sees what it waits for."""
+
+
+def _shortened(error: BaseException, room: _Room) -> FailureError:
+    """The error, or what stands for one of user code, with as many causes as there is room for."""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if not isinstance(error, FailureError):
-        stand_in = ApplicationError(storable(text_of(error)), type=type(error).__name__)
+        text = storable(text_of(error), room.text)
+        stand_in = ApplicationError(text, type=type(error).__name__)
         error = stand_in.with_traceback(error.__traceback__)
-    error.__cause__ = _shortened(cause, causes - 1) if cause is not None and causes else None
+    if room.frames:
+        error.__traceback__ = _innermost(error.__traceback__, room.frames)
+    if cause is not None:
+        more = replace(room, causes=room.causes - 1)
+        error.__cause__ = _shortened(cause, more) if room.causes else None
     return error
+
+
+def _innermost(trace: TracebackType | None, frames: int) -> TracebackType | None:
+    """The last frames of a stack trace."""
+    last = trace
+    for _ in range(frames):
+        if last is None:
+            return trace
+        last = last.tb_next
+    while last is not None and trace is not None:
+        trace, last = trace.tb_next, last.tb_next
+    return trace
 
 
 class PrivateFailureConverter(ShortFailureConverter):

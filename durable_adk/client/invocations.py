@@ -116,6 +116,8 @@ class InvocationHandle:
         description = await self.workflow.describe()
         for pending in description.raw_description.pending_activities:
             failure = pending.last_failure
+            if failure.HasField("server_failure_info"):  # it was larger than the server keeps
+                failure = failure.cause
             kind = failure.application_failure_info.type
             if kind == SessionRegressedError.__name__:
                 told = await description.data_converter.decode_failure(failure)

@@ -10,6 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from durable_adk.converter import (
     MAX_CAUSES,
+    MAX_WAITING,
     ShortFailureConverter,
     data_converter,
     encrypted,
@@ -46,9 +47,11 @@ def circular() -> Exception:
     return error
 
 
-def written(error: BaseException, converter: DataConverter = data_converter) -> Failure:
+def written(
+    error: BaseException, converter: DataConverter = data_converter, *, final: bool = True
+) -> Failure:
     """The failure of what we raise because of `error`."""
-    ours = ApplicationError("final", {"class": "RunError"}, type="RunError", non_retryable=True)
+    ours = ApplicationError("final", {"class": "RunError"}, type="RunError", non_retryable=final)
     ours.__cause__ = error
     failure = Failure()
     converter.failure_converter.to_failure(ours, converter.payload_converter, failure)
@@ -85,6 +88,32 @@ def test_a_short_failure_is_told_as_it_is() -> None:
     failure = written(caught.value)
     assert failure.cause.message == CANARY
     assert "test_converter" in failure.cause.stack_trace
+
+
+def deep(frames: int) -> None:
+    """Raise from within many calls."""
+    if frames:
+        deep(frames - 1)
+    raise ValueError(CANARY + "x" * 5_000)
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_failure_that_waits_for_its_next_attempt_is_shown(private: bool) -> None:
+    """I21: of one over 4 KB the server shows only that it was larger, not what is waited for."""
+    with pytest.raises(ValueError, match=CANARY) as caught:
+        deep(50)
+    for _ in range(MAX_CAUSES):
+        inner = caught.value
+        with pytest.raises(ValueError, match=CANARY) as caught:
+            raise ValueError(f"{CANARY}: {inner}") from inner
+    codec = EncryptionCodec(keys=KeyRing([Key.new()]))
+    converter = encrypted(data_converter, codec) if private else data_converter
+    failure = written(caught.value, converter, final=False)
+    assert failure.ByteSize() < MAX_WAITING
+    told = failure.cause.cause
+    said = told.encoded_attributes.data.decode() if private else told.message + told.stack_trace
+    assert CANARY in said
+    assert "test_converter" in said
 
 
 def test_with_threshold_zero_a_failure_says_nothing_in_the_open(tmp_path: Path) -> None:
