@@ -98,7 +98,9 @@ async def load_tools(
         async with asyncio.timeout(timeout):
             return await contained(toolset.get_tools_with_prefix(readonly_context))
     except Exception as error:  # noqa: BLE001 - a toolset may raise anything
-        said = {"error": error.message} if isinstance(error, DurableAdkError) else {}
+        # These two say what is wrong with the machines, and quote nobody (I19).
+        ours = isinstance(error, DurableAdkError | ConnectionError)
+        said = {"error": str(error)} if ours else {}
         kind = type(error).__name__
         logger.warning("toolset.skipped", toolset=repr(toolset), error_type=kind, **said)
         return None
