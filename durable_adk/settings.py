@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 DEFAULT_TASK_QUEUE = "durable-adk"
@@ -73,6 +73,8 @@ class Settings(BaseSettings):
     encryption_accepts_plain: bool = False
     """Whether payloads that are not encrypted are read all the same: while invocations are open
     that began without keys."""
+    codec_token: SecretStr | None = None
+    """What ``durable-adk codec`` asks its callers for; None: it makes one and shows it."""
     task_queue: str = DEFAULT_TASK_QUEUE
     build_id: str | None = None
     """Of the code of ``durable-adk worker``, for Worker Versioning; None: without (design D6)."""

@@ -47,6 +47,11 @@ class Places:
         return (self.data_dir or self.settings.data_dir).expanduser().absolute()
 
     @property
+    def embedded_payloads(self) -> Path:
+        """Where an embedded server's large payloads are, if the settings name no place."""
+        return self._folder / "payloads"
+
+    @property
     def store_url(self) -> str:
         """A database URL, or the path of a SQLite file."""
         return self.store or self.settings.store or str(self._folder / "sessions.db")

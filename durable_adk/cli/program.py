@@ -15,6 +15,7 @@ from durable_adk.cli.answer import (
 )
 from durable_adk.cli.attempts import attempts_command
 from durable_adk.cli.cancel import cancel_command
+from durable_adk.cli.codec import codec_command
 from durable_adk.cli.db import db
 from durable_adk.cli.demo import demo_command
 from durable_adk.cli.dev import dev_command
@@ -56,6 +57,7 @@ app.command("health")(health_command)
 app.add_typer(schedule_app, name="schedule")
 app.command("search-attributes")(search_attributes_command)
 app.add_typer(key_app, name="key")
+app.command("codec")(codec_command)
 
 
 def _show_version(wanted: bool) -> None:

@@ -58,6 +58,8 @@ class PayloadDriver(StorageDriver):
     blobs: BlobStore
     key: bytes
     owner: str = ""
+    any_owner: bool = False
+    """Whether it reads for people who look at workflows, and not for one of these."""
     recent: dict[str, float]
     """Names stored a moment ago, and when: `SecuredResults` stores before the SDK does."""
 
@@ -110,7 +112,7 @@ class PayloadDriver(StorageDriver):
         name, code = f"{folder}/{digest}", claim.claim_data.get("code", "")
         if not hmac.compare_digest(code.encode(), self._code(name).encode()):
             return refusal("A reference to a stored payload is forged.")
-        if folder != owner_folder(self.owner):
+        if not self.any_owner and folder != owner_folder(self.owner):
             return refusal("A reference to a stored payload belongs to another workflow.")
         try:
             data = await self.blobs.get(name)
@@ -165,6 +167,12 @@ class OwnedStorage(ExternalStorage, WithSerializationContext):
         assert isinstance(driver, PayloadDriver)  # noqa: S101 - `owned_storage` has put it there
         owned = replace(driver, owner=owner_of(context.namespace, context.workflow_id or ""))
         return replace(self, drivers=[owned], driver_selector=_Selector(owned))
+
+    def for_any_reader(self) -> PayloadDriver:
+        """A driver that follows true references of all workflows, for people to read."""
+        (driver,) = self.drivers
+        assert isinstance(driver, PayloadDriver)  # noqa: S101 - as above
+        return replace(driver, any_owner=True)
 
     def driver_for(self, payload: Payload) -> StorageDriver | None:
         """Who keeps the payload; None: it stays in Temporal."""
