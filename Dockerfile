@@ -7,7 +7,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY durable_adk durable_adk
 COPY examples/capital_agent examples/capital_agent
 RUN python -m venv /venv \
-    && /venv/bin/pip install --no-cache-dir ".[codec,encryption,mcp,objects,otlp,postgres]"
+    && /venv/bin/pip install --no-cache-dir ".[codec,encryption,mcp,objects,otlp,postgres,redis]"
 
 FROM python:3.12-slim
 COPY --from=build /venv /venv

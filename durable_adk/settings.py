@@ -59,6 +59,9 @@ class Settings(BaseSettings):
     memory: str | None = None
     """SQLite file or PostgreSQL URL of the memory service; None: with a PostgreSQL store that
     database, else ``memory.db`` in `data_dir`."""
+    partials: SecretStr | None = None
+    """URL of a Redis that carries the chunks of streamed answers, the same one for all clients and
+    workers; None: the session store's own way (design D8)."""
     credentials: Path | None = None
     """Folder of users' credentials, for its owner only; None: ``credentials`` in `data_dir`."""
     payloads: Path | str | None = None

@@ -17,6 +17,7 @@ from durable_adk.sessions import InMemorySessionService, SqliteSessionService
 from durable_adk.worker import WorkerOptions, worker
 from tests.support import s3 as s3_support
 from tests.support.postgres import Databases, running
+from tests.support.redis import RedisServer, running as redis_running
 from tests.support.replay import replay_all
 
 MakeRunner = Callable[..., Awaitable[Runner]]
@@ -49,6 +50,13 @@ async def postgres() -> AsyncIterator[Databases]:
 async def postgres_url(postgres: Databases) -> str:
     """A database that tests share, each with an app of its own."""
     return await postgres.make()
+
+
+@pytest.fixture(scope="session")
+async def redis_server() -> AsyncIterator[RedisServer]:
+    """A real Redis, for as long as the tests run."""
+    async with redis_running() as server:
+        yield server
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def erase_command(
             places.stores() as stores,
             places.temporal() as client,
         ):
-            erasure = Erasure(app=app, user=user, client=client, **stores.arguments())
+            erasure = Erasure(app=app, user=user, client=client, **stores.services())
             found = await (erase(erasure) if yes else survey(erasure))
         _show(found, "removed" if yes else "found")
         if yes:

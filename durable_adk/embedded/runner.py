@@ -12,6 +12,7 @@ from durable_adk.auth.credential_service import BaseCredentialService
 from durable_adk.embedded.shared import embedded_client, payloads_place, prepare_data_dir
 from durable_adk.embedded.stores import Stores, folder_stores
 from durable_adk.memory import BaseMemoryService
+from durable_adk.partials import PartialChannel
 from durable_adk.runners import Runner
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Settings
@@ -36,6 +37,7 @@ async def embedded_runner(
     artifact_service: BaseArtifactService | None = None,
     memory_service: BaseMemoryService | None = None,
     credential_service: BaseCredentialService | None = None,
+    partials: PartialChannel | None = None,
     options: WorkerOptions | None = None,
 ) -> AsyncGenerator[Runner]:
     """Durable execution in one line: server, store and worker, and a runner that uses them.
@@ -58,6 +60,7 @@ async def embedded_runner(
         artifact_service: The same; None: files.
         memory_service: The same; None: SQLite.
         credential_service: The same; None: files that only their owner may read.
+        partials: How chunks of answers travel, which stays open; None: as the settings say.
         options: How the worker runs; None: the defaults, on a task queue of the app's own.
 
     Raises:
@@ -72,6 +75,7 @@ async def embedded_runner(
         artifact_service=artifact_service,
         memory_service=memory_service,
         credential_service=credential_service,
+        partials=partials,
     )
     async with kept as stores, _served(app, folder, stores, options) as runner:
         yield runner

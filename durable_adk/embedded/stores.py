@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
+
 from durable_adk.artifacts import BaseArtifactService, artifacts_at
 from durable_adk.auth.credential_service import BaseCredentialService, FileCredentialService
 from durable_adk.memory import BaseMemoryService, PostgresMemoryService, SqliteMemoryService
+from durable_adk.partials import PartialChannel, partials_at
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.sql_session_service import DatabaseSessionService, SqliteSessionService
 from durable_adk.settings import Settings
@@ -22,10 +25,16 @@ class Stores:
     artifact_service: BaseArtifactService
     memory_service: BaseMemoryService
     credential_service: BaseCredentialService
+    partials: PartialChannel | None = None
+    """How chunks of answers travel; None: as the session store suggests."""
 
     def arguments(self) -> dict[str, Any]:
         """They as `worker` and `Runner` take them: the same for both."""
         return dict(vars(self))
+
+    def services(self) -> dict[str, Any]:
+        """Those that keep something."""
+        return {name: kept for name, kept in vars(self).items() if name != "partials"}
 
 
 @asynccontextmanager
@@ -37,6 +46,7 @@ async def folder_stores(
     artifact_service: BaseArtifactService | None = None,
     memory_service: BaseMemoryService | None = None,
     credential_service: BaseCredentialService | None = None,
+    partials: PartialChannel | None = None,
 ) -> AsyncGenerator[Stores]:
     """The stores of a data folder, which any number of processes may share.
 
@@ -47,6 +57,7 @@ async def folder_stores(
         artifact_service: The same.
         memory_service: The same.
         credential_service: The same.
+        partials: The same.
 
     Raises:
         InvalidRequestError: Others than its owner may enter the folder of the credentials, or the
@@ -60,6 +71,8 @@ async def folder_stores(
         if memory_service is None:
             memory_service = _memory(data_dir, settings.memory, session_service)
             stack.push_async_callback(memory_service.close)
+        if partials is None and settings.partials is not None:
+            partials = await stack.enter_async_context(_redis(settings.partials))
         yield Stores(
             session_service=session_service,
             artifact_service=artifact_service
@@ -67,7 +80,17 @@ async def folder_stores(
             memory_service=memory_service,
             credential_service=credential_service
             or FileCredentialService(settings.credentials or data_dir / "credentials"),
+            partials=partials,
         )
+
+
+@asynccontextmanager
+async def _redis(url: SecretStr) -> AsyncGenerator[PartialChannel]:
+    channel = partials_at(url.get_secret_value())
+    try:
+        yield channel
+    finally:
+        await channel.close()
 
 
 def _memory(data_dir: Path, place: str | None, sessions: BaseSessionService) -> BaseMemoryService:

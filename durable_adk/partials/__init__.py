@@ -1,10 +1,11 @@
 """Text as the model writes it: events that are shown and never stored (design D8)."""
 
 from durable_adk.partials.channel import PartialChannel
-from durable_adk.partials.choice import partials_of
+from durable_adk.partials.choice import partials_at, partials_of
 from durable_adk.partials.in_process import InProcessPartials
 from durable_adk.partials.partial import PartialEvent
 from durable_adk.partials.postgres import PostgresPartials
+from durable_adk.partials.redis import RedisPartials
 from durable_adk.partials.sockets import SocketPartials
 from durable_adk.partials.subscription import Subscription
 from durable_adk.partials.text import LiveText
@@ -15,7 +16,9 @@ __all__ = [
     "PartialChannel",
     "PartialEvent",
     "PostgresPartials",
+    "RedisPartials",
     "SocketPartials",
     "Subscription",
+    "partials_at",
     "partials_of",
 ]

@@ -1,10 +1,11 @@
-"""Which channel goes with which session store."""
+"""Which channel goes with which session store, or with which setting."""
 
 from weakref import WeakKeyDictionary
 
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.partials.in_process import InProcessPartials
 from durable_adk.partials.postgres import PostgresPartials
+from durable_adk.partials.redis import RedisPartials
 from durable_adk.partials.sockets import SocketPartials
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
@@ -28,3 +29,12 @@ def partials_of(sessions: BaseSessionService) -> PartialChannel | None:
     if sessions.database is not None:
         return PostgresPartials(sessions.database)
     return None if sessions.file is None else SocketPartials(sessions.file)
+
+
+def partials_at(url: str) -> RedisPartials:
+    """The channel that a setting names, for any session store; whoever opens it closes it.
+
+    Raises:
+        InvalidRequestError: It is not Redis's, or the extra ``redis`` is not installed.
+    """
+    return RedisPartials(url)

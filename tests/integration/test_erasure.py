@@ -33,7 +33,7 @@ async def erasure_at(place: Place, stack: AsyncExitStack) -> Erasure:
     await stores.memory_service.add_memory(**THEIRS, memories=[MemoryEntry(content=said)])
     credential = AuthCredential(auth_type="apiKey", api_key=canary("credential"))
     await stores.credential_service.save(**THEIRS, key="k", credential=credential)
-    return Erasure(app="private", user=OPEN_USER, client=place.client, **stores.arguments())
+    return Erasure(app="private", user=OPEN_USER, client=place.client, **stores.services())
 
 
 def search(folder: Path) -> None:

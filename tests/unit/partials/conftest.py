@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_adk.partials import InProcessPartials, SocketPartials
+from durable_adk.partials import InProcessPartials, RedisPartials, SocketPartials
 
 
 @pytest.fixture
@@ -16,9 +16,14 @@ def temp(monkeypatch):
         yield Path(folder)
 
 
-@pytest.fixture(params=["in-process", "sockets"])
-def channel(request, temp):
+@pytest.fixture(params=["in-process", "sockets", "redis"])
+async def channel(request, temp, redis_server):
     """A channel without viewers, of each kind in turn."""
     if request.param == "in-process":
-        return InProcessPartials()
-    return SocketPartials(temp / "sessions.db")
+        yield InProcessPartials()
+    elif request.param == "sockets":
+        yield SocketPartials(temp / "sessions.db")
+    else:
+        made = RedisPartials(redis_server.url())
+        yield made
+        await made.close()

