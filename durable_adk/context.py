@@ -312,7 +312,12 @@ class ToolContext(CallbackContext):
         Pass it to whatever the tool changes outside, so that a second attempt after a crash finds
         the first one's effect.
         """
-        return f"{self._scope.invocation_id}:{self.function_call_id}"
+        scope = self._scope
+        if scope.artifact_owner is None:
+            return f"{scope.invocation_id}:{self.function_call_id}"
+        # An agent used as a tool has its caller's invocation id, and counts its events, by which
+        # calls are named, from the same number.
+        return f"{scope.invocation_id}:{scope.session.id}:{self.function_call_id}"
 
     def request_confirmation(self, *, hint: str = "", payload: Any = None) -> None:
         """Have the user approve this call; the tool runs again with the decision (TOL-60, 61).

@@ -209,6 +209,20 @@ async def test_what_the_child_fails_with_is_the_tool_s_error(make_runner: MakeRu
     assert gist(events[-1]) == "root text so it is"
 
 
+async def test_calls_of_different_agents_have_different_keys(make_runner: MakeRunner) -> None:
+    """DUR-9: though agents that are asked share an invocation id, and each counts from 1."""
+    keys: list[str] = []
+
+    def work(tool_context: ToolContext) -> None:
+        keys.append(tool_context.idempotency_key)
+
+    experts = [
+        AgentTool(expert(call("work"), "done", name=name, tools=[work])) for name in ("one", "two")
+    ]
+    await send(await make_runner(asking(*experts)))
+    assert len(set(keys)) == 2
+
+
 async def test_a_child_cannot_wait_for_the_user(make_runner: MakeRunner) -> None:
     """TOL-21, TRAP-43: it says so instead of waiting for ever."""
 
