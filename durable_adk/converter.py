@@ -20,7 +20,7 @@ from temporalio.exceptions import ApplicationError, FailureError
 
 from durable_adk.encryption import EncryptionCodec
 from durable_adk.encryption.unread import UnreadConverter
-from durable_adk.errors import MAX_MESSAGE, storable, text_of
+from durable_adk.errors import MAX_MESSAGE, TransientError, storable, text_of
 from durable_adk.models.llm_response import Wire
 from durable_adk.storage.payload_driver import storage_at
 from durable_adk.storage.refusal import RefusalConverter
@@ -87,6 +87,35 @@ class ShortFailureConverter(DefaultFailureConverter):
         error = _shortened(exception, _FINAL if final else _WAITING)
         super().to_failure(error, payload_converter, failure)
         failure.stack_trace = storable(failure.stack_trace[-MAX_TRACE:])
+
+    def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
+        """See base class; details that cannot be read are left out.
+
+        An activity of others may fail with details that only its own converter reads. Raising
+        here would fail the workflow's task, for ever. A key that is missing does: it may come.
+        """
+        try:
+            return super().from_failure(failure, payload_converter)
+        except TransientError:
+            raise
+        except Exception:  # noqa: BLE001 - a converter may raise anything
+            return super().from_failure(_without_details(failure), payload_converter)
+
+
+def _without_details(failure: Failure) -> Failure:
+    """A copy; causes are read on their own."""
+    bare = Failure()
+    bare.CopyFrom(failure)
+    match bare.WhichOneof("failure_info"):
+        case "application_failure_info":
+            bare.application_failure_info.ClearField("details")
+        case "canceled_failure_info":
+            bare.canceled_failure_info.ClearField("details")
+        case "timeout_failure_info":
+            bare.timeout_failure_info.ClearField("last_heartbeat_details")
+        case _:
+            pass
+    return bare
 
 
 @dataclass(frozen=True)

@@ -150,3 +150,26 @@ def test_without_keys_the_missing_key_is_named() -> None:
     metadata = {"encoding": ENCODING.encode(), "encryption-key-id": b"ours"}
     with pytest.raises(EncryptionKeyError, match=r"'ours'.*DURABLE_ADK_ENCRYPTION_KEYS"):
         data_converter.payload_converter.from_payload(Payload(metadata=metadata))
+
+
+def test_details_that_cannot_be_read_cost_only_themselves() -> None:
+    """D18: an activity of others may fail with what only its own converter reads."""
+    foreign = Payload(metadata={"encoding": b"theirs"}, data=b"?")
+    failure = Failure(message="outer")
+    failure.activity_failure_info.SetInParent()
+    failure.cause.message = "no cover"
+    failure.cause.application_failure_info.type = "Declined"
+    failure.cause.application_failure_info.details.payloads.append(foreign)
+    converter = data_converter.failure_converter
+    cause = converter.from_failure(failure, data_converter.payload_converter).__cause__
+    assert isinstance(cause, ApplicationError)
+    assert (cause.message, cause.type, cause.details) == ("no cover", "Declined", ())
+
+
+def test_a_missing_key_is_no_reason_to_leave_details_out() -> None:
+    """D16: another worker has it, so the task is to fail and be tried again."""
+    failure = Failure(message="no cover")
+    details = failure.application_failure_info.details.payloads
+    details.append(Payload(metadata={"encoding": ENCODING.encode()}, data=b"?"))
+    with pytest.raises(EncryptionKeyError):
+        data_converter.failure_converter.from_failure(failure, data_converter.payload_converter)
