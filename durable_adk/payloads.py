@@ -13,6 +13,7 @@ from typing import Any
 from google.genai import types
 from pydantic import Field
 
+from durable_adk.activity_calls import ActivityCall, ActivityEnd
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.manifest import AgentNode, ToolSpec, Wait
@@ -201,6 +202,8 @@ class ToolStep(Step):
     """For people who read the history; the activity goes by the call."""
     child: ChildEnd | None = None
     """How the agent ended that the call asked."""
+    activity: ActivityEnd | None = None
+    """How the activity ended that the tool is."""
     request_id: str | None = None
     """The request to the user whose answer makes this call run again (TOL-52, TOL-63)."""
     spec: ToolSpec | None = None
@@ -271,6 +274,8 @@ class StepResult(Wire):
     """What a custom agent's function returned."""
     child: ChildRun | None = None
     """The agent to ask before the call has its response."""
+    activity: ActivityCall | None = None
+    """The activity to run before the call has its response."""
     pending: bool = False
     """Whether a long-running tool has no response yet (FLW-50)."""
     waits: dict[str, Wait] = Field(default_factory=dict[str, Wait])

@@ -27,6 +27,8 @@ T = TypeVar("T")
 _INFO = ActivityEnvironment.default_info()
 _CONVERTER = data_converter.payload_converter
 _CURRENT: ContextVar["Attempt"] = ContextVar("attempt")
+THEIRS: dict[str, Callable[..., Any]] = {}
+"""Activities of others, by name; their workers are lost as ours are."""
 
 
 @dataclass(eq=False, slots=True)
@@ -36,7 +38,8 @@ class Scheduled:
     run: Any
     seq: int
     name: str
-    payload: Payload
+    activity_id: str
+    payloads: list[Payload]
     local: bool
     max_attempts: int
     cancellation: int = 0
@@ -186,23 +189,30 @@ class Executor:
         context = copy_context()
         context.run(_CURRENT.set, attempt)
         context.run(_enter, attempt)
-        work = self._run(attempt, getattr(worker.activities, scheduled.name))
+        theirs = THEIRS.get(scheduled.name)
+        work = self._run(attempt, theirs or getattr(worker.activities, scheduled.name))
         self._loop.create_task(work, context=context)
         return attempt
 
-    async def _run(self, attempt: Attempt, function: Callable[[Any], Any]) -> None:
-        scheduled = attempt.activity
+    async def _run(self, attempt: Attempt, function: Callable[..., Any]) -> None:
         try:
-            kind = next(iter(function.__annotations__.values()))
-            (attempt.step,) = _CONVERTER.from_payloads([scheduled.payload], [kind])
-            attempt.in_vain = self._is_stored(getattr(attempt.step, "event_id", ""))
-            outcome: Any = _CONVERTER.to_payload(await function(attempt.step))
+            given = self._given(attempt, function)
+            outcome: Any = _CONVERTER.to_payload(await function(*given))
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - all of it is reported
             outcome = error
         attempt.outcome = outcome
         with suppress(OverError):
             await attempt.stop_at("report")
             self.ended.append(attempt)
+
+    def _given(self, attempt: Attempt, function: Callable[..., Any]) -> list[Any]:
+        scheduled = attempt.activity
+        if scheduled.name in THEIRS:
+            return _CONVERTER.from_payloads(scheduled.payloads)
+        kind = next(iter(function.__annotations__.values()))
+        (attempt.step,) = _CONVERTER.from_payloads(scheduled.payloads, [kind])
+        attempt.in_vain = self._is_stored(getattr(attempt.step, "event_id", ""))
+        return [attempt.step]
 
     def cancel(self, attempt: Attempt) -> None:
         """Have the attempt know that it is to end; too late if it has something to report."""
@@ -237,7 +247,7 @@ def _enter(attempt: Attempt) -> None:
         _INFO,
         attempt=attempt.number,
         activity_type=told.name,
-        activity_id=str(told.seq),
+        activity_id=told.activity_id,
         heartbeat_details=told.details,
     )
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from simulation.attempts import THEIRS
 from simulation.normal import ASK, told
 from simulation.simulation import Result
 
@@ -121,8 +122,9 @@ def _repeats(result: Result, control: Result) -> Iterator[str]:
     if result.scenario.at_most_once and any(count > 1 for count in runs.values()):
         yield f"I8: a tool that promises to run at most once ran {runs}"
     ran, asked = len(result.ledger.runs), len(result.ledger.asked)
-    if ran > len(control.ledger.runs) + again["call_tool"]:
-        yield f"I8: tools ran {ran} times, with {again['call_tool']} attempts more"
+    more = sum(again[name] for name in ("call_tool", *THEIRS))
+    if ran > len(control.ledger.runs) + more:
+        yield f"I8: tools ran {ran} times, with {more} attempts more"
     if asked > len(control.ledger.asked) + again["call_model"]:
         yield f"I10: the model was asked {asked} times, with {again['call_model']} attempts more"
 

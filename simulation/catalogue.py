@@ -1,9 +1,11 @@
 """The conversations that are simulated."""
 
 from collections.abc import AsyncGenerator
+from datetime import timedelta
 from typing import Any
 
 from google.genai import types
+from temporalio import activity
 
 from durable_adk.agents import (
     BaseAgent,
@@ -18,9 +20,9 @@ from durable_adk.context import CallbackContext, ToolContext
 from durable_adk.contracts import ToolContract
 from durable_adk.events import Event, EventActions
 from durable_adk.plugins import BasePlugin
-from durable_adk.tools import FunctionTool, exit_loop
+from durable_adk.tools import ActivityTool, FunctionTool, exit_loop
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
-from simulation.attempts import gate
+from simulation.attempts import THEIRS, gate
 from simulation.inputs import (
     CANCEL,
     NEXT_MESSAGE,
@@ -29,7 +31,7 @@ from simulation.inputs import (
     confirmed,
     responded,
 )
-from simulation.ledger import SimulatedModel, run_tool
+from simulation.ledger import SimulatedModel, run_activity, run_tool
 from simulation.scenario import Scenario
 
 
@@ -51,6 +53,15 @@ async def order(ask: int, tool_context: ToolContext) -> None:
     await run_tool(tool_context, ask)
 
 
+@activity.defn
+async def settle(ask: int) -> dict[str, Any]:
+    """An activity of others."""
+    return await run_activity(ask)
+
+
+THEIRS["settle"] = settle
+
+
 async def leave(ask: int, tool_context: ToolContext) -> dict[str, Any]:
     """End the loop."""
     exit_loop(tool_context)
@@ -68,6 +79,7 @@ def app(root: BaseAgent, **fields: Any) -> App:
 
 
 CHARGE = [("charge", {})]
+SETTLES = [("settle", {}), ("settle", {})]
 LOOKS = [("look", {"place": place}) for place in ("here", "there", "above")]
 
 
@@ -143,6 +155,11 @@ def _buyer() -> LlmAgent:
     return agent("a", [("order", {})], "It came.", tools=[LongRunningFunctionTool(order)])
 
 
+def _settler() -> LlmAgent:
+    tool = ActivityTool(settle, start_to_close_timeout=timedelta(minutes=1))
+    return agent("a", SETTLES, SETTLES[:1], "Settled.", tools=[tool])
+
+
 def _steps() -> SequentialAgent:
     draft = agent("draft", "A draft.", output_key="draft")
     critic = agent("critic", "Again.", [("leave", {})], tools=[leave])
@@ -198,6 +215,9 @@ SCENARIOS = [
         roll_over_after=2,
     ),
     Scenario(name="three calls", app=app(agent("a", LOOKS, "Seen.", tools=[look])), small=True),
+    Scenario(name="activities of others", app=app(_settler())),
+    Scenario(name="activities of others roll over", app=app(_settler()), roll_over_after=1),
+    Scenario(name="activities of others cancelled", app=app(_settler()), inputs=[CANCEL]),
     Scenario(name="transfer", app=app(_transfer())),
     Scenario(name="sequence and loop", app=app(_steps())),
     Scenario(name="side by side", app=app(_side_by_side()), side_by_side=True),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from google.genai import types
+from temporalio import activity
 
 from durable_adk.context import ToolContext
 from durable_adk.models import BaseLlm, LlmRequest
@@ -112,6 +113,15 @@ async def run_tool(context: ToolContext, ask: int, answer: Any = None) -> dict[s
     ledger().runs.append(Ran(context.idempotency_key, context.function_call_id, str(ask)))
     await gate("run.after")
     return {"ask": ask, "done": answer}
+
+
+async def run_activity(ask: int) -> dict[str, Any]:
+    """What every activity of others does: the same, knowing nothing but its own id."""
+    await gate("run.before")
+    key = activity.info().activity_id
+    ledger().runs.append(Ran(key, key.rpartition(":")[2], str(ask)))
+    await gate("run.after")
+    return {"ask": ask}
 
 
 def pairs(request: LlmRequest) -> list[str]:

@@ -1,8 +1,10 @@
 """The effects of one worker: the functions of this package over one `World`."""
 
 import asyncio
+from typing import Any
 
 from durable_adk.activities import (
+    activity_answer,
     callback,
     code,
     commit,
@@ -20,6 +22,7 @@ from durable_adk.activities import (
 from durable_adk.activities.granted import committed
 from durable_adk.activities.tool_run import RunAgain
 from durable_adk.activities.world import World
+from durable_adk.activity_calls import ActivityCall
 from durable_adk.continuation import (
     Continued,
     ContinueStep,
@@ -96,6 +99,10 @@ class WorldEffects:
         shown = f"run_function {step.function}"
         with telling.told("run_function", step, attempt=attempt, shown=shown):
             return await function.run_function(self.world, step)
+
+    async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
+        """See `activity_answer.run_activity`; on Temporal a worker of others runs it."""
+        return await activity_answer.run_activity(self.world, step, call)
 
     async def execute_code(self, step: CodeStep, *, attempt: int = 1) -> StepResult:
         """See `code.execute_code`."""

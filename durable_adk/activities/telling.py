@@ -102,18 +102,22 @@ def runs_ended(
         )
 
 
-def agent_has_answered(step: ToolStep, tool: BaseTool) -> None:
-    """Export the run of a tool that is an agent, which was the run of the agent."""
-    child = step.child
-    if child is None or child.started is None:
+def others_have_answered(step: ToolStep, tool: BaseTool) -> None:
+    """Export the run of a tool that is an agent, or an activity of others, which was their run."""
+    end = step.child or step.activity
+    if end is None or end.started is None:
         return
+    if step.child is not None:
+        name = workflow_id(step.child.key, step.invocation_id)
+    else:
+        name = f"{workflow_id(step.key, step.invocation_id)}/{step.call_id}"
     agent_tool_ended(
         tool.name,
         step.call_id,
-        tool_span(workflow_id(child.key, step.invocation_id)),
-        started=child.started,
-        ended=child.ended or child.started,
-        error=str((child.error or {}).get("type", "")) or None,
+        tool_span(name),
+        started=end.started,
+        ended=end.ended or end.started,
+        error=str((end.error or {}).get("type", "")) or None,
     )
 
 

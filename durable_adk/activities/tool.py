@@ -7,14 +7,16 @@ from typing import Any
 
 from google.genai import types
 
+from durable_adk.activities.activity_answer import ActivityAnswer, activity_call
 from durable_adk.activities.agent_answer import ChildAnswer, child_answer
 from durable_adk.activities.callbacks import answer_of
 from durable_adk.activities.notes import ArrivedResult
-from durable_adk.activities.telling import agent_has_answered
+from durable_adk.activities.telling import others_have_answered
 from durable_adk.activities.tool_event import pending_result, response_event
 from durable_adk.activities.tool_run import NotBegunError, RunAgain, ToolRun
 from durable_adk.activities.toolbox import tools_of
 from durable_adk.activities.world import World
+from durable_adk.activity_calls import ActivityCall
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained
 from durable_adk.context import StepScope, ToolContext
@@ -26,19 +28,23 @@ from durable_adk.errors import (
     ToolTimeoutError,
     as_detail,
     raised,
+    text_of,
 )
 from durable_adk.events.event_actions import EventActions
 from durable_adk.events.tool_confirmation import ToolConfirmation
 from durable_adk.failpoints import failpoint
 from durable_adk.flows.requests import REQUEST_CONFIRMATION, SETTLED
 from durable_adk.manifest import AgentNode, Wait
+from durable_adk.messages import check_size
 from durable_adk.payloads import ChildRun, StepResult, ToolStep
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.reports import NONE, Reports
 from durable_adk.tools._confirmation import refusal
+from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
+from durable_adk.values import check_json
 
 
 async def call_tool(
@@ -84,10 +90,10 @@ def _result(call: "_Call", outcome: "_Outcome") -> StepResult:
         DurableAdkError: The response cannot be stored.
     """
     context, step, scope = call.context, call.run.step, call.scope
-    if outcome.child is not None:
-        context.state.collect_delta()
-        outcome.child.actions = context.actions
-        return StepResult(child=outcome.child, end_invocation=scope.end_invocation)
+    if outcome.asks is not None:
+        check_json(context.state.collect_delta(), "state_delta")
+        outcome.asks.actions = context.actions
+        return _asking(outcome.asks, scope)
     if outcome.pending and not _asked(context):
         return pending_result(context, step)
     event = response_event(outcome.response, call.call, context, step)
@@ -102,13 +108,26 @@ def _result(call: "_Call", outcome: "_Outcome") -> StepResult:
     )
 
 
+def _asking(asks: ChildRun | ActivityCall, scope: StepScope) -> StepResult:
+    """What the step reports that others have to do before there is a response.
+
+    Raises:
+        PayloadTooLargeError: It is more than one message may be.
+    """
+    if isinstance(asks, ChildRun):
+        return StepResult(child=asks, end_invocation=scope.end_invocation)
+    asks.end_invocation = scope.end_invocation
+    check_size(asks.to_json(), f"The call of activity {asks.activity!r}")
+    return StepResult(activity=asks)
+
+
 @dataclass(kw_only=True)
 class _Outcome:
     """What a call came to."""
 
     response: Any
-    child: ChildRun | None = None
-    """The agent to ask first."""
+    asks: ChildRun | ActivityCall | None = None
+    """The agent to ask first, or the activity to run."""
     tool: BaseTool | None = None
     ran: bool = False
     """Whether the tool itself gave the response, and no callback."""
@@ -183,8 +202,8 @@ class _Call:
     context: ToolContext
     given: types.FunctionResponse | None
     """The user's answer to what made the call wait."""
-    answered: ChildAnswer | None
-    """What the agent has answered that the tool is."""
+    answered: ChildAnswer | ActivityAnswer | None
+    """What has come of the agent, or the activity, that the tool is."""
     arrived: ArrivedResult | None
     """The result, if the tool has run already."""
     plugins: PluginManager
@@ -195,11 +214,12 @@ class _Call:
         world, step = run.world, run.step
         call = _find_call(scope, step.call_id)
         arrived = await run.arrived()
-        before = arrived or step.child
+        before = arrived or step.child or step.activity
         if before is not None:
             # The callbacks before the tool have run; what they changed goes on with the response.
             scope.session.state.update(before.actions.state_delta)
-        scope.end_invocation = arrived is not None and arrived.end_invocation
+        ended = arrived or step.activity
+        scope.end_invocation = ended is not None and ended.end_invocation
         given = _given(scope, step.request_id)
         return cls(
             run=run,
@@ -207,9 +227,7 @@ class _Call:
             call=call,
             context=_context(scope, step, given, before.actions if before else None),
             given=given,
-            answered=await child_answer(world, step.child, step.invocation_id)
-            if step.child
-            else None,
+            answered=await _answered(world, step),
             arrived=arrived,
             plugins=world.plugins(step),
         )
@@ -223,26 +241,45 @@ class _Call:
         """The call's response: of the tool, or of a callback that stands for it."""
         tools = await tools_of(self.run.agent, self.context)
         tool = tools.get(self.name)
+        if tool is None and self.run.step.activity is not None:
+            # A deploy has removed it meanwhile; what it has done is to be known all the same.
+            tool = BaseTool(name=self.name, description="This tool does not exist any more.")
         if tool is None:
             return _Outcome(response=await self._unknown(list(tools)))
         if self.given is not None and "error" in (self.given.response or {}):
             # Nobody gave what it waits for.
             return _Outcome(response=self.given.response, tool=tool)
         # A copy: callbacks may change the arguments, never the committed event (TRAP-23, FLW-48).
-        args = copy.deepcopy(self.arrived.args if self.arrived else self.call.args or {})
+        args = self._args()
         response = None
         if self.answered is None and self.arrived is None:
             response = await self._hook("before_tool_callback", tool, args)
         ran = response is None
-        if ran and self.answered is None and isinstance(tool, AgentTool):
-            asked = await _asked_first(tool, args, self.context)
-            if isinstance(asked, ChildRun):
-                return _Outcome(response=None, child=asked)
-            response, ran = {"error": asked}, False
+        if ran and self.answered is None and isinstance(tool, (AgentTool, ActivityTool)):
+            asks = await self._asks(tool, args)
+            if isinstance(asks, (ChildRun, ActivityCall)):
+                return _Outcome(response=None, asks=asks)
+            response, ran = asks, False
         if ran:
             response = await self._run_or_recover(tool, args)
         changed = await self._hook("after_tool_callback", tool, args, tool_response=response)
         return _Outcome(response=response if changed is None else changed, tool=tool, ran=ran)
+
+    def _args(self) -> dict[str, Any]:
+        before = self.arrived.args if self.arrived else None
+        if self.run.step.activity is not None:
+            before = self.run.step.activity.changed
+        return copy.deepcopy(self.call.args or {} if before is None else before)
+
+    async def _asks(
+        self, tool: AgentTool | ActivityTool, args: dict[str, Any]
+    ) -> ChildRun | ActivityCall | dict[str, Any]:
+        """What others are to do; or the response that says why they are not asked."""
+        if isinstance(tool, AgentTool):
+            asked = await _asked_first(tool, args, self.context)
+            return asked if isinstance(asked, ChildRun) else {"error": asked}
+        refused = await tool.refused(args=args, tool_context=self.context)
+        return refused or activity_call(tool, args, self.call.args or {}, self.context)
 
     async def _run_or_recover(self, tool: BaseTool, args: dict[str, Any]) -> Any:
         if self.arrived is not None:
@@ -259,6 +296,8 @@ class _Call:
             recovered = await self._hook("on_tool_error_callback", tool, args, error=error)
             if recovered is not None:
                 return recovered
+            if isinstance(self.answered, ActivityAnswer) and self.answered.is_told(error):
+                return {"error": text_of(error)}
             raise _raised(tool, error) from error
         failpoint("tool.after_run")
         result = ArrivedResult(
@@ -275,7 +314,7 @@ class _Call:
 
     async def _response(self, tool: BaseTool, args: dict[str, Any]) -> Any:
         if self.answered is not None:
-            agent_has_answered(self.run.step, tool)
+            others_have_answered(self.run.step, tool)
             return self.answered.taken(tool, self.context)
         if problem := await _unconfirmed(tool, args, self.context):
             return {"error": problem}
@@ -296,6 +335,12 @@ class _Call:
         args = copy.deepcopy(self.call.args or {})
         recovered = await self._hook("on_tool_error_callback", tool, args, error=error)
         return response if recovered is None else recovered
+
+
+async def _answered(world: World, step: ToolStep) -> ChildAnswer | ActivityAnswer | None:
+    if step.child is not None:
+        return await child_answer(world, step.child, step.invocation_id)
+    return ActivityAnswer(step.activity) if step.activity is not None else None
 
 
 def _context(

@@ -233,7 +233,8 @@ class ToolRun:
 
     def _waits_for_commit(self, tool: BaseTool, context: ToolContext) -> bool:
         """Whether user code, or the loop, comes between the result and its commit."""
-        if self.step.child is not None or self._contract(tool) is ToolContract.PURE:
+        asked = self.step.child is not None or self.step.activity is not None
+        if asked or self._contract(tool) is ToolContract.PURE:
             return False
         grant, actions = self.step.grant, context.actions
         return (

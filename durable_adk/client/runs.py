@@ -22,6 +22,7 @@ from durable_adk.errors import (
 )
 from durable_adk.flows.event_loop import run_invocation
 from durable_adk.holders import LOCAL_PREFIX, LOCAL_TTL, TemporalHolder
+from durable_adk.local_runtime import LocalRuntime
 from durable_adk.messages import (
     InvocationAnswer,
     InvocationRequest,
@@ -29,7 +30,7 @@ from durable_adk.messages import (
     workflow_id,
 )
 from durable_adk.partials import PartialChannel
-from durable_adk.runtime import Inbox, LocalRuntime
+from durable_adk.runtime import Inbox
 from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits

@@ -21,15 +21,14 @@ from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.merge import error_response, merge_responses, requesting
+from durable_adk.flows.outside import MAX_TASK_BYTES, finished
 from durable_adk.flows.requests import confirmation_request, credential_request
 from durable_adk.loop_context import InvocationContext
 from durable_adk.manifest import AgentNode, Wait
-from durable_adk.messages import InvocationRequest, ToolRun, check_size, child_key
-from durable_adk.payloads import ChildEnd, ChildRun, StepResult, ToolStep
+from durable_adk.messages import check_size
+from durable_adk.payloads import StepResult, ToolStep
 from durable_adk.values import canonical
 
-MAX_TASK_BYTES = 3_000_000
-"""What the steps that are scheduled at once may be together; the engine ends a run at 4 MiB."""
 MAX_TURN_BYTES = 8_000_000
 """The merged results of a turn; each alone has the limit of an event. They are in no payload."""
 
@@ -228,7 +227,8 @@ class ToolTurn:
 
         async def guarded(index: int, call: types.FunctionCall) -> StepResult:
             # What has ended before is told by one of them.
-            result = await self._call(place if index == 0 else place | {"ended": None}, call)
+            mine = place if index == 0 else place | {"ended": None}
+            result = await self._call(mine, call, together=len(calls))
             if result.error:
                 for other in tasks[:index] + tasks[index + 1 :]:
                     other.cancel()  # those that have finished take no notice
@@ -246,7 +246,9 @@ class ToolTurn:
         ctx.end_invocation = ctx.end_invocation or any(item.end_invocation for item in results)
         return results
 
-    async def _call(self, place: dict[str, Any], call: types.FunctionCall) -> StepResult:
+    async def _call(
+        self, place: dict[str, Any], call: types.FunctionCall, *, together: int
+    ) -> StepResult:
         name = call.name or ""
         limits = self._invocation.opened.limits
         spec = self._node.tools.get(name)
@@ -254,45 +256,13 @@ class ToolTurn:
         step = ToolStep(
             **place, attempt_timeout=timeout, call_id=call.id or "", tool=name, spec=spec
         )
-        runtime = self._invocation.runtime
         try:
-            result = await runtime.call_tool(step)
-            if result.child is not None:
-                step.child = await self._ask(result.child, call.id or "")
-                step.ended = None
-                result = await runtime.call_tool(step)
+            first = await self._invocation.runtime.call_tool(step)
+            return await finished(self._invocation, self._ctx, step, first, together=together)
         except PayloadLostError:
             raise  # its response may be stored, though nobody can say so
         except DurableAdkError as error:
             return StepResult(error=as_detail(error))
-        return result
-
-    async def _ask(self, child: ChildRun, call_id: str) -> ChildEnd:
-        """Run the agent that a call asks, in a session of its own (OPEN-6)."""
-        invocation = self._invocation
-        key = child_key(invocation.key, invocation.invocation_id, call_id)
-        request = InvocationRequest(
-            app=key.app_name,
-            user=key.user_id,
-            session=key.session_id,
-            message=child.message,
-            invocation_id=invocation.invocation_id,
-            run_config=invocation.request.run_config.for_tool(
-                invocation.spending.left(invocation.runtime.now())
-            ),
-            tool_run=ToolRun(
-                agent=child.agent,
-                caller=invocation.artifact_owner or invocation.key,
-                include_plugins=child.include_plugins,
-            ),
-        )
-        end = ChildEnd(key=key, actions=child.actions, started=invocation.runtime.now())
-        try:
-            invocation.spending.by_agent(await invocation.runtime.run_child(request))
-        except DurableAdkError as error:
-            end.error = as_detail(error)
-        end.ended = invocation.runtime.now()
-        return end
 
     def _settled(
         self, call: types.FunctionCall, outcome: StepResult | BaseException, event_id: str

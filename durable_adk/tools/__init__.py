@@ -6,6 +6,7 @@ long as importing all of this package.
 
 from durable_adk.auth.auth_tool import AuthToolArguments
 from durable_adk.contracts import RetryConfig, ToolContract
+from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset
@@ -27,6 +28,7 @@ from durable_adk.tools.transfer_to_agent_tool import TransferToAgentTool, transf
 from durable_adk.tools.url_context_tool import url_context
 
 __all__ = [
+    "ActivityTool",
     "AgentTool",
     "AuthToolArguments",
     "BaseTool",

@@ -19,7 +19,7 @@ from durable_adk.tools._confirmation import (
     refusal,
 )
 from durable_adk.tools._declaration import parameters_schema
-from durable_adk.tools._parameters import EMPTY, innermost, read_parameters, routine
+from durable_adk.tools._parameters import EMPTY, Parameters, innermost, read_parameters, routine
 from durable_adk.tools.base_tool import BaseTool, OnDeadline
 from durable_adk.tools.contract import ContractOptions, Reconcile, checked_reconcile
 
@@ -88,11 +88,14 @@ class FunctionTool(BaseTool):
         )
         self.func = func
         self._reconcile = checked_reconcile(reconcile, self.contract, name)
-        self._parameters = read_parameters(func, name)
+        self._parameters = self._read(func)
         known = [field.name for field in self._parameters.fields]
         check_requirement(require_confirmation, name, [*known, *self._parameters.context])
         self._require_confirmation = require_confirmation
         self._declaration = self._declared()
+
+    def _read(self, func: Callable[..., Any]) -> Parameters:
+        return read_parameters(func, self.name)
 
     def _declared(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(

@@ -15,6 +15,7 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
+from durable_adk.activity_calls import ActivityCall
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import serving
 from durable_adk.continuation import (
@@ -51,6 +52,7 @@ from durable_adk.payloads import (
 from durable_adk.runtime import Inbox
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
+from durable_adk.workflows import theirs
 from durable_adk.workflows.board import Board, for_child
 
 T = TypeVar("T")
@@ -66,8 +68,7 @@ RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=100),
     backoff_coefficient=2.0,
     maximum_interval=timedelta(seconds=30),
-    # A result that is too large would run the tool again, for ever, by default (1c).
-    non_retryable_error_types=["PayloadsTooLarge", "PayloadSizeError"],
+    non_retryable_error_types=theirs.TOO_LARGE,
 )
 STORE_RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=2)
@@ -185,6 +186,13 @@ class TemporalRuntime:
             )
         except FailureError as error:
             raise _reason(error) from error
+        self.look()
+        return result
+
+    async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
+        """The activity of others itself, in this history."""
+        with self._board.step(f"{step.agent}: {step.tool}"):
+            result = await theirs.run(call, summary=f"{step.agent}: {step.tool}")
         self.look()
         return result
 

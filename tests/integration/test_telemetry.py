@@ -5,12 +5,14 @@ import logging
 import threading
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from google.genai import types
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from temporalio import activity
 from temporalio.client import Client
 
 from durable_adk import failpoints
@@ -24,7 +26,7 @@ from durable_adk.settings import Limits
 from durable_adk.telemetry import redact_with
 from durable_adk.telemetry.content import VARIABLE
 from durable_adk.telemetry.identity import TraceIdentity
-from durable_adk.tools import AgentTool, FunctionTool
+from durable_adk.tools import ActivityTool, AgentTool, FunctionTool
 from durable_adk.tools.tool_context import ToolContext
 from tests.conftest import MakeRunner
 from tests.support.processes import until
@@ -176,6 +178,29 @@ async def test_an_agent_as_a_tool_is_in_the_callers_trace(
     child = ["invoke_agent expert", CHAT, ["execute_tool weather"], CHAT]
     assert tree(seen) == [[RUN, ["invoke_agent boss", CHAT, ["execute_tool expert", child], CHAT]]]
     assert len({span.trace for span in seen}) == 1
+
+
+@activity.defn
+async def look() -> str:
+    """An activity of others, which only a run in process finds."""
+    return "seen"
+
+
+async def test_an_activity_as_a_tool_is_one_span(make_runner: MakeRunner, spans: Watched) -> None:
+    """D18: the two steps of ours round it are no runs of a tool; what it failed with is told."""
+    soon = timedelta(milliseconds=200)
+    tool = ActivityTool(
+        look, task_queue="nobody", schedule_to_start_timeout=soon, start_to_close_timeout=soon * 100
+    )
+    model = ScriptedModel(replies=[call("look"), "so it is"])
+    runner = await make_runner(LlmAgent(name="boss", model=model, tools=[tool]))
+    events = await send(runner)
+    seen = await ended(spans)
+    assert tree(seen) == [[RUN, ["invoke_agent boss", CHAT, ["execute_tool look"], CHAT]]]
+    ((response,),) = [e.get_function_responses() for e in events if e.get_function_responses()]
+    (ran,) = named(seen, "execute_tool look")
+    failed = "error" in (response.response or {})
+    assert ran.attributes.get("error.type") == ("ToolTimeoutError" if failed else None)
 
 
 async def test_an_approval_later_is_in_the_same_trace(

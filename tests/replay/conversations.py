@@ -8,9 +8,11 @@ with the release that has them first.
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from google.genai import types
+from temporalio import activity
 
 from durable_adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from durable_adk.apps import App
@@ -18,7 +20,7 @@ from durable_adk.context import ToolContext
 from durable_adk.events import Event, EventActions
 from durable_adk.models import ScriptedModel
 from durable_adk.plugins import BasePlugin
-from durable_adk.tools import AgentTool, FunctionTool, LongRunningFunctionTool
+from durable_adk.tools import ActivityTool, AgentTool, FunctionTool, LongRunningFunctionTool
 from tests.replay.stage import Stage
 
 Drive = Callable[[Stage], Awaitable[None]]
@@ -47,6 +49,8 @@ class Conversation:
 
 
 CONVERSATIONS: list[Conversation] = []
+THEIRS = {"TheirActivity"}
+"""The activities that workers of others have: their names are not ours to keep."""
 
 
 def recorded(drive: Drive, **fields: Any) -> Callable[[Any], Any]:
@@ -252,6 +256,27 @@ def callbacks_and_plugins() -> App:
         before_model_callback=_mark,
     )
     return App(name="corpus", root_agent=agent, plugins=[Seeing("seeing")])
+
+
+@activity.defn(name="TheirActivity")
+async def theirs(what: str) -> str:
+    """Nobody's worker has it."""
+    return what
+
+
+@recorded(said, since="0.3.0")
+def activity_as_tool() -> BaseAgent:
+    """An activity of others that nobody runs, alone, beside a function, and without arguments."""
+    tool = ActivityTool(
+        theirs,
+        task_queue="nobody",
+        schedule_to_start_timeout=timedelta(milliseconds=200),
+        start_to_close_timeout=timedelta(seconds=5),
+    )
+    both = call("theirs", "look", what="x")
+    return talker(
+        "desk", call("theirs", what="x"), both, call("theirs"), "done", tools=[tool, look]
+    )
 
 
 def measure(number: int) -> int:

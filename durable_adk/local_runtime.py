@@ -1,0 +1,240 @@
+"""The port in this process: for unit tests and scripts."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from durable_adk.activity_calls import ActivityCall
+from durable_adk.closing import uninterrupted
+from durable_adk.continuation import (
+    Continued,
+    ContinueStep,
+    PlaceStep,
+    SaveTraceStep,
+    TracePage,
+    TraceStep,
+)
+from durable_adk.errors import (
+    AgentError,
+    ModelUnavailableError,
+    SessionBusyError,
+    StoreUnavailableError,
+)
+from durable_adk.messages import InvocationRequest, InvocationResult, WhenBusy
+from durable_adk.payloads import (
+    AnswerStep,
+    AnswerTaken,
+    CallbackStep,
+    CloseStep,
+    CodeStep,
+    CommitStep,
+    CompactStep,
+    Ending,
+    FunctionStep,
+    HookStep,
+    ModelStep,
+    Opened,
+    OpenStep,
+    PauseStep,
+    StepResult,
+    ToolStep,
+)
+from durable_adk.runtime import Effects, Inbox
+from durable_adk.settings import Limits
+
+if TYPE_CHECKING:
+    from durable_adk.agents.base_agent import BaseAgent
+
+T = TypeVar("T")
+Child = Callable[[InvocationRequest], Awaitable[InvocationResult]]
+"""Runs an invocation for another one."""
+
+
+class LocalEffects(Effects, Protocol):
+    """What a runtime without an engine needs besides."""
+
+    async def call_model(self, step: ModelStep, *, attempt: int = 1) -> StepResult:
+        """As `Effects.call_model`; a transient failure of the last attempt is final."""
+        ...
+
+    async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
+        """See `Runtime.run_activity`; without an engine."""
+        ...
+
+
+class Agents(Protocol):
+    """Finds agents by name."""
+
+    def agent(self, app: str, name: str) -> "BaseAgent":
+        """See `Runtime.agent`."""
+        ...
+
+
+class LocalRuntime:
+    """The loop in this process: for unit tests and scripts, as durable as the process is.
+
+    It retries what Temporal would retry, with the same ids, for as long as `patience`. With
+    `roll_every` the loop is taken down and set up again after so many model calls, as it is on
+    Temporal when its history has grown long; that is for tests.
+    """
+
+    def __init__(
+        self,
+        effects: LocalEffects,
+        agents: Agents,
+        *,
+        limits: Limits,
+        run_child: Child | None = None,
+        patience: float = 60.0,
+        roll_every: int | None = None,
+    ) -> None:
+        self._steps = 0
+        self._roll_every = roll_every
+        self.rolls = roll_every is not None
+        self._effects = effects
+        self._limits = limits
+        self._patience = patience
+        self.agent = agents.agent
+        self.inbox = Inbox()
+        self._run_child = run_child
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    def new_id(self) -> str:
+        """A random uuid."""
+        return str(uuid.uuid4())
+
+    def cancelled(self) -> bool:
+        """Whether the task that runs the loop was cancelled."""
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+
+    async def open_invocation(self, step: OpenStep) -> Opened:
+        """Open, waiting for a busy session if the message is to be enqueued."""
+        wait = step.when_busy is not WhenBusy.REJECT
+        return await self._until_free(self._effects.open_invocation, step, wait=wait)
+
+    async def call_model(self, step: ModelStep) -> StepResult:
+        """Ask the model, again while it is unavailable and attempts are left."""
+        attempt = 1
+        self._steps += 1
+        while True:
+            try:
+                return await self._until_stored(self._effects.call_model, step, attempt=attempt)
+            except ModelUnavailableError as error:
+                if attempt >= self._limits.model_attempts:
+                    raise
+                delay = error.delay(attempt)
+            await asyncio.sleep(delay)
+            attempt += 1
+
+    async def call_tool(self, step: ToolStep) -> StepResult:
+        """Run a tool."""
+        return await self._until_stored(self._effects.call_tool, step)
+
+    async def run_function(self, step: FunctionStep) -> StepResult:
+        """Run a function."""
+        return await self._until_stored(self._effects.run_function, step)
+
+    async def execute_code(self, step: CodeStep) -> StepResult:
+        """Run code."""
+        return await self._until_stored(self._effects.execute_code, step)
+
+    async def run_callback(self, step: CallbackStep) -> StepResult:
+        """Run callbacks."""
+        return await self._until_stored(self._effects.run_callback, step)
+
+    async def run_hook(self, step: HookStep) -> StepResult:
+        """Run a hook."""
+        return await self._until_stored(self._effects.run_hook, step)
+
+    async def commit_event(self, step: CommitStep) -> int:
+        """Store an event."""
+        return await self._until_stored(self._effects.commit_event, step)
+
+    async def pause_invocation(self, step: PauseStep) -> None:
+        """Give the lease back."""
+        await self._until_stored(self._effects.pause_invocation, step)
+
+    async def take_answer(self, step: AnswerStep) -> AnswerTaken:
+        """Store an answer, waiting while another invocation is active in the session."""
+        return await self._until_free(self._effects.take_answer, step)
+
+    async def close_invocation(self, step: CloseStep) -> Ending:
+        """Record the end, waiting as `take_answer` does if it was paused."""
+        return await self._until_free(self._effects.close_invocation, step)
+
+    async def compact(self, step: CompactStep) -> None:
+        """Summarise, at most once."""
+        await self._effects.compact(step)
+
+    async def save_place(self, step: PlaceStep) -> None:
+        """Write the place down."""
+        await self._until_stored(self._effects.save_place, step)
+
+    async def save_trace(self, step: SaveTraceStep) -> None:
+        """Write a part of a trace down."""
+        await self._until_stored(self._effects.save_trace, step)
+
+    async def read_place(self, step: ContinueStep) -> Continued:
+        """Read the place."""
+        self._steps = 0
+        return await self._until_stored(self._effects.read_place, step)
+
+    async def read_traces(self, step: TraceStep) -> TracePage:
+        """Read traces."""
+        return await self._until_stored(self._effects.read_traces, step)
+
+    async def leave(self, agents: "asyncio.Task[None]") -> None:
+        """Take them down: nobody else does it."""
+        agents.cancel()
+        await asyncio.gather(agents, return_exceptions=True)
+
+    def fullness(self) -> float:
+        """By the number of model calls."""
+        return self._steps / self._roll_every if self._roll_every else 0.0
+
+    async def run_child(self, request: InvocationRequest) -> InvocationResult:
+        """Run it in this process too."""
+        if self._run_child is None:
+            raise AgentError("This runtime cannot run an agent as a tool.")
+        return await self._run_child(request)
+
+    async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
+        """Call its function here, once: the retry policy is the engine's."""
+        return await self._effects.run_activity(step, call)
+
+    async def _until_free(
+        self, effect: Callable[..., Awaitable[T]], step: object, *, wait: bool = True
+    ) -> T:
+        """Repeat an effect while another invocation is active in the session."""
+        while True:
+            try:
+                # Not to be interrupted: who holds the lease must be known, to give it back.
+                return await uninterrupted(self._until_stored(effect, step))
+            except SessionBusyError:
+                if not wait:
+                    raise
+            if self.cancelled():
+                raise asyncio.CancelledError
+            await asyncio.sleep(0.05)
+
+    async def _until_stored(
+        self, effect: Callable[..., Awaitable[T]], step: object, **options: int
+    ) -> T:
+        """Repeat an effect until the store answers.
+
+        Safe, because writes look at the ids first, and steps read before they do anything.
+        """
+        until = time.monotonic() + self._patience
+        while True:
+            try:
+                return await effect(step, **options)
+            except StoreUnavailableError:
+                if time.monotonic() > until:
+                    raise
+            await asyncio.sleep(0.1)

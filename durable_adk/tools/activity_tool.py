@@ -1,0 +1,254 @@
+"""A Temporal activity of one's own as a tool."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Unpack, cast
+
+from google.genai import types
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+from temporalio import activity as temporal
+
+from durable_adk.activity_calls import ActivityOptions
+from durable_adk.calling import call
+from durable_adk.errors import AgentDefinitionError, StateValueError, ToolError
+from durable_adk.tools._arguments import convert
+from durable_adk.tools._confirmation import Requirement
+from durable_adk.tools._parameters import EMPTY, Parameter, Parameters
+from durable_adk.tools.base_tool import OnDeadline
+from durable_adk.tools.contract import checked_task_queue
+from durable_adk.tools.function_tool import FunctionTool
+from durable_adk.values import canonical, check_json
+
+if TYPE_CHECKING:
+    from temporalio.workflow import ActivityConfig
+
+    from durable_adk.context import ToolContext
+
+
+class ActivityTool(FunctionTool):
+    """An activity that a worker of others runs, called by the model like any tool.
+
+    The invocation's workflow schedules it by its own name, on its own task queue, with the timeouts
+    and the retry policy that are given here. That worker needs nothing of this package. The
+    callbacks and plugins round the call, and its confirmation, run in steps of the invocation.
+
+    The activity knows nothing of the session: no state, no artifacts, no credentials. Its
+    `activity.info().activity_id` is `ToolContext.idempotency_key`: the same for every attempt of a
+    call, different for every other call. What it returns is the response, as JSON. What it fails
+    with for good the model is told, unless an ``on_tool_error_callback`` answers, or raises.
+
+    In process there is no worker of others: the function is called directly, once and outside of
+    any activity, so `activity.info()` and `activity.heartbeat()` raise there.
+    """
+
+    def __init__(
+        self,
+        activity: Callable[..., Any] | str,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        parameters: dict[str, Any] | None = None,
+        require_confirmation: Requirement = False,
+        deadline: float | timedelta | None = None,
+        on_deadline: OnDeadline = "reject",
+        **options: Unpack["ActivityConfig"],
+    ) -> None:
+        """Read the activity's signature, and how it is to be scheduled.
+
+        Args:
+            activity: A function with ``@activity.defn``, or a method, bound or not: the model is
+                told of it as of a `FunctionTool`, and it gets its arguments by position. Or, for
+                one in another language, its name: it gets one argument, an object.
+            name: What the model calls it by; the function's own name, or the activity's, by
+                default.
+            description: With a mere name: what the model is told of it.
+            parameters: With a mere name: the JSON schema of that object. Which arguments there have
+                to be is checked before the call, their types only by the activity.
+            require_confirmation: Whether somebody must say yes before a call runs; see
+                `FunctionTool`.
+            deadline: Seconds, or a timedelta, that the confirmation is waited for.
+            on_deadline: What happens then; see `BaseTool`.
+            **options: Temporal's own: ``start_to_close_timeout`` or ``schedule_to_close_timeout``,
+                one of which there must be, ``task_queue`` (the invocation's by default),
+                ``schedule_to_start_timeout``, ``heartbeat_timeout``, ``retry_policy`` (by default
+                Temporal's, which never gives up) and ``priority``.
+
+        Raises:
+            AgentDefinitionError: The message names what cannot be, and the remedy.
+        """
+        self.activity = activity if isinstance(activity, str) else _type_of(activity)
+        super().__init__(
+            _function(activity, self.activity, description, parameters),
+            name=name,
+            require_confirmation=require_confirmation,
+            deadline=deadline,
+            on_deadline=on_deadline,
+        )
+        self.options = _checked(cast("dict[str, Any]", options), self.name)
+        self._check_parameters()
+
+    def _read(self, func: Callable[..., Any]) -> Parameters:
+        return func.parameters() if isinstance(func, _Elsewhere) else super()._read(func)
+
+    def _declared(self) -> types.FunctionDeclaration:
+        declared = super()._declared()
+        if isinstance(self.func, _Elsewhere):
+            declared.parameters_json_schema = self.func.schema
+        return declared
+
+    def _check_parameters(self) -> None:
+        given = [*self._parameters.context, *self._parameters.unused]
+        if given:
+            raise AgentDefinitionError(
+                f"Activity {self.activity!r} wants `{given[0]}`, which only tools of this package "
+                "are given: another worker runs it. Give it what it needs as arguments."
+            )
+        for field in self._parameters.fields:
+            if field.default is not EMPTY:
+                self._sent(field, field.default, AgentDefinitionError)
+
+    def arguments(self, args: dict[str, Any]) -> list[Any]:
+        """What the activity is given for arguments that are not refused: JSON, by position.
+
+        All of its parameters, also those that the model has left out: defaults that are changed on
+        one side only would make a call mean two things.
+
+        Raises:
+            ToolError: One of them cannot be sent.
+        """
+        fields = self._parameters.fields
+        values, _ = convert(fields, args)
+        if isinstance(self.func, _Elsewhere):
+            return [values]
+        known = {field.name: None if field.default is EMPTY else field.default for field in fields}
+        return [self._sent(field, (known | values)[field.name], ToolError) for field in fields]
+
+    def _sent(
+        self, field: Parameter, value: Any, error: type[AgentDefinitionError | ToolError]
+    ) -> Any:
+        """A value as JSON, as Temporal's converter for pydantic would write it."""
+        try:
+            sent = field.adapter.dump_python(value, mode="json", by_alias=True, warnings="none")
+            check_json(sent, f"`{field.name}`")
+        except (PydanticSerializationError, StateValueError) as problem:
+            raise error(
+                f"Activity {self.activity!r}: {field.name}={value!r} cannot be sent: {problem}"
+            ) from None
+        return sent
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
+        """Call the function in this process, as `call_here` does; Temporal is not asked."""
+        given = await self.refused(args=args, tool_context=tool_context)
+        return await self.call_here(self.arguments(args)) if given is None else given
+
+    async def call_here(self, arguments: list[Any]) -> Any:
+        """Call the function in this process, for a runtime that has no engine.
+
+        Args:
+            arguments: What `arguments` has made.
+
+        Raises:
+            AgentDefinitionError: There is no function here that can be called.
+            Exception: What the function raised.
+        """
+        if isinstance(self.func, (_Elsewhere, functools.partial)):
+            raise AgentDefinitionError(
+                f"Activity {self.activity!r} cannot run in this process, which has only its name: "
+                "give ActivityTool a function or a bound method, or run the agent on Temporal."
+            )
+        pairs = zip(self._parameters.fields, arguments, strict=True)
+        values = [field.adapter.validate_json(canonical(value)) for field, value in pairs]
+        return await call(self.func, *values)
+
+
+class _Elsewhere:
+    """Stands for the function of an activity that is written in another language."""
+
+    def __init__(self, name: str, doc: str | None, schema: dict[str, Any] | None) -> None:
+        if not name.strip():
+            raise AgentDefinitionError(f"The name of the activity is {name!r}; name one.")
+        if schema is None or schema.get("type") != "object":
+            raise AgentDefinitionError(
+                f"parameters of activity {name!r} is {schema!r}; pass the JSON schema of an object."
+            )
+        check_json(schema, f"parameters of activity {name!r}")
+        self.__name__ = name
+        self.__doc__ = doc
+        self.schema = schema
+
+    def parameters(self) -> Parameters:
+        """One of any type for each property."""
+        required = self.schema.get("required", [])
+        fields = [
+            Parameter(
+                name=name, adapter=TypeAdapter(Any), default=EMPTY if name in required else None
+            )
+            for name in {**self.schema.get("properties", {}), **dict.fromkeys(required)}
+        ]
+        return Parameters(
+            signature=inspect.Signature(), fields=tuple(fields), context=(), unused=()
+        )
+
+    def __call__(self) -> None:
+        raise NotImplementedError  # see `ActivityTool.call_here`
+
+
+def _type_of(activity: Callable[..., Any]) -> str:
+    # Nothing public of the SDK tells the name.
+    definition = temporal._Definition.from_callable(activity)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
+    if definition is None:
+        name = getattr(activity, "__name__", repr(activity))
+        raise AgentDefinitionError(
+            f"{name} is no activity: decorate it with @activity.defn, or make it a FunctionTool."
+        )
+    if definition.name is None:
+        raise AgentDefinitionError(
+            "A dynamic activity has no name of its own; pass the name that it is to be called by."
+        )
+    return definition.name
+
+
+def _function(
+    activity: Callable[..., Any] | str,
+    name: str,
+    description: str | None,
+    parameters: dict[str, Any] | None,
+) -> Callable[..., Any]:
+    """What stands for the activity here; of a method the object is where its worker is."""
+    if isinstance(activity, str):
+        return _Elsewhere(name, description, parameters)
+    if description is not None or parameters is not None:
+        raise AgentDefinitionError(
+            f"The docstring and the annotations of activity {name!r} say what the model is told; "
+            "description and parameters are for one of which only the name is given."
+        )
+    unbound = next(iter(inspect.signature(activity).parameters), "") == "self"
+    return functools.partial(activity, None) if unbound else activity
+
+
+def _checked(options: dict[str, Any], name: str) -> ActivityOptions:
+    """The options of a tool, recorded as plain data.
+
+    Raises:
+        AgentDefinitionError: One is unknown, has a value that cannot be, or is missing.
+    """
+    given = {option: value for option, value in options.items() if value is not None}
+    try:
+        checked = ActivityOptions.model_validate(given, from_attributes=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        known = ", ".join(ActivityOptions.model_fields)
+        raise AgentDefinitionError(
+            f"{where} of tool {name!r} cannot be: {first['msg']}. The options are {known}."
+        ) from None
+    checked_task_queue(checked.task_queue, name)
+    if checked.start_to_close_timeout is None and checked.schedule_to_close_timeout is None:
+        raise AgentDefinitionError(
+            f"Tool {name!r} needs a start_to_close_timeout, or a schedule_to_close_timeout: "
+            "Temporal runs no activity without one."
+        )
+    return checked
