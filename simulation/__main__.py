@@ -15,6 +15,7 @@ from simulation.scenario import Scenario
 def main() -> int:
     """Run what was asked for; 1 if an invariant was violated."""
     logging.disable(logging.WARNING)  # of the faults that were asked for
+    logging.getLogger("temporalio.worker").setLevel(logging.CRITICAL)  # failed tasks are findings
     options = _options()
     chosen = [s for s in SCENARIOS if options.scenario in (None, s.name)]
     if not chosen:

@@ -1,7 +1,6 @@
 """One schedule: a scenario run to its end under a plan."""
 
 import json
-import logging
 import sys
 import time
 from collections import Counter
@@ -29,7 +28,6 @@ from simulation.server import Item, Server
 MAX_STEPS = 3_000
 """More than any scenario needs: what takes longer goes round in circles (I11)."""
 KEY = SessionKey("app", "u", "s")
-logging.getLogger("temporalio.worker").setLevel(logging.CRITICAL)  # failed tasks are findings here
 
 
 @dataclass(kw_only=True)
