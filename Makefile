@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check fmt bench simulate matrix corpus mutants chaos chaos-long clean
+.PHONY: help install demo test check fmt bench simulate matrix corpus mutants chaos chaos-crowd chaos-long clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -46,6 +46,9 @@ HOURS ?= 3
 
 chaos: $(STAMP) ## A minute of real faults on both stores, and the auditor
 	$(CAMPAIGN) --seconds 60
+
+chaos-crowd: $(STAMP) ## 500 invocations on PostgreSQL, four workers and the store killed
+	$(CAMPAIGN) --size crowd --store postgres --seconds 180 --gap 2.5 --quiet 400
 
 chaos-long: $(STAMP) ## The same for HOURS=3
 	$(CAMPAIGN) --hours $(HOURS)

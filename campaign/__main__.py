@@ -22,6 +22,7 @@ from rich.console import Console
 from campaign.auditor import audit, show
 from campaign.run import QUIET, Plan, run
 from campaign.schedule import GAP
+from campaign.shape import Size
 from campaign.world import STORES
 
 ROUND = 300.0
@@ -45,6 +46,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--quiet", type=float, default=QUIET, help="seconds after the faults in which all must end"
     )
+    parser.add_argument("--size", type=Size, choices=list(Size), default=Size.USUAL)
     parser.add_argument("--hours", type=float, default=0.0, help="go on, with new seeds")
     parser.add_argument("--folder", type=Path, default=RUNS, help="where the runs are kept")
     return parser.parse_args()
@@ -56,9 +58,10 @@ def _plans(options: argparse.Namespace) -> Iterator[Plan]:
     stores = STORES if options.store == "both" else (options.store,)
     if options.hours:
         for number, store in enumerate(itertools.cycle(stores)):
-            yield Plan(seed + number, store, ROUND, options.gap, options.quiet)
+            yield Plan(seed + number, store, ROUND, options.gap, options.quiet, options.size)
     for store in stores:
-        yield Plan(seed, store, options.seconds / len(stores), options.gap, options.quiet)
+        seconds = options.seconds / len(stores)
+        yield Plan(seed, store, seconds, options.gap, options.quiet, options.size)
 
 
 def _one(plan: Plan, folder: Path, console: Console) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""A client of the campaign, as the spawner starts it: with RUN_DIR, TEMPORAL, STORE, SLOT, SEED.
+"""A client of the campaign.
 
-It plays several sessions at a time until the run's folder says stop. Started again after its death
+The spawner starts it with RUN_DIR, TEMPORAL, STORE, SLOT, SEED and SIZE. It plays several sessions
+at a time until the run's folder says stop. Started again after its death
 it goes on where its journal ends, with the turn whose outcome it does not know.
 """
 
@@ -9,20 +10,18 @@ import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 
 from campaign.journals import Line, RunFolder, notes
+from campaign.shape import SHAPES, Shape, Size
 from campaign.turns import PAUSE, Player
 from campaign.worker_main import QUEUE
-from campaign.workload import SLOW, STEADY, TURNS, Turn, make_apps
+from campaign.workload import SLOW, STEADY, Turn, make_apps
 from durable_adk.client import connect
 from durable_adk.errors import InvocationTerminatedError, TemporalUnavailableError
 from durable_adk.runners import Runner
 from durable_adk.sessions import DatabaseSessionService
-
-LANES = 4
-"""Sessions at a time."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,7 @@ class Lane:
     slot: str
     seed: int
     number: int
+    shape: Shape
 
     def groups(self) -> Iterator[list[Turn]]:
         """All turns, without end; those that are sent beside each other together."""
@@ -41,14 +41,15 @@ class Lane:
 
     def _turns(self) -> Iterator[Turn]:
         user, lane = f"user-{self.slot}", f"{self.slot}-{self.number}"
-        if self.number == 0:  # one session for ever: what is terminated needs a next message
+        # One session for ever: what is terminated needs a next message.
+        if self.number == 0 and self.shape.everything:
             yield from (Turn(SLOW, user, f"{SLOW}-{lane}", turn) for turn in count(1))
         dice = random.Random(f"{self.seed}/{lane}")  # noqa: S311 - dice are no secrets
-        for session in count():
+        for session in islice(count(), self.shape.sessions):
             # The longest one once for sure: its histories continue as new.
             app = "steps" if (self.number, session) == (1, 0) else dice.choice(STEADY)
             name = f"{app}-{lane}-{session}"
-            yield from (Turn(app, user, name, turn) for turn in range(1, TURNS + 1))
+            yield from (Turn(app, user, name, turn) for turn in range(1, self.shape.turns + 1))
 
 
 class _Known:
@@ -64,7 +65,9 @@ class _Known:
         }
 
 
-async def main(folder: RunFolder, address: str, store: str, slot: str, seed: int) -> None:
+async def main(  # noqa: PLR0917 - as the command line has them
+    folder: RunFolder, address: str, store: str, slot: str, seed: int, shape: Shape
+) -> None:
     """Play until told to stop."""
     journal = folder.journal(slot)
     known = _Known(notes(journal))
@@ -84,8 +87,8 @@ async def main(folder: RunFolder, address: str, store: str, slot: str, seed: int
         for name, app in make_apps(folder.path).items()
     }
     async with asyncio.TaskGroup() as group:
-        for number in range(LANES):
-            group.create_task(_play(Lane(slot, seed, number), players, known, folder.stop))
+        for number in range(shape.lanes):
+            group.create_task(_play(Lane(slot, seed, number, shape), players, known, folder.stop))
     # Not by the usual way: a client's connection may abort the process at exit (reliability 1g).
     os._exit(0)
 
@@ -125,5 +128,6 @@ async def _connected(address: str):  # noqa: ANN202 - of Temporal's client
 
 def start(arguments: list[str]) -> None:
     """Run it."""
-    folder, address, store, slot, seed = arguments
-    asyncio.run(main(RunFolder(Path(folder)), address, store, slot, int(seed)))
+    folder, address, store, slot, seed, size = arguments
+    shape = SHAPES[Size(size)]
+    asyncio.run(main(RunFolder(Path(folder)), address, store, slot, int(seed), shape))

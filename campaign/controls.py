@@ -8,7 +8,7 @@ from typing import Any
 
 from campaign.journals import Line, RunFolder, notes
 from campaign.turns import Player
-from campaign.workload import STEADY, TURNS, Turn, make_apps
+from campaign.workload import STEADY, Turn, make_apps
 from durable_adk.apps import App
 from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService, SessionKey
@@ -43,20 +43,20 @@ def is_control(invocation: str) -> bool:
     return invocation.startswith(f"{PREFIX}-")
 
 
-async def write_controls(folder: RunFolder) -> None:
-    """Run all apps but ``slow`` and keep what they store."""
+async def write_controls(folder: RunFolder, turns: int) -> None:
+    """Run all apps but ``slow``, in a session of so many invocations, and keep what they store."""
     own = RunFolder(folder.path / "control")  # its ledger is not the run's
     own.path.mkdir()
     shutil.copy(folder.path / "model.url", own.path)
     apps = make_apps(own.path)
-    controls = await asyncio.gather(*(_control(own, apps[kind]) for kind in STEADY))
+    controls = await asyncio.gather(*(_control(own, apps[kind], turns) for kind in STEADY))
     folder.controls.write_text(json.dumps(dict(zip(STEADY, controls, strict=True))))
 
 
-async def _control(folder: RunFolder, app: App) -> Control:
+async def _control(folder: RunFolder, app: App, count: int) -> Control:
     sessions = InMemorySessionService()
     journal = folder.journal(PREFIX)
-    turns = [Turn(app.name, PREFIX, f"{PREFIX}-{app.name}", n + 1) for n in range(TURNS)]
+    turns = [Turn(app.name, PREFIX, f"{PREFIX}-{app.name}", n + 1) for n in range(count)]
     runner = Runner(app=app, session_service=sessions, auto_create_session=True)
     async with runner:
         for turn in turns:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from campaign.checks.clients import REFUSED, undisturbed
 from campaign.evidence import Evidence
 from campaign.schedule import least
+from campaign.shape import SHAPES, Size
 from campaign.workload import SLOW
 from durable_adk.messages import WhenBusy
 
@@ -32,14 +33,21 @@ def guards(found: Evidence) -> list[Guard]:
     seconds = float(found.meta["seconds"])
     kinds = Counter(line["kind"] for line in found.faults if line["done"])
     figures = measured(found)
-    return [
-        Guard("messages answered", figures["turns"], seconds * TURNS_PER_SECOND),
+    shape = SHAPES[Size(found.meta.get("size", Size.USUAL))]
+    faults = least(seconds, shape.faults)
+    common = [
+        Guard("messages answered", figures["turns"], shape.messages or seconds * TURNS_PER_SECOND),
         Guard("share that ended as undisturbed", figures["success"], SUCCESS),
+        Guard("takeovers", figures["takeovers"], 1),
+        *(Guard(f"faults: {kind}", kinds[kind], number) for kind, number in faults.items()),
+    ]
+    if not shape.everything:
+        return common
+    return [
+        *common,
         Guard("lost acknowledgements absorbed", figures["absorbed"], 1),
         Guard("zombies refused", figures["refused"], 1),
-        Guard("takeovers", figures["takeovers"], 1),
         Guard("histories continued as new", figures["continued"], 1),
-        *(Guard(f"faults: {kind}", kinds[kind], number) for kind, number in least(seconds).items()),
     ]
 
 

@@ -13,6 +13,7 @@ from campaign.gather import gather
 from campaign.journals import RunFolder
 from campaign.nemesis import Nemesis
 from campaign.schedule import GAP, schedule
+from campaign.shape import SHAPES, Shape, Size
 from campaign.worker_main import QUEUE
 from campaign.world import World, running, staffed, until
 from durable_adk.client import connect
@@ -30,25 +31,33 @@ class Plan:
     gap: float = GAP
     quiet: float = QUIET
     """Seconds after the last fault in which every message must be answered (I11)."""
+    size: Size = Size.USUAL
+
+    @property
+    def shape(self) -> Shape:
+        """How large it is."""
+        return SHAPES[self.size]
 
     @property
     def command(self) -> str:
         """What does the same faults again."""
         return (
             f"python -m campaign --seed {self.seed} --store {self.store} "
-            f"--seconds {self.seconds:g} --gap {self.gap:g} --quiet {self.quiet:g}"
+            f"--seconds {self.seconds:g} --gap {self.gap:g} --quiet {self.quiet:g} "
+            f"--size {self.size}"
         )
 
 
 async def run(plan: Plan, path: Path) -> RunFolder:
     """Do it; everything is in the folder afterwards."""
     folder = _made(path)
-    async with running(folder, plan.store, plan.seed) as world:
-        await write_controls(folder)
+    async with running(folder, plan.store, plan.seed, plan.size) as world:
+        await write_controls(folder, plan.shape.turns)
         async with staffed(world):
             started = time.time()
             nemesis = Nemesis(world)
-            await nemesis.attack(schedule(plan.seed, plan.seconds, plan.gap), plan.seconds)
+            faults = schedule(plan.seed, plan.seconds, plan.gap, plan.shape.faults)
+            await nemesis.attack(faults, plan.seconds)
             healed = time.time()
             client = await connect(world.temporal.address)
             await _settle(world, client, plan.quiet)
@@ -58,6 +67,7 @@ async def run(plan: Plan, path: Path) -> RunFolder:
         "seed": plan.seed,
         "store": plan.store,
         "seconds": plan.seconds,
+        "size": plan.size,
         "command": plan.command,
         "queue": QUEUE,
         "started": started,
@@ -76,7 +86,8 @@ def _made(path: Path) -> RunFolder:
 
 async def _settle(world: World, client: Client, quiet: float) -> None:
     """Let clients bring their messages to an end, and workflows end after them."""
-    world.folder.stop.touch()
+    if world.shape.messages is None:
+        world.folder.stop.touch()
     end = time.monotonic() + quiet
     await until(lambda: all(one.ended for one in world.clients), quiet)
     while time.monotonic() < end:

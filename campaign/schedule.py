@@ -1,6 +1,7 @@
 """Which faults a seed stands for."""
 
 import random
+from collections.abc import Collection
 from enum import StrEnum
 from math import ceil
 from typing import NamedTuple
@@ -81,13 +82,21 @@ GAP = 1.0
 """Seconds between two faults, on average."""
 
 
-def schedule(seed: int, seconds: float, gap: float = GAP) -> list[Fault]:
+def schedule(
+    seed: int, seconds: float, gap: float = GAP, allowed: Collection[Kind] = tuple(Kind)
+) -> list[Fault]:
     """The faults of a run, by time; the same for the same arguments."""
     dice = random.Random(seed)  # noqa: S311 - dice are no secrets
     share = min(1.0, seconds / 60)
-    kinds = [kind for kind, least in MINIMUM.items() for _ in range(ceil(least * share))]
+    kinds = [
+        kind
+        for kind, least in MINIMUM.items()
+        if kind in allowed
+        for _ in range(ceil(least * share))
+    ]
     more = max(0, round(seconds / gap) - len(kinds))
-    kinds += dice.choices(list(WEIGHTS), list(WEIGHTS.values()), k=more)
+    weights = {kind: weight for kind, weight in WEIGHTS.items() if kind in allowed}
+    kinds += dice.choices(list(weights), list(weights.values()), k=more)
     faults = [
         Fault(
             dice.uniform(0, seconds),
@@ -100,7 +109,9 @@ def schedule(seed: int, seconds: float, gap: float = GAP) -> list[Fault]:
     return sorted(faults)
 
 
-def least(seconds: float) -> dict[Kind, int]:
+def least(seconds: float, allowed: Collection[Kind] = tuple(Kind)) -> dict[Kind, int]:
     """How many of each kind must really have been done; some find nothing to be done to."""
     share = min(1.0, seconds / 60)
-    return {kind: max(1, int(number * share / 2)) for kind, number in MINIMUM.items()}
+    return {
+        kind: max(1, int(number * share / 2)) for kind, number in MINIMUM.items() if kind in allowed
+    }

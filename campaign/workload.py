@@ -41,8 +41,6 @@ ONCE = "once"
 SLOW = "slow"
 """The app whose invocations are cancelled, terminated, interrupted, refused and steered."""
 KINDS = (*STEADY, SLOW)
-TURNS = 3
-"""Invocations of a session."""
 NAP = 1.5
 """Seconds that the tool of ``slow`` takes."""
 PAYING = 0.4

@@ -11,14 +11,13 @@ from pathlib import Path
 from campaign.journals import RunFolder
 from campaign.postgres import Postgres
 from campaign.proxy import HOST, FaultProxy
+from campaign.shape import SHAPES, Shape, Size
 from campaign.spawner import Spawned
 from durable_adk._process import Process
 from durable_adk.embedded import TemporalServer
 from durable_adk.errors import DurableAdkError
 
 ROOT = Path(__file__).parents[1]
-WORKERS = 3
-CLIENTS = 2
 SQLITE, POSTGRES = "sqlite", "postgres"
 STORES = (SQLITE, POSTGRES)
 START = 60.0
@@ -137,11 +136,17 @@ class World:
     folder: RunFolder
     store: str
     seed: int
+    size: Size
     temporal: Temporal
     postgres: Postgres | None = None
     postgres_proxy: FaultProxy | None = None
     workers: list[Kept] = field(default_factory=list[Kept])
     clients: list[Kept] = field(default_factory=list[Kept])
+
+    @property
+    def shape(self) -> Shape:
+        """How many processes there are."""
+        return SHAPES[self.size]
 
     @property
     def sqlite(self) -> Path:
@@ -162,13 +167,13 @@ class World:
 
 
 @asynccontextmanager
-async def running(folder: RunFolder, store: str, seed: int) -> AsyncGenerator[World]:
+async def running(folder: RunFolder, store: str, seed: int, size: Size) -> AsyncGenerator[World]:
     """The world without workers and clients; all its processes end with the block."""
     async with AsyncExitStack() as stack:
         temporal = Temporal(folder.path / "temporal")
         stack.push_async_callback(temporal.close)
         await temporal.start()
-        world = World(folder, store, seed, temporal)
+        world = World(folder, store, seed, size, temporal)
         if store == POSTGRES:
             world.postgres = Postgres(folder.path / "postgres")
             stack.push_async_callback(world.postgres.stop)
@@ -185,14 +190,15 @@ async def running(folder: RunFolder, store: str, seed: int) -> AsyncGenerator[Wo
 async def staffed(world: World) -> AsyncGenerator[None]:
     """Workers and clients, kept alive until the end of the block."""
     async with AsyncExitStack() as stack:
-        world.workers = [await _worker(stack, world, number) for number in range(WORKERS)]
+        numbers = range(world.shape.workers)
+        world.workers = [await _worker(stack, world, number) for number in numbers]
         await stack.enter_async_context(kept(world.workers))
         if not await until(lambda: all(worker.alive for worker in world.workers)):
             raise DurableAdkError(f"The workers have not started; see {world.workers[0].log}.")
-        direct = (world.temporal.address, world.url())
+        direct, chosen = (world.temporal.address, world.url()), (str(world.seed), world.size)
         world.clients = [
-            _program(world, f"client-{slot}", "client", *direct, str(slot), str(world.seed))
-            for slot in range(CLIENTS)
+            _program(world, f"client-{slot}", "client", *direct, str(slot), *chosen)
+            for slot in range(world.shape.clients)
         ]
         async with kept(world.clients):
             yield

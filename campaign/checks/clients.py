@@ -11,7 +11,7 @@ from campaign.checks.violation import Violation
 from campaign.controls import plain, shaped
 from campaign.evidence import Evidence, Row, message_of
 from campaign.journals import Line
-from campaign.workload import ONCE, SLOW, TURNS, Turn
+from campaign.workload import ONCE, SLOW, Turn
 from durable_adk.activities.attempting import MAX_LOST
 from durable_adk.errors import InvocationTerminatedError, RunError, SessionBusyError
 from durable_adk.messages import WhenBusy
@@ -55,14 +55,15 @@ def undisturbed(found: Evidence) -> Iterator[Violation]:
         if turn.app == SLOW or not outcomes[name]:
             continue
         finished[turn.session] += 1
-        expected = found.controls[turn.app]["turns"][turn.number - 1]
+        controls = found.controls[turn.app]["turns"]
+        expected = controls[turn.number - 1]
         if outcomes[name] != expected["outcome"]:
             yield Violation("a client was told another outcome", name, outcomes[name])
         shapes = [shaped(row.body, turn) for row in by_invocation.get(name, [])]
         differs = _difference(_comparable(turn, shapes), _comparable(turn, expected["events"]))
         if differs is not None:
             yield Violation("an invocation's events are not those of the control", name, differs)
-        if finished[turn.session] == TURNS:
+        if finished[turn.session] == len(controls):
             yield from _same_state(found, turn)
 
 
