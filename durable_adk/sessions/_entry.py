@@ -12,6 +12,10 @@ from durable_adk.events.event import Event
 from durable_adk.sessions.state import without_temp
 from durable_adk.values import canonical, check_json
 
+MAX_KEY = 1_000
+"""Bytes of a state key or an event's id: with the longest ids of app, user and session beside it an
+entry of PostgreSQL's index has at most 2,704."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -37,6 +41,8 @@ class Entry:
         """
         if event.partial or not event.id:
             raise InvalidRequestError("Only a whole event that has an id can be stored.")
+        if len(event.id.encode(errors="replace")) > MAX_KEY:
+            raise InvalidRequestError(f"An event's id may have {MAX_KEY} bytes; shorten it.")
         check_state(event.actions.state_delta)
         delta = without_temp(event.actions.state_delta)
         body = _body(event, delta)
@@ -93,6 +99,11 @@ def check_state(values: dict[str, Any]) -> None:
     """
     for key, value in values.items():
         check_json(key, "a state key")
+        if len(key.encode()) > MAX_KEY:
+            raise StateValueError(
+                f"The state key {key[:40]!r}... has more than {MAX_KEY} bytes; put what varies "
+                "into its value."
+            )
         check_json(value, f"state[{key!r}]")
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import random
 import time
 from threading import Thread
 from uuid import uuid4
@@ -22,7 +23,9 @@ from durable_adk.errors import (
 )
 from durable_adk.events import Event
 from durable_adk.sessions import GetSessionConfig, SessionKey, Status
+from durable_adk.sessions._entry import MAX_KEY
 from durable_adk.sessions.session import CHILD_PREFIX
+from durable_adk.values import MAX_ID
 from tests.unit.sessions.contract import abandon, event, log, names, opened
 
 # ----- ADK's calls
@@ -553,6 +556,28 @@ async def test_unfit_events_are_refused(service, key):
         with pytest.raises(StateValueError):
             await service.commit_event(key, unfit, invocation_id="i1", epoch=1)
     assert len(await service.read_events(key)) == 1
+
+
+def varied(characters: int) -> str:
+    """Text of four bytes a character that cannot be compressed."""
+    dice = random.Random(characters)
+    return "".join(chr(dice.randrange(0x10000, 0x10FFFF)) for _ in range(characters))
+
+
+async def test_keys_and_ids_are_as_long_as_every_index_can_hold(service):
+    """I13: the longest are stored everywhere; longer ones are refused, and nothing else is lost."""
+    key = SessionKey(*(varied(MAX_ID) for _ in range(3)))
+    longest = varied(MAX_KEY // 4)
+    await opened(service, key, longest[:MAX_ID])
+    owner = {"invocation_id": longest[:MAX_ID], "epoch": 1}
+    delta = {longest: 1, "user:" + longest[2:]: 2}
+    await service.commit_event(key, event(longest, owner["invocation_id"], delta=delta), **owner)
+    too_long = event("c", owner["invocation_id"], delta={longest + "x": 1})
+    with pytest.raises(StateValueError, match="1000 bytes"):
+        await service.commit_event(key, too_long, **owner)
+    with pytest.raises(InvalidRequestError, match="1000 bytes"):
+        await service.commit_event(key, event(longest + "x", owner["invocation_id"]), **owner)
+    assert (await service.read_state(key))[1] == delta
 
 
 async def test_temp_is_nowhere(service, key):
