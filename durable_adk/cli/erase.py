@@ -60,6 +60,7 @@ def _show(found: Holdings, done: str) -> None:
         "keys of user state": found.state_keys,
         "artifacts": found.artifacts,
         "credentials": found.credentials,
+        "schedules": len(found.schedules.names),
         "workflow runs": len(found.runs.found),
         "payload folders": len(found.payloads),
     }
@@ -71,8 +72,9 @@ def _show(found: Holdings, done: str) -> None:
         typer.echo(
             f"of the workflows, these {'were' if done == 'removed' else 'are'} open: {names}"
         )
-    if found.runs.unread:
-        typer.echo(
-            f"{found.runs.unread} workflows could not be read for want of a key: whose they are is "
-            "not known here, so they were left alone"
-        )
+    for what, unread in (("workflows", found.runs.unread), ("schedules", found.schedules.unread)):
+        if unread:
+            typer.echo(
+                f"{unread} {what} could not be read for want of a key: whose they are is not known "
+                "here, so they were left alone"
+            )

@@ -8,6 +8,7 @@ from temporalio.client import Client
 
 from durable_adk.artifacts import BaseArtifactService
 from durable_adk.auth.credential_service import BaseCredentialService
+from durable_adk.erasure.schedules import Schedules, remove_schedules, schedules_of
 from durable_adk.erasure.workflows import Runs, remove, removed, runs_of
 from durable_adk.holders import TemporalHolder
 from durable_adk.memory import BaseMemoryService
@@ -19,7 +20,6 @@ from durable_adk.values import check_id
 
 UNREACHED = (
     "backups and replicas of these stores, and Temporal's archive",
-    "schedules that send the person's messages: delete them first",
     "logs and traces, and what running workers have in memory until they end",
     "`app:` state, and whatever else tools and callbacks have written elsewhere",
     "what model providers keep",
@@ -64,6 +64,8 @@ class Holdings:
     artifacts: int
     """Names."""
     credentials: int
+    schedules: Schedules
+    """In Temporal, that send the person's messages."""
     runs: Runs
     """Of workflows, in Temporal."""
     payloads: Sequence[str]
@@ -73,7 +75,8 @@ class Holdings:
     def empty(self) -> bool:
         """Whether there is nothing; memory is not counted."""
         counts = (self.state_keys, self.artifacts, self.credentials)
-        return not (self.sessions or self.runs.found or self.payloads or any(counts))
+        in_temporal = self.runs.found or self.schedules.names
+        return not (self.sessions or in_temporal or self.payloads or any(counts))
 
 
 async def survey(erasure: Erasure) -> Holdings:
@@ -93,6 +96,7 @@ async def survey(erasure: Erasure) -> Holdings:
         state_keys=len(state),
         artifacts=artifacts,
         credentials=credentials,
+        schedules=await schedules_of(client, app=app, user=user),
         runs=runs,
         payloads=await _owners(
             client, {*runs.workflows, *(one.workflow_id for one in known)} - runs.shared
@@ -113,7 +117,9 @@ async def erase(erasure: Erasure) -> Holdings:
     """
     app, user = erasure.app, erasure.user
     found = await survey(erasure)
-    # Sessions last: what they say of workflows and artifacts is what a repeat goes by.
+    # Schedules first, that none starts another run; sessions last: what they say of workflows and
+    # artifacts is what a repeat goes by.
+    await remove_schedules(erasure.client, found.schedules)
     await remove(erasure.client, found.runs)
     if blobs := _blobs(erasure.client):
         for owner in found.payloads:

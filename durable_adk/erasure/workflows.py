@@ -111,11 +111,11 @@ async def _is_of(
     if (run.id, started.first_execution_run_id) in firsts:
         return True
     values = await converter.decode_wrapper(started.input)
-    return bool(values) and _names(values[0]) == (app, user)
+    return bool(values) and whose(values[0]) == (app, user)
 
 
-def _names(argument: Any) -> tuple[str, str] | None:
-    """Whose a run is; None: its argument says nothing of that, and it runs no invocation."""
+def whose(argument: Any) -> tuple[str, str] | None:
+    """App and user of a run; None: its argument says nothing of them: it runs no invocation."""
     with suppress(ValueError):
         asked = InvocationRequest.model_validate(argument)
         return asked.app.strip(), asked.user.strip()

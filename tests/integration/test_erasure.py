@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,14 @@ from temporalio import workflow
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from durable_adk.auth import AuthCredential
-from durable_adk.client import connect
+from durable_adk.client import connect, create_schedule
+from durable_adk.client.schedules import list_schedules
 from durable_adk.embedded import TemporalServer
 from durable_adk.embedded.stores import folder_stores
 from durable_adk.encryption import Key
 from durable_adk.erasure import Erasure, erase, survey
 from durable_adk.memory.memory_entry import MemoryEntry
+from durable_adk.messages import InvocationRequest
 from durable_adk.sessions import SqliteSessionService
 from tests.support.private_agent import KINDS, canary
 from tests.support.private_place import OPEN_USER, Place, converse, key_file, placed
@@ -96,6 +99,40 @@ async def test_a_workflow_that_was_never_opened_is_found_by_its_start(
         assert runs.workflows == runs.open == ["mine"]
         await erase(erasure)
         assert [run.id async for run in place.client.list_workflows()] == ["theirs"]
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_schedules_that_send_the_persons_messages_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encrypted: bool
+) -> None:
+    """S6: they hold a message, and would start again what was erased; those of others stay.
+
+    Without the key nobody can say whose one is, and it is left alone.
+    """
+    keys = {"DURABLE_ADK_ENCRYPTION_KEYS": str(key_file(tmp_path / "keys", Key.new()))}
+    settings = keys if encrypted else {}
+    async with placed(tmp_path, settings, monkeypatch) as place, AsyncExitStack() as stack:
+        for user, name in ((OPEN_USER, "mine"), ("somebody-else", "theirs")):
+            request = InvocationRequest(app="private", user=user, message=canary("message"))
+            await create_schedule(place.client, name, request, cron="0 9 1 1 *")
+
+        async def listed() -> list[str]:
+            return sorted([line.name async for line in list_schedules(place.client)])
+
+        while await listed() != ["mine", "theirs"]:  # the list is behind by a moment
+            await asyncio.sleep(0.1)
+        erasure = await erasure_at(place, stack)
+        monkeypatch.delenv("DURABLE_ADK_ENCRYPTION_KEYS", raising=False)
+        address = place.client.service_client.config.target_host
+        blind = replace(erasure, client=await connect(address))
+        unread = (await survey(blind)).schedules
+        assert (unread.names, unread.unread) == (([], 2) if encrypted else (["mine"], 0))
+        found = await survey(erasure)
+        assert (found.schedules.names, found.schedules.unread, found.empty) == (["mine"], 0, False)
+        await erase(erasure)
+        while await listed() != ["theirs"]:
+            await asyncio.sleep(0.1)
+        assert (await erase(erasure)).schedules.names == []
 
 
 @workflow.defn(name="Invocation")
