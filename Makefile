@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check fmt bench simulate matrix corpus mutants chaos chaos-crowd chaos-long clean
+.PHONY: help install demo test check fmt bench bench-scale simulate matrix corpus mutants chaos chaos-crowd chaos-long clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -40,6 +40,9 @@ bench: $(STAMP) ## Measure
 	$(BIN)/python -m benchmarks.turn
 	$(BIN)/python -m benchmarks.streaming
 	$(BIN)/python -m benchmarks.takeover
+
+bench-scale: $(STAMP) ## How throughput grows with workers, and what ends it
+	$(BIN)/python -m benchmarks.scale
 
 CAMPAIGN := $(BIN)/python -W ignore:XDG_RUNTIME_DIR -m campaign
 HOURS ?= 3
