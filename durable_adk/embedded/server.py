@@ -33,6 +33,8 @@ DYNAMIC_CONFIG = {
     "history.timerProcessorMaxPollRPS": 2000,
     "history.visibilityProcessorMaxPollRPS": 2000,
     "history.timerProcessorMaxTimeShift": '"50ms"',
+    "history.transferProcessorUpdateAckInterval": '"1s"',
+    "history.visibilityProcessorUpdateAckInterval": '"1s"',
 }
 """The one-shard server polls each of its queues 20 times a second, so a step waits for 50 ms, and
 for twice that without eager activities. Measured on two cores, one activity a step: 102 ms as it
@@ -40,7 +42,10 @@ comes (52 ms eager), 14 ms with these (12 ms), 8 ms with the pragmas below as we
 
 Its timers are up to a second late, in case the clocks of a cluster's hosts differ; here there is
 one clock. Measured: a killed worker's tool runs again after 2.1 s instead of 3.0, and six messages
-at once to one session take 1.7 s instead of 5.4."""
+at once to one session take 1.7 s instead of 5.4.
+
+What has ended is deleted when its queues have been gone through, which is noted every 30 s.
+Measured: deleting a workflow takes a twelfth of the time with 1 s."""
 
 SQLITE_PRAGMAS = {"journal_mode": "WAL", "synchronous": "NORMAL"}
 """A power cut may cost the server its last moments, never its file; a killed process costs nothing.

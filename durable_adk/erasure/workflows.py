@@ -23,7 +23,8 @@ from durable_adk.workflows.invocation import TYPE_NAME
 
 _POLL = 0.1
 _PATIENCE = 120.0
-"""Seconds until Temporal has deleted what it was asked to: measured, closed workflows take 33."""
+"""Seconds until Temporal has deleted what it was asked to: measured, closed workflows
+take 33 by its own settings, and about 3 by those of our development server."""
 
 
 @dataclass(frozen=True)
