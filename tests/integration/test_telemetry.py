@@ -203,21 +203,26 @@ async def test_an_activity_as_a_tool_is_one_span(make_runner: MakeRunner, spans:
     assert ran.attributes.get("error.type") == ("ToolTimeoutError" if failed else None)
 
 
-async def test_an_approval_later_is_in_the_same_trace(
-    make_runner: MakeRunner, spans: Watched
-) -> None:
-    """D9: the wait is a span, and the answer joins the trace though nobody told it of it."""
+async def asked_and_told(make_runner: MakeRunner, *, confirmed: bool) -> None:
+    """A run that waits for an approval, and goes on with an answer."""
     tool = FunctionTool(weather, require_confirmation=True)
     model = ScriptedModel(replies=[call("weather", city="Rome"), "fine"])
     runner = await make_runner(LlmAgent(name="asker", model=model, tools=[tool]))
     await send(runner)
     (pending,) = await runner.pending(**USER)
     response = types.FunctionResponse(
-        id=pending.call_id, name=pending.name, response={"confirmed": True}
+        id=pending.call_id, name=pending.name, response={"confirmed": confirmed}
     )
     message = types.Content(role="user", parts=[types.Part(function_response=response)])
     async for _ in runner.run_async(**USER, new_message=message):
         pass
+
+
+async def test_an_approval_later_is_in_the_same_trace(
+    make_runner: MakeRunner, spans: Watched
+) -> None:
+    """D9: the wait is a span, and the answer joins the trace though nobody told it of it."""
+    await asked_and_told(make_runner, confirmed=True)
     seen = await ended(spans)
     assert len({span.trace for span in seen}) == 1
     (root,) = named(seen, "invoke_agent asker")
@@ -535,17 +540,7 @@ async def test_a_takeover_is_told(
 async def test_a_pause_is_told(make_runner: MakeRunner, caplog: pytest.LogCaptureFixture) -> None:
     """D9: one line when it begins, and one with its length when it ends."""
     caplog.set_level(logging.INFO, "durable_adk.activities")
-    tool = FunctionTool(weather, require_confirmation=True)
-    model = ScriptedModel(replies=[call("weather", city="Rome"), "fine"])
-    runner = await make_runner(LlmAgent(name="asker", model=model, tools=[tool]))
-    await send(runner)
-    (pending,) = await runner.pending(**USER)
-    response = types.FunctionResponse(
-        id=pending.call_id, name=pending.name, response={"confirmed": False}
-    )
-    message = types.Content(role="user", parts=[types.Part(function_response=response)])
-    async for _ in runner.run_async(**USER, new_message=message):
-        pass
+    await asked_and_told(make_runner, confirmed=False)
     await until(lambda: any(r.message == "invocation.ended" for r in caplog.records))
     told = [r.message for r in caplog.records if r.message.startswith("invocation.")]
     assert told == [f"invocation.{what}" for what in ("started", "paused", "resumed", "ended")]

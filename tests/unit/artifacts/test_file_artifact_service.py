@@ -1,11 +1,7 @@
 """What the artifact folder keeps when processes share it, are killed, or find it unusable."""
 
 import asyncio
-import json
 import os
-import subprocess
-import sys
-import textwrap
 import time
 from pathlib import Path
 
@@ -14,27 +10,9 @@ from google.genai import types
 
 from durable_adk.artifacts import FileArtifactService, _files
 from durable_adk.errors import StoreUnavailableError
+from tests.unit.artifacts.processes import run
 
 SCOPE = {"app_name": "app", "user_id": "user", "session_id": "session"}
-PROLOGUE = """
-import asyncio, json, os, signal, sys
-from google.genai import types
-from durable_adk.artifacts import FileArtifactService
-
-scope = {"app_name": "app", "user_id": "user", "session_id": "session"}
-service = FileArtifactService(sys.argv[1])
-
-def save(name, text, key=None):
-    part = types.Part(text=text)
-    return service.save_artifact(**scope, filename=name, artifact=part, save_key=key)
-
-def fork(work):
-    pid = os.fork()
-    if pid == 0:
-        work()
-        os._exit(0)
-    return pid
-"""
 KILLED_AT = """
 def kill_at(place):
     '''Die right after the given system call of a save, counted over those that change the disk.'''
@@ -97,18 +75,6 @@ def folder(tmp_path):
 @pytest.fixture
 def service(folder):
     return FileArtifactService(folder)
-
-
-def run(script, folder):
-    """What processes that share the folder print, by line."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROLOGUE + textwrap.dedent(script), str(folder)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=100,
-    )
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 async def save(service, name, text="x", *, key=None):

@@ -1,11 +1,9 @@
 """What a bucket keeps when processes share it, are killed, or find it unusable."""
 
 import asyncio
-import json
 import re
 import subprocess
 import sys
-import textwrap
 
 import pytest
 from google.genai import types
@@ -19,28 +17,10 @@ from durable_adk.artifacts import (
 )
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 from durable_adk.object_store import ObjectStore
+from tests.unit.artifacts import processes
 
 SCOPE = {"app_name": "app", "user_id": "user", "session_id": "session"}
 IMPATIENT = {"retry_config": {"max_retries": 0}}
-PROLOGUE = """
-import asyncio, json, os, resource, sys, threading, urllib.request
-from google.genai import types
-from durable_adk.artifacts import artifacts_at
-
-scope = {"app_name": "app", "user_id": "user", "session_id": "session"}
-service = artifacts_at(sys.argv[1])
-
-def save(name, text, key=None):
-    part = types.Part(text=text)
-    return service.save_artifact(**scope, filename=name, artifact=part, save_key=key)
-
-def fork(work):
-    pid = os.fork()
-    if pid == 0:
-        work()
-        os._exit(0)
-    return pid
-"""
 RACE = """
 def work(process):
     numbers = {}
@@ -112,12 +92,8 @@ def service(uri):
 
 
 async def run(script, place):
-    """What a process that uses the place prints, by line."""
-    command = [sys.executable, "-c", PROLOGUE + textwrap.dedent(script), place]
-    done = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, check=True, timeout=100
-    )
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    """What processes that use the place print, by line."""
+    return await asyncio.to_thread(processes.run, script, place)
 
 
 def killed_at(call, before="pass"):
