@@ -3,11 +3,13 @@
 
 FROM python:3.12-slim AS build
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY durable_adk durable_adk
 COPY examples/capital_agent examples/capital_agent
+# All extras, in the versions of constraints.txt and no other files.
 RUN python -m venv /venv \
-    && /venv/bin/pip install --no-cache-dir ".[codec,encryption,mcp,objects,otlp,postgres,redis]"
+    && /venv/bin/pip install --no-cache-dir --require-hashes -r constraints.txt \
+    && /venv/bin/pip install --no-cache-dir --no-deps .
 
 FROM python:3.12-slim
 COPY --from=build /venv /venv

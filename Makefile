@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check fmt bench bench-scale simulate matrix corpus mutants chaos chaos-crowd chaos-long clean
+.PHONY: help install demo test check fmt bench bench-scale lock simulate matrix corpus mutants chaos chaos-crowd chaos-long clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -61,6 +61,13 @@ simulate: $(STAMP) ## Run random schedules with faults for a minute
 
 matrix: $(STAMP) ## Kill, stop and fail at every failpoint, on both stores
 	FAILPOINT_MATRIX=all $(BIN)/python -m pytest tests/chaos/test_failpoint_matrix.py
+
+lock: ## Choose the newest versions within the ranges for constraints.txt
+	$(PYTHON) -m venv $(VENV)/lock
+	$(VENV)/lock/bin/pip install --quiet "uv>=0.9,<1"
+	$(VENV)/lock/bin/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
+		--generate-hashes --upgrade --no-emit-index-url --no-header --no-annotate --quiet \
+		--output-file constraints.txt
 
 corpus: $(STAMP) ## Record the histories of RELEASE=0.2.0, which all later code has to replay
 	$(BIN)/python -m tests.replay.record $(RELEASE)
