@@ -62,8 +62,10 @@ class Settings(BaseSettings):
     partials: SecretStr | None = None
     """URL of a Redis that carries the chunks of streamed answers, the same one for all clients and
     workers; None: the session store's own way (design D8)."""
-    credentials: Path | None = None
-    """Folder of users' credentials, for its owner only; None: ``credentials`` in `data_dir`."""
+    credentials: str | None = None
+    """Folder of users' credentials, for its owner only, or PostgreSQL URL, where they are encrypted
+    with `encryption_keys`; None: with a PostgreSQL store and keys that database, else
+    ``credentials`` in `data_dir`."""
     payloads: Path | str | None = None
     """Folder, or uri of an object store, of what is too large or too private for Temporal, the same
     one for all clients and workers of a namespace; None: ``payloads`` in `data_dir` for the

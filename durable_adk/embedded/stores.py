@@ -7,9 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
+from sqlalchemy import URL
 
 from durable_adk.artifacts import BaseArtifactService, artifacts_at
-from durable_adk.auth.credential_service import BaseCredentialService, FileCredentialService
+from durable_adk.auth.credential_service import (
+    BaseCredentialService,
+    FileCredentialService,
+    PostgresCredentialService,
+)
+from durable_adk.encryption import KeyFile
+from durable_adk.errors import InvalidRequestError
 from durable_adk.memory import BaseMemoryService, PostgresMemoryService, SqliteMemoryService
 from durable_adk.partials import PartialChannel, partials_at
 from durable_adk.sessions.base_session_service import BaseSessionService
@@ -60,8 +67,9 @@ async def folder_stores(
         partials: The same.
 
     Raises:
-        InvalidRequestError: Others than its owner may enter the folder of the credentials, or the
-            place of the artifacts cannot be used.
+        InvalidRequestError: Others than its owner may enter the folder of the credentials, they
+            are to be in a database and there are no keys, or the place of the artifacts cannot be
+            used.
     """
     settings = settings or Settings()
     async with AsyncExitStack() as stack:
@@ -71,6 +79,10 @@ async def folder_stores(
         if memory_service is None:
             memory_service = _memory(data_dir, settings.memory, session_service)
             stack.push_async_callback(memory_service.close)
+        if credential_service is None:
+            credential_service = _credentials(data_dir, settings, session_service)
+            if isinstance(credential_service, PostgresCredentialService):
+                stack.push_async_callback(credential_service.close)
         if partials is None and settings.partials is not None:
             partials = await stack.enter_async_context(_redis(settings.partials))
         yield Stores(
@@ -78,8 +90,7 @@ async def folder_stores(
             artifact_service=artifact_service
             or artifacts_at(settings.artifacts or data_dir / "artifacts"),
             memory_service=memory_service,
-            credential_service=credential_service
-            or FileCredentialService(settings.credentials or data_dir / "credentials"),
+            credential_service=credential_service,
             partials=partials,
         )
 
@@ -95,9 +106,30 @@ async def _redis(url: SecretStr) -> AsyncGenerator[PartialChannel]:
 
 def _memory(data_dir: Path, place: str | None, sessions: BaseSessionService) -> BaseMemoryService:
     """The memory in a place that was named, else beside the sessions."""
-    if place is not None and "://" in place:
-        return PostgresMemoryService(place)
-    database = sessions.database if isinstance(sessions, DatabaseSessionService) else None
-    if place is None and database is not None:
-        return PostgresMemoryService(database.url)
+    if url := _database(place, sessions):
+        return PostgresMemoryService(url)
     return SqliteMemoryService(Path(place).expanduser() if place else data_dir / "memory.db")
+
+
+def _credentials(
+    data_dir: Path, settings: Settings, sessions: BaseSessionService
+) -> BaseCredentialService:
+    """Those in a place that was named; else beside the sessions if there are keys for them."""
+    place, keys = settings.credentials, settings.encryption_keys
+    url = _database(place, sessions)
+    if url is not None and keys is not None:
+        return PostgresCredentialService(url, keys=KeyFile(keys))
+    if url is not None and place is not None:
+        raise InvalidRequestError(
+            "DURABLE_ADK_CREDENTIALS names a database, which has credentials only encrypted: set "
+            "DURABLE_ADK_ENCRYPTION_KEYS too, or name a folder."
+        )
+    return FileCredentialService(Path(place).expanduser() if place else data_dir / "credentials")
+
+
+def _database(place: str | None, sessions: BaseSessionService) -> str | URL | None:
+    """The PostgreSQL that something is kept in: the one named, or that of the sessions."""
+    if place is not None:
+        return place if "://" in place else None
+    database = sessions.database if isinstance(sessions, DatabaseSessionService) else None
+    return database.url if database is not None else None

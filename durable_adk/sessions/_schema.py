@@ -11,6 +11,7 @@ from sqlalchemy import (
     Double,
     Identity,
     Index,
+    LargeBinary,
     MetaData,
     Table,
     Text,
@@ -147,3 +148,13 @@ MEMORIES = Table(
     ),
 )
 """One row a memory, with the different words that it is found by."""
+
+CREDENTIALS = Table(
+    "credentials",
+    POSTGRES_METADATA,
+    Column("owner", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("key_id", Text, nullable=False),
+    Column("secret", LargeBinary, nullable=False),
+)
+"""One row a credential, encrypted; owner and name are hashes."""

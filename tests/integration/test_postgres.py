@@ -15,7 +15,12 @@ from temporalio.client import Client
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
+from durable_adk.auth import AuthCredential
+from durable_adk.auth.credential_service import FileCredentialService, PostgresCredentialService
 from durable_adk.embedded import TemporalServer
+from durable_adk.embedded.stores import folder_stores
+from durable_adk.encryption import Key
+from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
 from durable_adk.memory import PostgresMemoryService
 from durable_adk.models import ScriptedModel
@@ -26,6 +31,7 @@ from durable_adk.worker import WorkerOptions, worker
 from tests.support.commands import Terminal
 from tests.support.desk import DESK
 from tests.support.postgres import Databases
+from tests.support.private_place import key_file
 from tests.support.scripts import USER, call, gist, send
 
 FACT = types.UserContent("My passport is blue.")
@@ -138,3 +144,35 @@ async def test_a_tool_turn_with_memory(client: Client, url: str) -> None:
     assert {session.id for session in listed.sessions} == {"old", USER["session_id"]}
     for service in (sessions, feed, memory):
         await service.close()
+
+
+async def test_workers_of_all_machines_have_a_users_credentials(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S14: with keys they go to the database by themselves, and are read wherever a run goes on."""
+    monkeypatch.setenv("DURABLE_ADK_ENCRYPTION_KEYS", str(key_file(tmp_path / "keys", Key.new())))
+    whose = {"app_name": "app", "user_id": "user", "key": "k"}
+    credential = AuthCredential(auth_type="apiKey", api_key="secret")
+    sessions = DatabaseSessionService(url)
+    async with (
+        folder_stores(tmp_path / "here", session_service=sessions) as here,
+        folder_stores(tmp_path / "there", session_service=sessions) as there,
+    ):
+        await here.credential_service.save(**whose, credential=credential)
+        assert await there.credential_service.load(**whose) == credential
+    await sessions.close()
+    assert isinstance(here.credential_service, PostgresCredentialService)
+
+
+async def test_without_keys_credentials_stay_in_folders(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S14: a database has none in the open; who names one all the same is told what is missing."""
+    sessions = DatabaseSessionService(url)
+    async with folder_stores(tmp_path, session_service=sessions) as stores:
+        assert isinstance(stores.credential_service, FileCredentialService)
+    monkeypatch.setenv("DURABLE_ADK_CREDENTIALS", url)
+    with pytest.raises(InvalidRequestError, match="DURABLE_ADK_ENCRYPTION_KEYS"):
+        async with folder_stores(tmp_path, session_service=sessions):
+            pass
+    await sessions.close()

@@ -76,7 +76,7 @@ def ledger(folder: Path) -> list[str]:
     return [json.loads(line)["what"] for line in lines]
 
 
-def until(condition: Callable[[], object], *, seconds: float = 20.0) -> None:
+def until(condition: Callable[[], object], *, seconds: float = 60.0) -> None:
     """Wait until something is so."""
     deadline = time.monotonic() + seconds
     while not condition():

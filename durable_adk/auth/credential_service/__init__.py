@@ -5,5 +5,13 @@ from durable_adk.auth.credential_service.file_credential_service import FileCred
 from durable_adk.auth.credential_service.in_memory_credential_service import (
     InMemoryCredentialService,
 )
+from durable_adk.auth.credential_service.postgres_credential_service import (
+    PostgresCredentialService,
+)
 
-__all__ = ["BaseCredentialService", "FileCredentialService", "InMemoryCredentialService"]
+__all__ = [
+    "BaseCredentialService",
+    "FileCredentialService",
+    "InMemoryCredentialService",
+    "PostgresCredentialService",
+]

@@ -1,7 +1,6 @@
 """Credentials as files of one folder."""
 
 import asyncio
-import hashlib
 import os
 import uuid
 from pathlib import Path
@@ -9,9 +8,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from durable_adk.auth.auth_credential import AuthCredential
+from durable_adk.auth.credential_service._names import hashed
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.errors import InvalidRequestError
-from durable_adk.values import canonical
 
 
 class FileCredentialService(BaseCredentialService):
@@ -72,7 +71,7 @@ class FileCredentialService(BaseCredentialService):
 
     async def delete_user(self, *, app_name: str, user_id: str, dry_run: bool = False) -> int:
         """Remove the files of a user; how many they are."""
-        return await asyncio.to_thread(self._remove, _hash(app_name, user_id), dry_run=dry_run)
+        return await asyncio.to_thread(self._remove, hashed(app_name, user_id), dry_run=dry_run)
 
     def _remove(self, owner: str, *, dry_run: bool) -> int:
         own = list(self._root.glob(f"{owner}-*.json"))
@@ -81,12 +80,7 @@ class FileCredentialService(BaseCredentialService):
         return len(own)
 
     def _path(self, app_name: str, user_id: str, key: str) -> Path:
-        return self._root / f"{_hash(app_name, user_id)}-{_hash(key)}.json"
-
-
-def _hash(*parts: str) -> str:
-    # As JSON, not joined: ("a:b", "c") and ("a", "b:c") are different users.
-    return hashlib.sha256(canonical(list(parts)).encode()).hexdigest()
+        return self._root / f"{hashed(app_name, user_id)}-{hashed(key)}.json"
 
 
 def _read(path: Path) -> bytes | None:

@@ -1,0 +1,143 @@
+"""Credentials in a PostgreSQL database, encrypted."""
+
+import secrets
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+from sqlalchemy import URL, Connection, bindparam, delete, func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from durable_adk.auth.auth_credential import AuthCredential
+from durable_adk.auth.credential_service._names import hashed
+from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+from durable_adk.encryption._library import AESGCM, InvalidTag, require
+from durable_adk.encryption.keys import KeyProvider
+from durable_adk.errors import EncryptionKeyError, InvalidRequestError
+from durable_adk.sessions._schema import CREDENTIALS
+from durable_adk.sessions.database import PostgresDatabase
+from durable_adk.sessions.database_url import parse
+from durable_adk.values import canonical
+
+_CIPHER = "aes-256-gcm-1"
+_NONCE_BYTES = 12
+
+_OF_OWNER = CREDENTIALS.c.owner == bindparam("whose")
+_ONE = _OF_OWNER & (CREDENTIALS.c.name == bindparam("which"))
+_FIND = select(CREDENTIALS.c.key_id, CREDENTIALS.c.secret).where(_ONE)
+_COUNT = select(func.count()).select_from(CREDENTIALS).where(_OF_OWNER)
+_ADD = insert(CREDENTIALS)
+_SAVE = _ADD.on_conflict_do_update(
+    index_elements=[CREDENTIALS.c.owner, CREDENTIALS.c.name],
+    set_={"key_id": _ADD.excluded.key_id, "secret": _ADD.excluded.secret},
+)
+
+
+class PostgresCredentialService(BaseCredentialService):
+    """One row a credential, encrypted with AES-256-GCM; for the workers of many machines.
+
+    The database never has a credential in the open, nor whose one is: owner and name are hashes,
+    and they are authenticated with the content, so that no row can be passed off as another's. The
+    tables are made with those of the sessions, see `DatabaseSessionService`.
+
+    Args:
+        db_url: SQLAlchemy's URL, e.g. ``postgresql://user:password@host/name``. It needs the extra
+            ``postgres``.
+        keys: With which is encrypted, those of the payloads for example; a credential goes over to
+            a newer key when it is saved again.
+
+    Raises:
+        InvalidRequestError: The URL is of no PostgreSQL database, or the extra ``encryption`` is
+            not installed.
+    """
+
+    def __init__(self, db_url: str | URL, *, keys: KeyProvider) -> None:
+        require()
+        self._keys = keys
+        self._database = PostgresDatabase(parse(db_url, only="postgresql"))
+
+    async def load(self, *, app_name: str, user_id: str, key: str) -> AuthCredential | None:
+        """A copy of what is stored; None: nothing.
+
+        Raises:
+            EncryptionKeyError: The key that it is encrypted with is not here.
+            InvalidRequestError: The row was changed by somebody else.
+            StoreUnavailableError: The database does not answer.
+        """
+        place = _place(app_name, user_id, key)
+
+        def find(connection: Connection) -> tuple[str, bytes] | None:
+            row = connection.execute(_FIND, place).one_or_none()
+            return None if row is None else (row.key_id, row.secret)
+
+        found = await self._database.read(find)
+        return await self._opened(*found, place) if found is not None else None
+
+    async def save(
+        self, *, app_name: str, user_id: str, key: str, credential: AuthCredential
+    ) -> None:
+        """Store a credential in place of what was there; a repeat changes nothing.
+
+        Raises:
+            EncryptionKeyError: There is no key to be had.
+            StoreUnavailableError: The database does not answer.
+        """
+        place = _place(app_name, user_id, key)
+        first = await self._keys.current()
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        cipher = AESGCM(first.secret)
+        secret = cipher.encrypt(nonce, credential.to_json().encode(), _bound(first.id, place))
+        row = {
+            "owner": place["whose"],
+            "name": place["which"],
+            "key_id": first.id,
+            "secret": nonce + secret,
+        }
+        await self._database.write(lambda connection: connection.execute(_SAVE, row).close())
+
+    async def delete(self, *, app_name: str, user_id: str, key: str) -> None:
+        """Forget a credential; a missing one is no error."""
+        place = _place(app_name, user_id, key)
+        removal = delete(CREDENTIALS).where(_ONE)
+        await self._database.write(lambda connection: connection.execute(removal, place).close())
+
+    async def delete_user(self, *, app_name: str, user_id: str, dry_run: bool = False) -> int:
+        """Forget all credentials of a user; how many they are. With `dry_run` they stay."""
+        whose = {"whose": hashed(app_name, user_id)}
+
+        def work(connection: Connection) -> int:
+            if dry_run:
+                return connection.execute(_COUNT, whose).scalar_one()
+            return connection.execute(delete(CREDENTIALS).where(_OF_OWNER), whose).rowcount
+
+        return await self._database.write(work)
+
+    async def close(self) -> None:
+        """Close all connections; the next call opens new ones."""
+        await self._database.close()
+
+    async def _opened(self, key_id: str, sealed: bytes, place: Mapping[str, str]) -> AuthCredential:
+        key = await self._keys.find(key_id)
+        if key is None:
+            raise EncryptionKeyError(
+                f"A credential is encrypted with key {key_id!r}, which is not here: add it to "
+                "the key file of this process (DURABLE_ADK_ENCRYPTION_KEYS), below the first one."
+            )
+        nonce, secret = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+        try:
+            text = AESGCM(key.secret).decrypt(nonce, secret, _bound(key_id, place))
+            return AuthCredential.from_json(text)
+        except (InvalidTag, ValueError, ValidationError):
+            # Without its cause, which may know what stands in it.
+            raise InvalidRequestError(
+                f"The credential {place['which']} in the database was changed, or is encrypted "
+                f"with another key of the id {key_id!r}; delete its row."
+            ) from None
+
+
+def _place(app_name: str, user_id: str, key: str) -> dict[str, str]:
+    return {"whose": hashed(app_name, user_id), "which": hashed(key)}
+
+
+def _bound(key_id: str, place: Mapping[str, str]) -> bytes:
+    """What is authenticated with the content, though everybody can read it."""
+    return canonical([_CIPHER, key_id, place["whose"], place["which"]]).encode()
