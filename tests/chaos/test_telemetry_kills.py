@@ -80,17 +80,17 @@ async def test_finished_steps_are_seen_while_a_later_one_runs(make_place: MakePl
     """D17: spans do not wait for the end of their invocation."""
     place = make_place()
     place.traced = True
-    worker = await place.start_worker("tool.halfway:stop@1")
+    worker = await place.start_worker()
     async with worker:
-        client = asyncio.ensure_future(place.all_of("charge"))
-        await until(lambda: place.traces.runs("charge"))
+        client = asyncio.ensure_future(place.all_of("tool"))
+        await until(lambda: place.traces.runs("patient"))
         await until(lambda: len(read_spans(place.spans)) == 1)
         assert read_spans(place.spans)[0].attributes["gen_ai.operation.name"] == "chat"
         assert not _roots(place)
         client.cancel()
         await asyncio.gather(client, return_exceptions=True)
         await worker.kill()
-    await place.workflow("charge").terminate()
+    await place.workflow("tool").terminate()
 
 
 def _roots(place: Workplace) -> list[Seen]:
