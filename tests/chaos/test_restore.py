@@ -12,7 +12,6 @@ from temporalio.service import RPCError
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
-from durable_adk.embedded import TemporalServer
 from durable_adk.errors import SessionRegressedError
 from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
@@ -20,6 +19,7 @@ from durable_adk.repair.findings import Kind
 from durable_adk.repair.sources import Missing
 from tests.support.clinic import Clinic
 from tests.support.dumps import Dump, copy, restore
+from tests.support.own_server import own_client
 from tests.support.processes import until
 from tests.support.scripts import call, gist
 
@@ -29,10 +29,17 @@ CLOSE = 1.0
 """Seconds between that and what is put back."""
 
 
+@pytest.fixture(scope="module")
+async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
+    """Of a server with nothing else on it."""
+    async with own_client(tmp_path_factory.mktemp("own")) as connected:
+        yield connected
+
+
 @pytest.fixture
-async def clinic(tmp_path: Path, client: Client, server: TemporalServer) -> AsyncIterator[Clinic]:
+async def clinic(tmp_path: Path, client: Client) -> AsyncIterator[Clinic]:
     """A store, and no worker yet."""
-    opened = Clinic(tmp_path, client, server.address)
+    opened = Clinic(tmp_path, client, client.service_client.config.target_host)
     opened.traces.open_gate()
     yield opened
     await opened.store.close()

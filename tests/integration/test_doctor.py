@@ -11,21 +11,28 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 
-from durable_adk.embedded import TemporalServer
 from durable_adk.errors import NoWorkerError
 from durable_adk.events import Event
 from durable_adk.repair.findings import Kind
 from durable_adk.repair.sources import Missing
 from durable_adk.sessions import Status
 from tests.support.clinic import Clinic
+from tests.support.own_server import own_client
 from tests.support.processes import until
 from tests.support.scripts import call, gist
 
 
+@pytest.fixture(scope="module")
+async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
+    """Of a server with nothing else on it."""
+    async with own_client(tmp_path_factory.mktemp("own")) as connected:
+        yield connected
+
+
 @pytest.fixture
-async def clinic(tmp_path: Path, client: Client, server: TemporalServer) -> AsyncIterator[Clinic]:
+async def clinic(tmp_path: Path, client: Client) -> AsyncIterator[Clinic]:
     """A patient, and a worker."""
-    opened = Clinic(tmp_path, client, server.address)
+    opened = Clinic(tmp_path, client, client.service_client.config.target_host)
     async with opened.working():
         yield opened
     await opened.store.close()
@@ -67,10 +74,10 @@ async def test_what_works_is_left_alone(clinic: Clinic) -> None:
 
 
 async def test_a_message_that_no_worker_has_taken_is_left_alone(
-    tmp_path: Path, client: Client, server: TemporalServer
+    tmp_path: Path, client: Client
 ) -> None:
     """I12: a workflow that has not opened its invocation yet is no orphan."""
-    clinic = Clinic(tmp_path, client, server.address)
+    clinic = Clinic(tmp_path, client, client.service_client.config.target_host)
     await clinic.store.create_session(app_name="tool", user_id=clinic.user, session_id="s")
     run = asyncio.create_task(clinic.run("tool", "one"))
     await asyncio.sleep(0.5)
