@@ -12,7 +12,7 @@ from durable_adk.models.llm_response import Wire
 from durable_adk.run_config import RunConfig
 from durable_adk.sessions.base_session_service import Status
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
-from durable_adk.values import canonical, check_id, check_json
+from durable_adk.values import canonical, check_id, check_json, check_state_key
 
 W = TypeVar("W", bound=Wire)
 
@@ -89,6 +89,8 @@ class InvocationRequest(Wire):
         self.session = self.session and check_id(self.session, "session")
         self.invocation_id = self.invocation_id and check_id(self.invocation_id, "invocation_id")
         check_json(self.state_delta, "state_delta")
+        for key in self.state_delta:
+            check_state_key(key)
         check_json(self.run_config.custom_metadata, "custom_metadata")
         metadata = canonical(self.run_config.custom_metadata)
         check_size(metadata, "custom_metadata", MAX_METADATA_BYTES)

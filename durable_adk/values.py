@@ -23,6 +23,9 @@ MAX_DEPTH = 64
 MAX_INT_BITS = 4096
 """Of an integer; Python's own JSON reader gives up at 4,300 digits."""
 MAX_ID = 128
+MAX_KEY = 1_000
+"""Bytes of a state key or an event's id: with the longest ids of app, user and session beside it an
+entry of PostgreSQL's index has at most 2,704."""
 _BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
 _BAD_ID = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -82,6 +85,16 @@ def _shown(key: Any) -> str:
     """A key in a message; the repr of an object is user code, and may raise."""
     plain = isinstance(key, (int, float, bytes)) or key is None
     return repr(key) if plain else f"of type {type(key).__name__}"
+
+
+def check_state_key(key: Any) -> None:
+    """Raise StateValueError unless every store can find a state value by `key`."""
+    check_json(key, "a state key")
+    if len(key.encode()) > MAX_KEY:
+        raise StateValueError(
+            f"The state key {key[:40]!r}... has more than {MAX_KEY} bytes; put what varies into "
+            "its value."
+        )
 
 
 def _check_text(value: str, path: str) -> None:

@@ -10,11 +10,7 @@ from pydantic_core import PydanticSerializationError
 from durable_adk.errors import EventConflictError, InvalidRequestError, StateValueError
 from durable_adk.events.event import Event
 from durable_adk.sessions.state import without_temp
-from durable_adk.values import canonical, check_json
-
-MAX_KEY = 1_000
-"""Bytes of a state key or an event's id: with the longest ids of app, user and session beside it an
-entry of PostgreSQL's index has at most 2,704."""
+from durable_adk.values import MAX_KEY, canonical, check_json, check_state_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +94,7 @@ def check_state(values: dict[str, Any]) -> None:
         StateValueError: Naming the key.
     """
     for key, value in values.items():
-        check_json(key, "a state key")
-        if len(key.encode()) > MAX_KEY:
-            raise StateValueError(
-                f"The state key {key[:40]!r}... has more than {MAX_KEY} bytes; put what varies "
-                "into its value."
-            )
+        check_state_key(key)
         check_json(value, f"state[{key!r}]")
 
 

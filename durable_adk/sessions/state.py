@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from durable_adk.errors import StateValueError
-from durable_adk.values import canonical, check_json
+from durable_adk.values import canonical, check_json, check_state_key
 
 APP_PREFIX = "app:"
 USER_PREFIX = "user:"
@@ -59,7 +59,7 @@ class State:
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise StateValueError(f"The state key {key!r} is not a string.")
-        check_json(key, "a state key")
+        check_state_key(key)
         check_json(value, f"state[{key!r}]")
         self._value[key] = value
         self._record(key, value)

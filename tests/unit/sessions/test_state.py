@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 
 from durable_adk.errors import StateValueError
 from durable_adk.sessions.state import State, is_temp, without_temp
+from durable_adk.values import MAX_KEY
 
 KEYS = st.sampled_from(["a", "b", "app:a", "user:a", "temp:a"])
 SCALARS = (
@@ -157,6 +158,15 @@ def test_bad_change_in_place_is_refused(start, bad):
     state.setdefault("k", [0]).append(bad)
     with pytest.raises(StateValueError, match=r"state\['k'\]\[1\]"):
         state.collect_delta()
+
+
+def test_a_key_that_no_index_can_hold_is_named_where_it_is_made():
+    """I13: not when its event is committed, where no tool sees it any more."""
+    state = State({}, {})
+    with pytest.raises(StateValueError, match="1000 bytes"):
+        state["\u00e9" * (MAX_KEY // 2 + 1)] = 1
+    state["x" * MAX_KEY] = 1
+    assert len(state.collect_delta()) == 1
 
 
 def test_key_must_be_text():
