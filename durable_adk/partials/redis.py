@@ -78,6 +78,38 @@ class _Board:
         return [self.outgoing.popleft() for _ in range(size)]
 
 
+@dataclass
+class _Outage:
+    """From when something fails until it works again; each is said once.
+
+    It is over when what failed is done, not when Redis answers: who is let in may still be refused
+    a channel, at each attempt anew.
+    """
+
+    trying: str = "connect"
+    delay: float = _DELAYS[0]
+    """Seconds before the next attempt to connect."""
+    _failed: str | None = None
+
+    def begin(self, error: Exception) -> None:
+        """What is being tried has failed; the error's text may quote the URL."""
+        if self._failed is None:
+            kind = type(error).__name__
+            _log.warning("partials.lost", by="redis", trying=self.trying, error_type=kind)
+        self._failed = self.trying
+
+    def done(self, what: str) -> None:
+        """A chunk was taken, or a subscription confirmed."""
+        if self._failed in ("connect", what):
+            _log.info("partials.carried", by="redis")
+            self._failed, self.delay = None, _DELAYS[0]
+
+    async def wait(self) -> None:
+        """Until it may be tried again, each time longer."""
+        await asyncio.sleep(self.delay)
+        self.delay = min(self.delay * 2, _DELAYS[1])
+
+
 class RedisPartials(PartialChannel):
     """The channel of all processes that share a Redis: its publish and subscribe, kept nowhere.
 
@@ -156,25 +188,19 @@ class RedisPartials(PartialChannel):
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        first, most = _DELAYS
-        delay, said = first, False
+        outage = _Outage()
         while True:
             try:
+                outage.trying = "connect"
                 async with aclosing(connected(self._url)) as redis:
                     await redis.ping()
-                    if said:
-                        _log.info("partials.carried", by="redis")
-                    delay, said = first, False
-                    await _Link(self._board, redis).serve()
+                    await _Link(self._board, redis, outage).serve()
                     return
-            except Exception as error:  # noqa: BLE001 - of the driver; its text may quote the URL
-                if not said:
-                    _log.warning("partials.lost", by="redis", error_type=type(error).__name__)
-                said = True
+            except Exception as error:  # noqa: BLE001 - of the driver
+                outage.begin(error)
                 if self._board.closed:
                     return
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, most)
+                await outage.wait()
 
 
 def _start() -> tuple[asyncio.AbstractEventLoop, Thread]:
@@ -187,9 +213,10 @@ def _start() -> tuple[asyncio.AbstractEventLoop, Thread]:
 class _Link:
     """A connection that sends, and one that listens as soon as somebody does."""
 
-    def __init__(self, board: _Board, redis: Any) -> None:
+    def __init__(self, board: _Board, redis: Any, outage: _Outage) -> None:
         self._board = board
         self._redis = redis
+        self._outage = outage
         self._pubsub = redis.pubsub()
         self._channels: set[str] = set()
         self._asked: set[_Viewer] = set()
@@ -200,8 +227,10 @@ class _Link:
         """Carry chunks until the end; raises what the driver does when Redis is gone."""
         try:
             while True:
+                self._outage.trying = "publish"
                 while batch := self._board.batch():
                     await self._send(batch)
+                self._outage.trying = "subscribe"
                 await self._follow()  # behind what was sent before: that is gone
                 if self._board.closed:
                     return
@@ -220,6 +249,7 @@ class _Link:
         for channel, data in batch:
             pipeline.publish(channel, data)
         await pipeline.execute()
+        self._outage.done("publish")
 
     async def _follow(self) -> None:
         """Listen to the channels that somebody wants to hear, and to no others.
@@ -259,6 +289,7 @@ class _Link:
 
     def _hear(self, message: dict[str, Any]) -> None:
         if message["type"] == "subscribe":
+            self._outage.done("subscribe")
             self._confirm(message["channel"].decode())
         elif message["type"] == "message":
             channel = message["channel"].decode()

@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,8 +22,9 @@ from cryptography.x509.oid import NameOID
 from campaign.proxy import FaultProxy
 from durable_adk.errors import InvalidRequestError
 from durable_adk.partials import RedisPartials, Subscription, _redis_library, redis
+from durable_adk.partials._redis_library import connected
 from tests.support.chunks import INVOCATION, KEY, chunk
-from tests.support.redis import PASSWORD, RedisServer, free_port
+from tests.support.redis import PASSWORD, RedisServer, free_port, running
 
 ROOT = Path(__file__).parents[3]
 PUBLISH = """
@@ -146,6 +147,38 @@ async def test_a_redis_that_comes_back_is_used_again(
         await heard_again(viewer, publishing)
     assert caplog.text.count("partials.lost") == 2
     assert PASSWORD not in str([vars(record) for record in caplog.records])
+
+
+@pytest.mark.parametrize("refused", ["resetchannels", "-publish", "-subscribe"])
+async def test_a_redis_that_refuses_is_not_asked_again_and_again(
+    opened: Open, caplog: pytest.LogCaptureFixture, refused: str
+) -> None:
+    """D8: a user that may enter but not use a channel is said once, and tried ever more seldom.
+
+    What it may do does not count as success of what it may not; with the right, it is used again.
+    """
+    caplog.set_level("INFO")
+    async with running() as server, aclosing(connected(server.url())) as admin:
+        user = ("ACL", "SETUSER", "app", "on", f">{PASSWORD}", "+@all", "allchannels")
+        await admin.execute_command(*user, refused)
+        before = (await admin.info("stats"))["total_connections_received"]
+        begun = time.monotonic()
+        channel = opened(f"redis://app:{PASSWORD}@127.0.0.1:{server.port}/0")
+        async with channel.subscribe(KEY, INVOCATION) as viewer:
+            for index in range(10):
+                channel.publish(chunk("refused", index))
+                await asyncio.sleep(0.25)
+            made = (await admin.info("stats"))["total_connections_received"] - before
+            most = 14 + time.monotonic() - begun  # two for each attempt, of which there are six
+            assert 2 <= made <= most
+            assert caplog.text.count("partials.lost") == 1
+            assert "partials.carried" not in caplog.text
+            await admin.execute_command(*user)
+            await heard_again(viewer, channel)
+            async with asyncio.timeout(30):
+                while "partials.carried" not in caplog.text:
+                    await asyncio.sleep(0.02)
+    assert caplog.text.count("partials.carried") == 1
 
 
 async def test_a_connection_that_says_nothing_any_more_is_given_up(
