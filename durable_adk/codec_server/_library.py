@@ -14,6 +14,7 @@ try:
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
     from uvicorn import Config, Server
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 
     installed = True
 except ImportError:
@@ -24,12 +25,13 @@ except ImportError:
     Starlette = Middleware = CORSMiddleware = TrustedHostMiddleware = Route = Config = None
     Request = JSONResponse = Response = None
     HTTPException = ClientDisconnect = Exception
-    Server = object
+    Server = H11Protocol = object
 
 __all__ = [
     "CORSMiddleware",
     "ClientDisconnect",
     "Config",
+    "H11Protocol",
     "HTTPException",
     "JSONResponse",
     "Middleware",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from durable_adk.codec_server._library import Config, Server, require
+from durable_adk.codec_server._library import Config, H11Protocol, Server, require
 from durable_adk.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 64
 """Connections and requests; of more, each gets 503."""
+_PATIENCE = 5.0
+"""Seconds until a connection must have sent a request's head: it counts, and needs no token."""
 _GRACE = 5
 """Seconds that an answer may take after the end has come."""
 
@@ -26,6 +28,45 @@ class _Server(Server):
     def capture_signals(self) -> Generator[None]:
         """See base class."""
         yield
+
+
+class _Protocol(H11Protocol):
+    """The library's connection, ended when it does not ask.
+
+    The library's own patience begins after the first answer, and anew with each byte.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """See base class."""
+        super().connection_made(transport)
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See base class."""
+        self._expect_no_more()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """See base class; here a head that is complete begins a cycle."""
+        super().handle_events()
+        if self.cycle and not self.cycle.response_complete:
+            self._expect_no_more()
+
+    def on_response_complete(self) -> None:
+        """See base class."""
+        self._expect()  # first, as the next request may be there
+        super().on_response_complete()
+
+    def _expect(self) -> None:
+        self._expect_no_more()
+        self._deadline = self.loop.call_later(_PATIENCE, self.timeout_keep_alive_handler)
+
+    def _expect_no_more(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 async def serve(
@@ -46,6 +87,7 @@ async def serve(
     with _listener(host, port) as listener:
         config = Config(
             application,
+            http=_Protocol,
             log_config=None,
             access_log=False,
             lifespan="off",
