@@ -4,6 +4,7 @@ They see the whole session. What they change is recorded in the step's `EventAct
 the step's event (STA-16). `durable_adk.loop_context` is what a custom agent's body is given.
 """
 
+import hashlib
 from collections.abc import AsyncIterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -18,6 +19,7 @@ from durable_adk.events.event_actions import EventActions
 from durable_adk.run_config import RunConfig
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import State
+from durable_adk.values import canonical
 
 if TYPE_CHECKING:
     from durable_adk.agents.base_agent import BaseAgent
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from durable_adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
     from durable_adk.memory.memory_entry import MemoryEntry
     from durable_adk.tools.tool_confirmation import ToolConfirmation
+
+MAX_ACTIVITY_ID = 1_000
+"""Bytes of a key that is an activity's id too, by Temporal's `limit.maxIDLength`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,14 +315,19 @@ class ToolContext(CallbackContext):
         """The same for every attempt of this call, different for every other call (DUR-9).
 
         Pass it to whatever the tool changes outside, so that a second attempt after a crash finds
-        the first one's effect.
+        the first one's effect. It has at most `MAX_ACTIVITY_ID` bytes.
         """
         scope = self._scope
-        if scope.artifact_owner is None:
-            return f"{scope.invocation_id}:{self.function_call_id}"
-        # An agent used as a tool has its caller's invocation id, and counts its events, by which
-        # calls are named, from the same number.
-        return f"{scope.invocation_id}:{scope.session.id}:{self.function_call_id}"
+        names = [scope.invocation_id, self.function_call_id]
+        if scope.artifact_owner is not None:
+            # An agent used as a tool has its caller's invocation id, and counts its events, by
+            # which calls are named, from the same number.
+            names.insert(1, scope.session.id)
+        key = ":".join(names)
+        if len(key.encode()) <= MAX_ACTIVITY_ID:
+            return key
+        # Providers put what they like into a call's id, whole thoughts for example.
+        return hashlib.sha256(canonical(names).encode()).hexdigest()
 
     def request_confirmation(self, *, hint: str = "", payload: Any = None) -> None:
         """Have the user approve this call; the tool runs again with the decision (TOL-60, 61).

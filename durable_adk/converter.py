@@ -128,8 +128,9 @@ class _Room:
 
 
 _FINAL: Final = _Room()
-_WAITING: Final = _Room(causes=2, text=300, frames=3)
-"""Together below `MAX_WAITING`, so that whoever looks at a run sees what it waits for."""
+_WAITING: Final = _Room(causes=2, text=300, frames=2)
+"""With what `activities.attempting` leaves of the error itself, together below `MAX_WAITING`: so
+whoever looks at a run sees what it waits for."""
 
 
 def _shortened(error: BaseException, room: _Room) -> FailureError:

@@ -25,6 +25,7 @@ from durable_adk.errors import (
     as_detail,
     class_name,
     raised,
+    storable,
 )
 from durable_adk.reports import NONE, Reports
 
@@ -76,9 +77,13 @@ def to_application_error(
         category = ApplicationErrorCategory.BENIGN
     if delay is None:
         delay = _delay(error, number or activity.info().attempt)
+    detail, message = as_detail(error), error.message
+    if retry:
+        # Of a large failure the server would show only that it was large (`converter.MAX_WAITING`).
+        message, detail["message"] = storable(message, 300), storable(message, 1_000)
     return ApplicationError(
-        error.message,
-        as_detail(error),
+        message,
+        detail,
         type=class_name(error),
         non_retryable=not retry,
         next_retry_delay=timedelta(seconds=delay) if retry and delay is not None else None,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from temporalio.client import Client
 
@@ -116,10 +116,11 @@ async def erase(erasure: Erasure) -> Holdings:
         TransientError: A store or Temporal does not answer.
     """
     app, user = erasure.app, erasure.user
-    found = await survey(erasure)
-    # Schedules first, that none starts another run; sessions last: what they say of workflows and
-    # artifacts is what a repeat goes by.
-    await remove_schedules(erasure.client, found.schedules)
+    # Schedules before anybody looks, that none starts a run meanwhile; sessions last: what they say
+    # of workflows and artifacts is what a repeat goes by.
+    schedules = await schedules_of(erasure.client, app=app, user=user)
+    await remove_schedules(erasure.client, schedules)
+    found = replace(await survey(erasure), schedules=schedules)
     await remove(erasure.client, found.runs)
     if blobs := _blobs(erasure.client):
         for owner in found.payloads:

@@ -23,6 +23,8 @@ MAX_STEP_BYTES = 2_000_000
 """What one of them may be; the engine ends a run at 2 MiB."""
 MAX_RESULT_BYTES = MAX_BYTES - 10_000
 """The event round an activity's result needs some room as well."""
+MIN_RESULT_BYTES = 10_000
+"""What an activity has to be left for its result."""
 
 
 async def finished(
@@ -107,10 +109,9 @@ async def _run(
     runtime = invocation.runtime
     started, result, problem = runtime.now(), None, None
     try:
-        check_size(canonical(call.args), f"What activity {call.activity!r} is given", room)
+        left = _room(step, call, room)
         result = await runtime.run_activity(step, call)
-        beside = len((canonical(step.local_state) + call.to_json()).encode())
-        _check_result(result, call.activity, min(MAX_RESULT_BYTES, room - beside))
+        _check_result(result, call.activity, left)
     except DurableAdkError as error:
         result, problem = None, as_detail(error)
     return ActivityEnd(
@@ -122,6 +123,24 @@ async def _run(
         started=started,
         ended=runtime.now(),
     )
+
+
+def _room(step: ToolStep, call: ActivityCall, room: int) -> int:
+    """Bytes that the result may have, beside what else its step carries.
+
+    Raises:
+        PayloadTooLargeError: Too few for any result. The activity must not run then: nobody would
+            be told what came of it.
+    """
+    check_size(canonical(call.args), f"What activity {call.activity!r} is given", room)
+    carried = [step.local_state, call.changed, call.actions.model_dump(mode="json")]
+    left = min(MAX_RESULT_BYTES, room - len(canonical(carried).encode()))
+    if left < MIN_RESULT_BYTES:
+        raise PayloadTooLargeError(
+            f"Activity {call.activity!r} was not run: state and arguments that callbacks have "
+            f"changed leave {max(0, left)} bytes for its result. Keep less in `temp:` state."
+        )
+    return left
 
 
 def _check_result(result: Any, activity: str, room: int) -> None:

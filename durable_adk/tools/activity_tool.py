@@ -6,10 +6,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+import temporalio.common
 from google.genai import types
+from google.protobuf.duration_pb2 import Duration
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 from temporalio import activity as temporal
+from temporalio.api.common.v1 import RetryPolicy
 
 from durable_adk.activity_calls import ActivityOptions
 from durable_adk.calling import call
@@ -18,7 +21,7 @@ from durable_adk.tools._arguments import convert
 from durable_adk.tools._confirmation import Requirement
 from durable_adk.tools._parameters import EMPTY, Parameter, Parameters
 from durable_adk.tools.base_tool import OnDeadline
-from durable_adk.tools.contract import checked_task_queue
+from durable_adk.tools.contract import MAX_NAME, checked_task_queue
 from durable_adk.tools.function_tool import FunctionTool
 from durable_adk.values import canonical, check_json
 
@@ -80,6 +83,8 @@ class ActivityTool(FunctionTool):
             AgentDefinitionError: The message names what cannot be, and the remedy.
         """
         self.activity = activity if isinstance(activity, str) else _type_of(activity)
+        if len(self.activity.encode()) > MAX_NAME:
+            raise AgentDefinitionError(f"An activity's name may have {MAX_NAME} bytes; shorten it.")
         super().__init__(
             _function(activity, self.activity, description, parameters),
             name=name,
@@ -120,9 +125,9 @@ class ActivityTool(FunctionTool):
             ToolError: One of them cannot be sent.
         """
         fields = self._parameters.fields
-        values, _ = convert(fields, args)
         if isinstance(self.func, _Elsewhere):
-            return [values]
+            return [self.func.allowed(args)]
+        values, _ = convert(fields, args)
         known = {field.name: None if field.default is EMPTY else field.default for field in fields}
         return [self._sent(field, (known | values)[field.name], ToolError) for field in fields]
 
@@ -192,6 +197,13 @@ class _Elsewhere:
             signature=inspect.Signature(), fields=tuple(fields), context=(), unused=()
         )
 
+    def allowed(self, args: dict[str, Any]) -> dict[str, Any]:
+        """The arguments without those that the schema excludes by name; the rest is its reading."""
+        if self.schema.get("additionalProperties") is not False:
+            return dict(args)
+        known = self.schema.get("properties", {})
+        return {name: value for name, value in args.items() if name in known}
+
     def __call__(self) -> None:
         raise NotImplementedError  # see `ActivityTool.call_here`
 
@@ -229,6 +241,20 @@ def _function(
     return functools.partial(activity, None) if unbound else activity
 
 
+def _require_schedulable(options: ActivityOptions, name: str) -> None:
+    """Refuse what the SDK refuses: in the workflow, that would fail its task for ever."""
+    try:
+        policy = temporalio.common.RetryPolicy(**options.retry_policy.model_dump())
+        policy.apply_to_proto(RetryPolicy())
+        for field in type(options).model_fields:
+            if isinstance(value := getattr(options, field), timedelta):
+                Duration().FromTimedelta(value)
+    except ValueError as error:
+        raise AgentDefinitionError(
+            f"Temporal schedules no activity with the options of tool {name!r}: {error}"
+        ) from None
+
+
 def _checked(options: dict[str, Any], name: str) -> ActivityOptions:
     """The options of a tool, recorded as plain data.
 
@@ -246,6 +272,7 @@ def _checked(options: dict[str, Any], name: str) -> ActivityOptions:
             f"{where} of tool {name!r} cannot be: {first['msg']}. The options are {known}."
         ) from None
     checked_task_queue(checked.task_queue, name)
+    _require_schedulable(checked, name)
     if checked.start_to_close_timeout is None and checked.schedule_to_close_timeout is None:
         raise AgentDefinitionError(
             f"Tool {name!r} needs a start_to_close_timeout, or a schedule_to_close_timeout: "

@@ -7,6 +7,9 @@ from typing import Any, Final, TypedDict
 from durable_adk.contracts import REPEATABLE, RetryConfig, ToolContract
 from durable_adk.errors import AgentDefinitionError
 
+MAX_NAME = 1_000
+"""Bytes of a name in Temporal, by its `limit.maxIDLength`."""
+
 
 class _Finding(Enum):
     NOT_RUN = "not_run"
@@ -97,6 +100,10 @@ def checked_task_queue(task_queue: str | None, name: str) -> str | None:
     if task_queue is not None and not task_queue.strip():
         raise AgentDefinitionError(
             f"task_queue of tool {name!r} is {task_queue!r}; name a queue, or pass None."
+        )
+    if len((task_queue or "").encode()) > MAX_NAME:
+        raise AgentDefinitionError(
+            f"task_queue of tool {name!r} has more than {MAX_NAME} bytes; shorten it."
         )
     return task_queue
 

@@ -28,7 +28,7 @@ from durable_adk.continuation import (
     TraceStep,
     unpacked,
 )
-from durable_adk.errors import DurableAdkError, RunError, from_detail, raised
+from durable_adk.errors import DurableAdkError, RunError, from_detail, raised, rebuild
 from durable_adk.messages import MAX_BYTES, InvocationRequest, InvocationResult, workflow_id
 from durable_adk.payloads import (
     AnswerStep,
@@ -380,5 +380,6 @@ def _reason(error: FailureError) -> DurableAdkError | asyncio.CancelledError:
         detail = next(iter(cause.details), None)
         if isinstance(detail, dict):
             return from_detail(detail)  # pyright: ignore[reportUnknownArgumentType]: as_detail made it
-        return raised(RunError, cause.type or "ApplicationError", cause.message)
+        # It has had details; they could not be read.
+        return rebuild(cause.type or "ApplicationError", cause.message)
     return raised(RunError, type(cause).__name__, str(error))

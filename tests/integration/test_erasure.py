@@ -1,13 +1,14 @@
 """Erasing a person: from every store, and from Temporal (S6)."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from google.genai import types
 from temporalio import workflow
+from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from durable_adk.auth import AuthCredential
@@ -16,7 +17,7 @@ from durable_adk.client.schedules import list_schedules
 from durable_adk.embedded import TemporalServer
 from durable_adk.embedded.stores import folder_stores
 from durable_adk.encryption import Key
-from durable_adk.erasure import Erasure, erase, survey
+from durable_adk.erasure import Erasure, Holdings, erase, erasing, survey
 from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.messages import InvocationRequest
 from durable_adk.sessions import SqliteSessionService
@@ -133,6 +134,37 @@ async def test_schedules_that_send_the_persons_messages_are_removed(
         while await listed() != ["theirs"]:
             await asyncio.sleep(0.1)
         assert (await erase(erasure)).schedules.names == []
+
+
+async def test_a_schedule_that_fires_meanwhile_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S6: it is gone before anybody looks for what it has started."""
+    async with TemporalServer.start(data_dir=tmp_path, headless=True) as server:
+        client = await connect(server.address)
+        request = InvocationRequest(app="shop", user="anna", message="my diagnosis")
+        schedule = await create_schedule(client, "digest", request, cron="0 9 1 1 *")
+        look = erasing.survey
+
+        async def fires(erasure: Erasure) -> Holdings:
+            with suppress(RPCError):  # it is gone
+                await schedule.trigger()
+            found = await look(erasure)
+            with suppress(RPCError):
+                await schedule.trigger()
+            return found
+
+        monkeypatch.setattr(erasing, "survey", fires)
+        sessions = SqliteSessionService(tmp_path / "s.db")
+        while not [line async for line in list_schedules(client)]:
+            await asyncio.sleep(0.1)
+        found = await erase(
+            Erasure(app="shop", user="anna", client=client, session_service=sessions)
+        )
+        assert found.schedules.names == ["digest"]
+        await asyncio.sleep(1)  # what was started would be seen by then
+        assert [run.id async for run in client.list_workflows()] == []
+        await sessions.close()
 
 
 @workflow.defn(name="Invocation")

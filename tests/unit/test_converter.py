@@ -8,6 +8,7 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 
+from durable_adk.activities.attempting import to_application_error
 from durable_adk.converter import (
     MAX_CAUSES,
     MAX_WAITING,
@@ -18,7 +19,14 @@ from durable_adk.converter import (
     with_our_payloads,
 )
 from durable_adk.encryption import ENCODING, EncryptionCodec, Key, KeyRing
-from durable_adk.errors import MAX_MESSAGE, EncryptionKeyError
+from durable_adk.errors import (
+    MAX_MESSAGE,
+    EncryptionKeyError,
+    LeaseLostError,
+    StoreUnavailableError,
+)
+from durable_adk.storage.refusal import refusal
+from durable_adk.workflows.temporal_runtime import _reason
 
 CANARY = "canary-90aa"
 
@@ -114,6 +122,28 @@ def test_a_failure_that_waits_for_its_next_attempt_is_shown(private: bool) -> No
     said = told.encoded_attributes.data.decode() if private else told.message + told.stack_trace
     assert CANARY in said
     assert "test_converter" in said
+
+
+def test_a_long_message_is_cut_while_its_step_is_tried_again() -> None:
+    """I21: with the detail that says it once more; what is final says all."""
+    error = StoreUnavailableError("x" * 7_000)
+    failure = Failure()
+    for retry, least, most in ((True, 1_000, MAX_WAITING), (False, 20_000, 30_000)):
+        made = to_application_error(error, retry=retry, number=1, delay=1.0)
+        made.__cause__ = error
+        converter = data_converter.failure_converter
+        converter.to_failure(made, data_converter.payload_converter, failure)
+        assert least < failure.ByteSize() < most
+
+
+def test_what_is_final_stays_what_it_is_without_its_details() -> None:
+    """D16: if they were lost outside of Temporal, the error's class says what the run does."""
+    failure = Failure(message="the lease is lost")
+    failure.application_failure_info.type = "LeaseLostError"
+    failure.application_failure_info.details.payloads.add().CopyFrom(refusal("lost"))
+    read = data_converter.failure_converter.from_failure(failure, data_converter.payload_converter)
+    assert isinstance(read, ApplicationError)
+    assert isinstance(_reason(read), LeaseLostError)
 
 
 def test_with_threshold_zero_a_failure_says_nothing_in_the_open(tmp_path: Path) -> None:

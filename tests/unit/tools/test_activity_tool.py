@@ -21,6 +21,7 @@ SCHEMA = {
 }
 
 
+SHORT = timedelta(milliseconds=500)
 _ODD = object()
 
 
@@ -97,7 +98,11 @@ def test_a_name_comes_with_its_schema() -> None:
     again = tool.get_declaration()
     assert again is not None
     assert again.parameters_json_schema == SCHEMA
-    assert tool.arguments({"order": "o", "unknown": 1}) == [{"order": "o"}]
+    given = {"order": "o", "unknown": 1}
+    assert tool.arguments(given) == [given]
+    closed = SCHEMA | {"additionalProperties": False}
+    tool = ActivityTool("Ship", name="ship", parameters=closed, **SOON)
+    assert tool.arguments(given) == [{"order": "o"}]
 
 
 def test_arguments_go_by_position_and_all_of_them() -> None:
@@ -156,6 +161,10 @@ async def _any(what: Any) -> None:
         (buy, SOON | {"task_queue": " "}, "task_queue of tool 'buy'"),
         (buy, SOON | {"retry_policy": RetryPolicy(backoff_coefficient=0)}, "backoff_coefficient"),
         (buy, SOON | {"retry_policy": RetryPolicy(maximum_attempts=-1)}, "maximum_attempts"),
+        (buy, SOON | {"retry_policy": RetryPolicy(maximum_attempts=2**31)}, "of tool 'buy'"),
+        (buy, SOON | {"retry_policy": RetryPolicy(maximum_interval=SHORT)}, "of tool 'buy'"),
+        (buy, SOON | {"task_queue": "q" * 1_001}, "1000 bytes"),
+        ("S" * 1_001, SOON | {"name": "ship", "parameters": SCHEMA}, "1000 bytes"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(of: Any, options: Any, message: str) -> None:
