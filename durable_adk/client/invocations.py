@@ -90,8 +90,8 @@ class InvocationHandle:
         payload = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
         return await self._reached(self.workflow.signal("answer", payload))
 
-    async def took(self, answer_id: str) -> bool:
-        """Whether the workflow has taken an answer; False also while nobody can say.
+    async def took(self, answer_id: str) -> bool | None:
+        """Whether the workflow has taken an answer; None: nobody can say at the moment.
 
         Raises:
             InvalidRequestError: It has refused it.
@@ -101,7 +101,7 @@ class InvocationHandle:
                 "answers", rpc_timeout=QUERY_TIMEOUT
             )
         except (RPCError, WorkflowQueryFailedError):
-            return False
+            return None
         if outcomes.get(answer_id) is not None:
             raise InvalidRequestError(str(outcomes[answer_id]))
         return answer_id in outcomes

@@ -315,15 +315,26 @@ class TemporalRuns:
         Raises:
             InvalidRequestError: It was refused.
             NoWorkerError: The answer is kept, but nobody is there to take it.
+            TemporalUnavailableError: The workflow has ended, and nobody says whether with it.
         """
-        looked = asyncio.get_running_loop().time()
-        while not await handle.took(answer_id):
+        now = asyncio.get_running_loop().time
+        looked, ended = now(), None
+        while not (taken := await handle.took(answer_id)):
+            if ended is not None and taken is False:
+                return False  # asked after its end, so this is its last word
+            if ended is not None and now() - ended > PATIENCE:
+                raise TemporalUnavailableError(
+                    f"Nobody has said for {PATIENCE:g} s whether invocation "
+                    f"{handle.invocation_id!r}, which has ended, had taken the answer: look at its "
+                    "session, or answer again."
+                )
             await asyncio.sleep(ANSWER_POLL)
-            if asyncio.get_running_loop().time() - looked > WORKER_CHECK:
-                looked = asyncio.get_running_loop().time()
-                if not await handle.is_open():
-                    return await handle.took(answer_id)
-                await self._invocations.check_worker(handle.invocation_id)
+            if ended is None and now() - looked > WORKER_CHECK:
+                looked = now()
+                if await handle.is_open():
+                    await self._invocations.check_worker(handle.invocation_id)
+                else:
+                    ended = looked
         return True
 
     async def _until_end(self, handle: InvocationHandle) -> InvocationResult:

@@ -17,6 +17,7 @@ class Entry(NamedTuple):
     call_id: str
     key: str
     """The idempotency key it was given."""
+    session: str
     pid: int
 
 
@@ -33,6 +34,7 @@ class Ledger:
             tool=tool,
             call_id=context.function_call_id,
             key=context.idempotency_key,
+            session=context.session.id,
             pid=os.getpid(),
         )
         # One write with O_APPEND: lines of processes that write at the same moment do not mix.
