@@ -13,6 +13,7 @@ from durable_adk.errors import (
     DurableAdkError,
     EventConflictError,
     InvalidRequestError,
+    InvocationCancelledError,
     InvocationTerminatedError,
     LeaseLostError,
     PayloadTooLargeError,
@@ -103,6 +104,14 @@ async def _opened_or_heard(world: World, step: OpenStep) -> InvocationRecord | s
                 await _rejected(world, step)
                 raise
             return await _open(world, step)
+        except InvocationCancelledError as error:
+            if step.when_busy is not WhenBusy.REJECT:
+                raise
+            # An attempt before this one has refused it, and nobody has heard of that.
+            raise SessionBusyError(
+                "Another invocation was active in this session when the message came, so it was "
+                "refused."
+            ) from error
     except EventConflictError as conflict:
         # Sent again it may want to wait, and who has heard it may be over: the id is taken.
         return await heard_by(world, step, conflict)

@@ -1,0 +1,61 @@
+"""Opening an invocation once more, after an attempt that nobody has heard of."""
+
+import pytest
+
+from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.world import World
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import App, AppRegistry
+from durable_adk.errors import InvocationCancelledError, SessionBusyError
+from durable_adk.holders import TemporalHolder
+from durable_adk.messages import WhenBusy, user_content
+from durable_adk.models import ScriptedModel
+from durable_adk.payloads import OpenStep
+from durable_adk.sessions import InMemorySessionService, SessionKey
+
+KEY = SessionKey("app", "u", "s")
+
+
+class Alive(World):
+    """A world whose holders all live."""
+
+    async def is_alive(self, holder: str) -> bool:
+        """They do."""
+        del holder
+        return True
+
+
+def step(invocation_id: str, when_busy: WhenBusy) -> OpenStep:
+    """A message of a workflow of its own."""
+    holder = TemporalHolder(namespace="n", workflow_id=invocation_id, first_run_id="r")
+    return OpenStep(
+        key=KEY,
+        invocation_id=invocation_id,
+        holder=str(holder),
+        event_id=f"{invocation_id}.0",
+        timestamp=1.0,
+        message=user_content("hi"),
+        create_session=True,
+        when_busy=when_busy,
+    )
+
+
+@pytest.mark.parametrize("when_busy", [WhenBusy.REJECT, WhenBusy.ENQUEUE])
+async def test_what_was_refused_is_refused_by_every_attempt(when_busy: WhenBusy) -> None:
+    """D7, I12: its sender is told that the session was busy, and of nothing that was cancelled.
+
+    What was withdrawn by a cancellation, before anybody opened it, stays so.
+    """
+    sessions = InMemorySessionService()
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=["one"]))
+    registry = AppRegistry([App(name="app", root_agent=agent)])
+    effects = WorldEffects(Alive(registry=registry, sessions=sessions))
+    await effects.open_invocation(step("first", WhenBusy.ENQUEUE))
+    late = step("late", when_busy)
+    with pytest.raises(SessionBusyError, match="active"):
+        await effects.open_invocation(late)
+    if when_busy is WhenBusy.ENQUEUE:
+        await sessions.withdraw_invocation(KEY, invocation_id="late", holder=late.holder)
+    error = SessionBusyError if when_busy is WhenBusy.REJECT else InvocationCancelledError
+    with pytest.raises(error):
+        await effects.open_invocation(late)
