@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import uuid
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from google.genai import types
 from rich.console import Console
 from rich.table import Table
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from campaign.postgres import Postgres
 from durable_adk._process import Process
@@ -113,9 +114,18 @@ class Bench:
             cores = {part: (after[part] - before[part]) / took for part in after}
             turns = sum(began <= at <= began + took for at in ended) / took
             for lane in lanes:
+                if lane.done():
+                    lane.result()  # it has failed, and fewer turns mean nothing
                 lane.cancel()
             await asyncio.gather(*lanes, return_exceptions=True)
+        await self._end_all()
         return Measured(workers, steps, turns, cores)
+
+    async def _end_all(self) -> None:
+        """Leave nothing to the next run."""
+        async for left in self.client.list_workflows("ExecutionStatus = 'Running'"):
+            with suppress(RPCError):  # it has just ended
+                await self.client.get_workflow_handle(left.id, run_id=left.run_id).terminate()
 
     async def _worker(self, stack: AsyncExitStack, queue: str, steps: int, number: int) -> Process:
         log = self.folder / f"{queue}-{number}.log"

@@ -42,7 +42,10 @@ def guards(found: Evidence) -> list[Guard]:
         *(Guard(f"faults: {kind}", kinds[kind], number) for kind, number in faults.items()),
     ]
     if not shape.everything:
-        return common
+        return [
+            *common,
+            Guard("faults before the last answer", _in_time(found), sum(faults.values())),
+        ]
     return [
         *common,
         Guard("lost acknowledgements absorbed", figures["absorbed"], 1),
@@ -83,6 +86,12 @@ def measured(found: Evidence) -> dict[str, Any]:
         "repeated_tool_runs": _repeats(found),
         "statuses": dict(Counter(line["status"] for line in found.invocations.values())),
     }
+
+
+def _in_time(found: Evidence) -> int:
+    """How many faults were done while messages were still to be answered."""
+    answers = [line["at"] for line in found.journal if line["type"] == "ok"]
+    return sum(line["done"] and line["began"] < max(answers, default=0) for line in found.faults)
 
 
 def _rivals(found: Evidence, when_busy: WhenBusy) -> int:
