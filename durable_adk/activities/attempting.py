@@ -11,7 +11,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from durable_adk.activities.tool_run import RunAgain
-from durable_adk.activities.trials import Trials
+from durable_adk.activities.trials import Begins, Trials, uncounted
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import (
     AgentNotFoundError,
@@ -56,6 +56,8 @@ class StepAttempt:
     """1, 2, ... as the engine counts."""
     reports: Reports = NONE
     """Of those before it."""
+    begins: Begins = uncounted
+    """Awaited before its code runs; raises RunError if too many were lost while theirs did."""
 
 
 def to_application_error(
@@ -155,14 +157,22 @@ async def attempting(
 
     Args:
         what: For the message.
-        trials: Which of the lost attempts count; None: all.
+        trials: Which of the lost attempts count, as the body tells by `StepAttempt.begins`; None:
+            all, and the body need not tell.
         asks: How often a model that is unavailable is asked; None: there is none.
 
     Raises:
         ApplicationError: The step has failed, or is to be tried again.
     """
     info = activity.info()
-    this = StepAttempt(number=info.attempt, reports=Reports.of(info.heartbeat_details))
+    reports = Reports.of(info.heartbeat_details)
+
+    async def begins() -> None:
+        # A local one is given up by nobody.
+        if trials is not None and not info.is_local:
+            await _check_lost(what, this, trials)
+
+    this = StepAttempt(number=info.attempt, reports=reports, begins=begins)
     counted = this.reports.counted(this.number)
 
     # A local one is not given up, and has no details: its worker's death makes it a first attempt.
@@ -176,8 +186,8 @@ async def attempting(
     with translated(retry=retry, number=counted):
         try:
             async with beating(this.reports):
-                if not info.is_local:
-                    await _check_lost(what, this, trials)
+                if trials is None and not info.is_local:
+                    await _check_lost(what, this, None)
                 yield this
         except (DurableAdkError, RunAgain) as error:
             # The engine keeps it, together with the failure, for the next attempt.

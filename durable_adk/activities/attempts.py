@@ -42,10 +42,14 @@ class Attempt:
         """Its number without those that do not count, as the store did not answer, say."""
         return self.reports.counted(self.number)
 
-    async def begin(self, model: str) -> None:
-        """The model is asked now; so the attempts before this one were in vain."""
-        if self.number > 1:
-            await self._tell_the_lost()
+    async def tell_the_lost(self) -> None:
+        """Note the earlier attempts that could not do so themselves; what they noted stays."""
+        for number in self.reports.in_vain(self.number):
+            lost = ModelAttempt(event_id=self.step.event_id, attempt=number, ended=AttemptEnd.LOST)
+            await self._note(lost)
+
+    def begin(self, model: str) -> None:
+        """The model is asked now."""
         self._model, self._started = model, time.time()
 
     def saw(self, response: LlmResponse) -> None:
@@ -89,12 +93,6 @@ class Attempt:
                 usage_metadata=self._usage,
             )
         )
-
-    async def _tell_the_lost(self) -> None:
-        """Note the earlier attempts that could not do so themselves; what they noted stays."""
-        for number in self.reports.in_vain(self.number):
-            lost = ModelAttempt(event_id=self.step.event_id, attempt=number, ended=AttemptEnd.LOST)
-            await self._note(lost)
 
     async def _note(self, attempt: ModelAttempt) -> None:
         name = f"{attempt.event_id}.{attempt.attempt:03}"

@@ -5,6 +5,7 @@ import asyncio
 from google.genai import types
 
 from durable_adk.activities.callbacks import first_answer
+from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
@@ -19,7 +20,9 @@ from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.values import check_json
 
 
-async def run_callback(world: World, step: CallbackStep) -> StepResult:
+async def run_callback(
+    world: World, step: CallbackStep, *, begins: Begins = uncounted
+) -> StepResult:
     """Run an agent's before or after callbacks, the plugins' first (semantics AGT-6..8, PLG-3).
 
     The result has an event if a callback answered (with content) or changed state (without).
@@ -27,6 +30,7 @@ async def run_callback(world: World, step: CallbackStep) -> StepResult:
     agent, scope = await world.scope(step)
     context = CallbackContext(scope)
     before = step.hook is Hook.BEFORE_AGENT
+    await begins()
     try:
         async with asyncio.timeout(step.attempt_timeout):
             content = await _answer(world.plugins(step), agent, context, before=before)

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
@@ -16,7 +17,7 @@ from durable_adk.payloads import CodeStep, StepResult
 from durable_adk.values import check_json
 
 
-async def execute_code(world: World, step: CodeStep) -> StepResult:
+async def execute_code(world: World, step: CodeStep, *, begins: Begins = uncounted) -> StepResult:
     """Run the code that the agent's last event ends with; its result as an event (FLW-90).
 
     The code is read from the committed event. It runs at least once: when a worker dies in the
@@ -32,6 +33,7 @@ async def execute_code(world: World, step: CodeStep) -> StepResult:
         raise AgentDefinitionError(f"Agent {agent.name!r} has no code executor any more.")
     context = CallbackContext(scope)
     code = _find_code(scope)
+    await begins()
     try:
         async with asyncio.timeout(step.attempt_timeout):
             failpoint("code.before_run")

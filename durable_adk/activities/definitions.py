@@ -167,21 +167,26 @@ class InvocationActivities:
         async with attempting(
             f"A model call of {step.agent}", trials=self._trials(step), asks=asks
         ) as this:
-            work = self._effects.call_model(step, attempt=this.number, reports=this.reports)
+            work = self._effects.call_model(
+                step, attempt=this.number, reports=this.reports, begins=this.begins
+            )
             return await self._user_loop.run(work)
 
     @activity.defn
     async def call_tool(self, step: ToolStep) -> StepResult:
         """Run a tool; it runs again after a lost worker, or if its own retry policy says so."""
         async with attempting(f"Tool {step.tool!r}", trials=self._trials(step)) as this:
-            work = self._effects.call_tool(step, attempt=this.number, reports=this.reports)
+            work = self._effects.call_tool(
+                step, attempt=this.number, reports=this.reports, begins=this.begins
+            )
             return await self._user_loop.run(work)
 
     @activity.defn
     async def execute_code(self, step: CodeStep) -> StepResult:
         """Run code; only a lost worker makes it run again."""
         async with attempting(f"The code of {step.agent}", trials=self._trials(step)) as this:
-            return await self._user_loop.run(self._effects.execute_code(step, attempt=this.number))
+            work = self._effects.execute_code(step, attempt=this.number, begins=this.begins)
+            return await self._user_loop.run(work)
 
     @activity.defn
     async def run_function(self, step: FunctionStep) -> StepResult:
@@ -189,20 +194,25 @@ class InvocationActivities:
         async with attempting(
             f"{step.function} of {step.agent}", trials=self._trials(step)
         ) as this:
-            return await self._user_loop.run(self._effects.run_function(step, attempt=this.number))
+            work = self._effects.run_function(step, attempt=this.number, begins=this.begins)
+            return await self._user_loop.run(work)
 
     @activity.defn
     async def run_callback(self, step: CallbackStep) -> StepResult:
         """Run agent callbacks; what they raise is final (TRAP-49)."""
         what = f"{step.hook}_callback of {step.agent}"
         async with attempting(what, trials=self._trials(step)) as this:
-            return await self._user_loop.run(self._effects.run_callback(step, attempt=this.number))
+            work = self._effects.run_callback(step, attempt=this.number, begins=this.begins)
+            return await self._user_loop.run(work)
 
     @activity.defn
     async def run_hook(self, step: HookStep) -> StepResult:
         """Run a hook of the plugins; what it raises is final (PLG-4)."""
-        async with attempting(f"{step.hook} of the plugins") as this:
-            return await self._user_loop.run(self._effects.run_hook(step, attempt=this.number))
+        # Before the invocation is open there is nothing to note it by, so all that are lost count.
+        trials = None if step.hook == "on_user_message_callback" else self._trials(step)
+        async with attempting(f"{step.hook} of the plugins", trials=trials) as this:
+            work = self._effects.run_hook(step, attempt=this.number, begins=this.begins)
+            return await self._user_loop.run(work)
 
     @activity.defn
     async def commit_event(self, step: CommitStep) -> int:

@@ -21,6 +21,7 @@ from durable_adk.activities import (
 )
 from durable_adk.activities.granted import committed
 from durable_adk.activities.tool_run import RunAgain
+from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.activity_calls import ActivityCall
 from durable_adk.continuation import (
@@ -70,22 +71,36 @@ class WorldEffects:
         return opened
 
     async def call_model(
-        self, step: ModelStep, *, attempt: int = 1, reports: Reports = NONE
+        self,
+        step: ModelStep,
+        *,
+        attempt: int = 1,
+        reports: Reports = NONE,
+        begins: Begins = uncounted,
     ) -> StepResult:
         """See `model.call_model`."""
         with telling.told("call_model", step, attempt=attempt):
-            work = model.call_model(self.world, step, attempt=attempt, reports=reports)
+            work = model.call_model(
+                self.world, step, attempt=attempt, reports=reports, begins=begins
+            )
             return await committed(self.world, step, work, attempt=attempt)
 
     async def call_tool(
-        self, step: ToolStep, *, attempt: int | None = None, reports: Reports = NONE
+        self,
+        step: ToolStep,
+        *,
+        attempt: int | None = None,
+        reports: Reports = NONE,
+        begins: Begins = uncounted,
     ) -> StepResult:
         """See `tool.call_tool`; who counts no attempts leaves it to this to run a tool again."""
         number = attempt or 1
         while True:
             try:
                 with telling.told("call_tool", step, attempt=number):
-                    work = tool.call_tool(self.world, step, attempt=number, reports=reports)
+                    work = tool.call_tool(
+                        self.world, step, attempt=number, reports=reports, begins=begins
+                    )
                     return await committed(self.world, step, work, attempt=number)
             except RunAgain as again:
                 if attempt is not None:
@@ -94,33 +109,41 @@ class WorldEffects:
             await asyncio.sleep(delay)
             number += 1
 
-    async def run_function(self, step: FunctionStep, *, attempt: int = 1) -> StepResult:
+    async def run_function(
+        self, step: FunctionStep, *, attempt: int = 1, begins: Begins = uncounted
+    ) -> StepResult:
         """See `function.run_function`."""
         shown = f"run_function {step.function}"
         with telling.told("run_function", step, attempt=attempt, shown=shown):
-            return await function.run_function(self.world, step)
+            return await function.run_function(self.world, step, begins=begins)
 
     async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
         """See `activity_answer.run_activity`; on Temporal a worker of others runs it."""
         return await activity_answer.run_activity(self.world, step, call)
 
-    async def execute_code(self, step: CodeStep, *, attempt: int = 1) -> StepResult:
+    async def execute_code(
+        self, step: CodeStep, *, attempt: int = 1, begins: Begins = uncounted
+    ) -> StepResult:
         """See `code.execute_code`."""
         with telling.told("execute_code", step, attempt=attempt, shown="execute_code"):
-            work = code.execute_code(self.world, step)
+            work = code.execute_code(self.world, step, begins=begins)
             return await committed(self.world, step, work, attempt=attempt)
 
-    async def run_callback(self, step: CallbackStep, *, attempt: int = 1) -> StepResult:
+    async def run_callback(
+        self, step: CallbackStep, *, attempt: int = 1, begins: Begins = uncounted
+    ) -> StepResult:
         """See `callback.run_callback`."""
         shown = f"run_callback {step.hook}"
         with telling.told("run_callback", step, attempt=attempt, shown=shown):
-            work = callback.run_callback(self.world, step)
+            work = callback.run_callback(self.world, step, begins=begins)
             return await committed(self.world, step, work, attempt=attempt)
 
-    async def run_hook(self, step: HookStep, *, attempt: int = 1) -> StepResult:
+    async def run_hook(
+        self, step: HookStep, *, attempt: int = 1, begins: Begins = uncounted
+    ) -> StepResult:
         """See `hooks.run_hook`."""
         with telling.told("run_hook", step, attempt=attempt):
-            return await hooks.run_hook(self.world, step)
+            return await hooks.run_hook(self.world, step, begins=begins)
 
     async def commit_event(self, step: CommitStep) -> int:
         """See `commit.commit_event`."""

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.agents.step_function import find
 from durable_adk.calling import call, contained
@@ -19,13 +20,16 @@ from durable_adk.payloads import FunctionStep, StepResult
 from durable_adk.values import canonical, check_json, to_json_value
 
 
-async def run_function(world: World, step: FunctionStep) -> StepResult:
+async def run_function(
+    world: World, step: FunctionStep, *, begins: Begins = uncounted
+) -> StepResult:
     """Run the function; its result as JSON, or what it raised as the result's `error`.
 
     As a tool it runs at least once: when a worker dies in the middle, another runs it again.
     """
     agent = world.registry.agent(step.key.app_name, step.agent)
     function = find(agent, step.function)
+    await begins()
     limit = asyncio.timeout(step.attempt_timeout)
     try:
         async with limit:

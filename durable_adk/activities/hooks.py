@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from google.genai import types
 
+from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.context import CallbackContext, RunContext, StepScope
@@ -32,13 +33,14 @@ RUN_AUTHOR = "model"
 """Author of what `before_run_callback` says (PLG-5)."""
 
 
-async def run_hook(world: World, step: HookStep) -> StepResult:
+async def run_hook(world: World, step: HookStep, *, begins: Begins = uncounted) -> StepResult:
     """Run a hook over the plugins that have it now; without any, nothing happens.
 
     Raises:
         CallbackError: A plugin raised, answered with something unusable, or took too long.
         DurableAdkError: The session cannot be read.
     """
+    await begins()
     failpoint("hook.before")
     try:
         async with asyncio.timeout(step.attempt_timeout):

@@ -10,6 +10,7 @@ from durable_adk.activities.callbacks import answer_of, as_list
 from durable_adk.activities.chunks import Chunks, after_model
 from durable_adk.activities.notes import ANSWER, ArrivedAnswer, find_note, offer_note
 from durable_adk.activities.request import build_request
+from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained
@@ -44,7 +45,12 @@ from durable_adk.values import check_json
 
 
 async def call_model(
-    world: World, step: ModelStep, *, attempt: int = 1, reports: Reports = NONE
+    world: World,
+    step: ModelStep,
+    *,
+    attempt: int = 1,
+    reports: Reports = NONE,
+    begins: Begins = uncounted,
 ) -> StepResult:
     """Build the request, run the callbacks, ask the model; the answer as an event.
 
@@ -55,6 +61,7 @@ async def call_model(
         step: Which agent at which revision.
         attempt: 1, 2, ...; a transient failure of the last one is final.
         reports: Of the attempts before it.
+        begins: Awaited before the callbacks and the model.
 
     Raises:
         ModelUnavailableError: Ask again, unless this was attempt `Limits.model_attempts`.
@@ -66,6 +73,9 @@ async def call_model(
     tried = Attempt(world=world, step=step, number=attempt, reports=reports)
     async with tried.recorded():
         arrived = await _arrived(world, step) if attempt > 1 else None
+        if arrived is None:
+            await tried.tell_the_lost()
+        await begins()
         return await _answered(agent, scope, tried, arrived)
 
 
@@ -188,7 +198,7 @@ class _Call:
             raise LlmCallsLimitExceededError(
                 f"Max number of llm calls limit of `{self.step.max_llm_calls}` exceeded"
             )
-        await self.tried.begin(self.agent.canonical_model.model)
+        self.tried.begin(self.agent.canonical_model.model)
         return await self._ask(), True
 
     async def _ask(self) -> ArrivedAnswer:

@@ -15,6 +15,7 @@ from durable_adk.activities.telling import others_have_answered
 from durable_adk.activities.tool_event import pending_result, response_event
 from durable_adk.activities.tool_run import NotBegunError, RunAgain, ToolRun
 from durable_adk.activities.toolbox import tools_of
+from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.activity_calls import ActivityCall
 from durable_adk.agents.llm_agent import LlmAgent
@@ -48,7 +49,12 @@ from durable_adk.values import check_json
 
 
 async def call_tool(
-    world: World, step: ToolStep, *, attempt: int = 1, reports: Reports = NONE
+    world: World,
+    step: ToolStep,
+    *,
+    attempt: int = 1,
+    reports: Reports = NONE,
+    begins: Begins = uncounted,
 ) -> StepResult:
     """Run one call; its response as an event, or what it raised as the result's `error`.
 
@@ -64,6 +70,7 @@ async def call_tool(
         raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
     run = ToolRun(world=world, step=step, attempt=attempt, agent=agent, reports=reports)
     call = await _Call.of(run, scope)
+    await begins()
     try:
         async with asyncio.timeout(step.attempt_timeout):
             outcome = await call.outcome()

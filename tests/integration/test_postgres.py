@@ -71,7 +71,7 @@ async def test_old_tables_stop_a_worker_at_its_start(
 ) -> None:
     """It ends with the command to type, which mends it."""
     await asyncio.to_thread(terminal.run, "db", "upgrade")
-    await postgres.query(url, "DROP TABLE memories")
+    await postgres.query(url, "DROP TABLE memories, credentials")
     await postgres.query(url, "UPDATE durable_adk_version SET version_num = '0005'")
     start = ["worker", "desk.py", "--address", server.address]
     done = await asyncio.to_thread(terminal.run, *start)

@@ -1,13 +1,18 @@
 """Which lost attempts count."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from temporalio.testing import ActivityEnvironment
 
 from durable_adk.activities.attempting import MAX_LOST
 from durable_adk.activities.trials import Trials
+from durable_adk.activities.world import SessionCache
+from durable_adk.code_executors import BaseCodeExecutor
+from durable_adk.code_executors.code_execution_utils import CodeExecutionResult
 from durable_adk.errors import StoreUnavailableError
+from durable_adk.payloads import CallbackStep, CodeStep, Hook, ModelStep
 from durable_adk.reports import NONE, Reports
 from durable_adk.sessions import SessionKey
 from tests.support.steps import Steps, called
@@ -62,3 +67,95 @@ async def test_a_worker_that_dies_while_it_waits_for_the_store_is_not_counted(
             with pytest.raises(StoreUnavailableError):
                 await begin(made, number)
     assert await begin(made, 9) == 1
+
+
+class Executor(BaseCodeExecutor):
+    """Says that it runs."""
+
+    ran: Any
+
+    async def execute_code(self, invocation_context: Any, code_execution_input: Any) -> Any:
+        """See the base class."""
+        self.ran()
+        return CodeExecutionResult(stdout="4")
+
+
+class Traced:
+    """Steps of an agent that write down in what order the store is asked and the agent's code runs.
+
+    All are second attempts: such a one looks for what the first has left.
+    """
+
+    def __init__(self, replies: list[Any]) -> None:
+        self.trace: list[str] = []
+        self._steps = Steps(
+            replies,
+            tools=[called_tool],
+            code_executor=Executor(ran=self._ran),
+            instruction=self._ran,
+            before_agent_callback=self._ran,
+            before_tool_callback=self._ran,
+        )
+        self._effects = self._steps.effects
+
+    def _ran(self, *_: Any, **__: Any) -> Any:
+        self.trace.append("code")
+
+    async def _begins(self) -> None:
+        self.trace.append("begins")
+
+    async def _place(self) -> dict[str, Any]:
+        grant = await self._steps.open()
+        await self._effects.call_model(ModelStep(**self._steps.place("e-1.1", 1, grant)))
+        return self._steps.place("e-1.2", 2, grant)
+
+    def _watch(self) -> dict[str, Any]:
+        """Begin with the trace; how a second attempt is made."""
+        sessions = self._steps.sessions
+        for name in ("read_state", "read_events", "read_notes", "note"):
+            setattr(sessions, name, self._told(getattr(sessions, name)))
+        self._effects.world.cache = SessionCache()
+        self.trace.clear()
+        return {"attempt": 2, "begins": self._begins}
+
+    def _told(self, method: Any) -> Any:
+        async def told(*args: Any, **kwargs: Any) -> Any:
+            self.trace.append("store")
+            return await method(*args, **kwargs)
+
+        return told
+
+    async def model(self) -> None:
+        """A model call."""
+        step = await self._steps.model_step()
+        await self._effects.call_model(step, **self._watch())
+
+    async def tool(self) -> None:
+        """A tool call."""
+        step = await self._steps.tool_step()
+        await self._effects.call_tool(step, **self._watch())
+
+    async def callback(self) -> None:
+        """The callbacks before an agent."""
+        step = CallbackStep(**await self._place(), hook=Hook.BEFORE_AGENT)
+        await self._effects.run_callback(step, **self._watch())
+
+    async def code(self) -> None:
+        """An execution of the model's code."""
+        step = CodeStep(**await self._place())
+        await self._effects.execute_code(step, **self._watch())
+
+
+def called_tool() -> None:
+    """A tool."""
+
+
+@pytest.mark.parametrize("kind", ["model", "tool", "callback", "code"])
+async def test_between_its_beginning_and_its_code_a_step_does_not_ask_the_store(kind: str) -> None:
+    """F12, F16: while machines fail one after another, that may take as long as a worker lives."""
+    first = "```python\nx\n```" if kind == "code" else called("called_tool")[0]
+    traced = Traced([first, "done"])
+    await getattr(traced, kind)()
+    at = traced.trace.index("begins")
+    assert set(traced.trace[:at]) == {"store"}
+    assert traced.trace[at + 1] == "code"
