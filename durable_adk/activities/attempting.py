@@ -152,8 +152,8 @@ async def attempting(
     """One attempt of a step with code of a user, or a model, in it.
 
     What the step needs and does not get (the store, a worker that knows its agent) never ends it:
-    it is tried again, and such attempts do not count. Those that are lost do, if they may have run
-    its code.
+    it is tried again, and such attempts do not count; nor do those that a deploy ends. Those that
+    are lost do, if they may have run its code.
 
     Args:
         what: For the message.
@@ -183,9 +183,10 @@ async def attempting(
             return False
         return transient_or_elsewhere(error, before=elsewhere)
 
+    leaving = reports.after(this.number, excused=True)
     with translated(retry=retry, number=counted):
         try:
-            async with beating(this.reports):
+            async with beating(reports, leaving=leaving):
                 if trials is None and not info.is_local:
                     await _check_lost(what, this, None)
                 yield this
@@ -193,6 +194,10 @@ async def attempting(
             # The engine keeps it, together with the failure, for the next attempt.
             if not info.is_local:
                 activity.heartbeat(*_reported(this, error).details())
+            raise
+        except asyncio.CancelledError:
+            if activity.is_worker_shutdown() and not info.is_local:
+                activity.heartbeat(*leaving.details())
             raise
 
 
@@ -219,23 +224,27 @@ def _reported(this: StepAttempt, error: BaseException) -> Reports:
 
 
 @asynccontextmanager
-async def beating(reports: Reports = NONE) -> AsyncGenerator[None]:
+async def beating(
+    reports: Reports = NONE, *, leaving: Reports | None = None
+) -> AsyncGenerator[None]:
     """Heartbeat while the body runs; a cancellation comes back on the same way (D11).
 
     Args:
         reports: To be known to the next attempt, should this one be lost: a heartbeat replaces
             the details of those before it.
+        leaving: The same from when the worker is told to end: code that does not let itself be
+            cancelled is lost with it, and that says nothing of the code.
     """
     timeout = activity.info().heartbeat_timeout
     if timeout is None:
         yield
         return
-    details = reports.details()
 
     async def beat() -> None:
         while True:
             await asyncio.sleep(timeout.total_seconds() / 4)
-            activity.heartbeat(*details)
+            leaves = leaving is not None and activity.is_worker_shutdown()
+            activity.heartbeat(*(leaving if leaves else reports).details())
 
     beater = asyncio.create_task(beat())
     try:

@@ -4,6 +4,7 @@ The outcomes here are the table in docs/durability.md, "Deploys".
 """
 
 import asyncio
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -13,9 +14,17 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 
+from durable_adk.activities import attempting
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import App
+from durable_adk.models import ScriptedModel
+from durable_adk.runners import Runner
+from durable_adk.sessions import SqliteSessionService
+from durable_adk.worker import WorkerOptions, worker
 from tests.support.deploy_apps import Gate, Version
 from tests.support.deploy_places import AT_ONCE, Place
 from tests.support.processes import until
+from tests.support.scripts import call
 
 MOMENTS = ("tool", "model", "paused", "continued")
 """In a tool; between two turns; while an approval is waited for; after the workflow continued as
@@ -232,6 +241,33 @@ async def test_a_step_that_comes_to_a_worker_without_its_agent_is_given_back(
         async with place.worker(new.app()) as runner:
             assert await place.end() == "completed"
             assert (await place.log(runner))[1:] == [*OLD, "third text old small"]
+
+
+async def test_a_tool_outlives_more_deploys_than_workers_that_may_be_lost(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F12, I20: it runs again after each, and that is not put down to its code."""
+    monkeypatch.setattr(attempting, "MAX_LOST", 3)
+    runs: list[int] = []
+
+    async def long() -> str:
+        """Take longer than a release."""
+        runs.append(len(runs))
+        await asyncio.sleep(0 if len(runs) > 5 else 600)
+        return "done"
+
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=[call("long"), "end"]), tools=[long])
+    app, queue = App(name="app", root_agent=agent), f"test-{uuid.uuid4().hex}"
+    options = WorkerOptions(task_queue=queue, graceful_shutdown=AT_ONCE)
+    store = SqliteSessionService(tmp_path / "s.db")
+    runner = Runner(app=app, session_service=store, client=client, task_queue=queue)
+    told = asyncio.create_task(runner.run_debug("go", quiet=True))
+    for release in range(1, 6):
+        async with worker(client, apps=[app], session_service=store, options=options):
+            await until(lambda release=release: len(runs) == release)
+    async with worker(client, apps=[app], session_service=store, options=options):
+        assert [event.text for event in await told][-1] == "end"
+    await store.close()
 
 
 async def _given_back(handle: WorkflowHandle[Any, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -125,3 +126,30 @@ async def test_an_attempt_keeps_what_those_before_it_told() -> None:
     assert await step.attempt(StoreUnavailableError())
     assert await step.attempt(StoreUnavailableError())
     assert Reports.of(step.details) == Reports(told=((1, 2),), excused=((1, 2),))
+
+
+@pytest.mark.parametrize("obeys", [True, False])
+async def test_a_worker_that_is_told_to_end_says_nothing_of_its_steps(obeys: bool) -> None:
+    """F12, I20: however often, and whether or not the code lets itself be cancelled."""
+    environment, beats = ActivityEnvironment(), []
+    environment.on_heartbeat = lambda raw: beats.append(Reports.of([json.loads(raw.payload.data)]))
+    told = Reports(told=((1, 40),), excused=((1, 40),))
+    environment.info = replace(
+        environment.info,
+        attempt=41,
+        heartbeat_timeout=timedelta(seconds=100 if obeys else 0.04),
+        heartbeat_details=[told.model_dump(mode="json")],
+    )
+    leaving = Reports(told=((1, 41),), excused=((1, 41),))
+
+    async def body() -> None:
+        async with attempting("Tool 'x'"):
+            environment.worker_shutdown()
+            if obeys:
+                environment.cancel()
+            while leaving not in beats:
+                await asyncio.sleep(0.01)
+
+    with suppress(asyncio.CancelledError):
+        await environment.run(body)
+    assert beats[-1] == leaving
