@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, create_engine, event
 
 from durable_adk.sessions import _migrate
+from durable_adk.sessions._forks import FirstUse
 from durable_adk.sessions._sql_tables import SqlTables
 from durable_adk.sessions._tables import T
 from durable_adk.sessions._unavailable import translated, unavailable
@@ -52,6 +53,7 @@ class SqliteStore:
         self._writes = ThreadPoolExecutor(1, "session-writer")
         self._reads = ThreadPoolExecutor(_READERS, "session-reader")
         self._ready = False
+        self._use = FirstUse()
 
     async def prepare(self) -> None:
         """Create the file and its tables, or bring them to the version of this code, once."""
@@ -111,6 +113,7 @@ class SqliteStore:
 
     async def _in(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         # A caller that is cancelled leaves the thread to finish: its commit is whole either way.
+        self._use.check(str(self.path))
         with translated():
             return await asyncio.get_running_loop().run_in_executor(executor, work)
 

@@ -14,6 +14,7 @@ from sqlalchemy.pool import NullPool
 from durable_adk.errors import InvalidRequestError
 from durable_adk.log import get_logger
 from durable_adk.sessions import _migrate
+from durable_adk.sessions._forks import FirstUse
 from durable_adk.sessions._unavailable import misconfigured, translated
 from durable_adk.sessions.database_url import for_driver, shown
 from durable_adk.sessions.notices import Notices
@@ -65,6 +66,7 @@ class PostgresDatabase:
         self._lock = Lock()
         self._running: _Running | None = None
         self._ready = False
+        self._use = FirstUse()
 
     async def prepare(self) -> None:
         """See to it that the tables are those of this code, once; an empty database gets them.
@@ -120,6 +122,7 @@ class PostgresDatabase:
         """Close all connections; the next call opens new ones."""
         with self._lock:
             running, self._running = self._running, None
+            self._use = FirstUse()
         if running is not None:
             loop = running.loop
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._end(running), loop))
@@ -177,6 +180,7 @@ class PostgresDatabase:
         return self._start().loop
 
     def _start(self) -> _Running:
+        self._use.check(self.shown)
         with self._lock:
             if self._running is None:
                 self._running = _run(self.url)
