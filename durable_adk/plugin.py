@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
+from weakref import WeakSet
 
 from temporalio.client import Client, WorkflowHistory
 from temporalio.converter import DataConverter
@@ -110,7 +111,10 @@ class DurableAdkPlugin(SimplePlugin):
         """See base class; a worker made by `worker` has its apps already and stays as it is."""
         config = super().configure_worker(config)
         options = cast("dict[str, Any]", config)  # as the SDK's type has unknown parts
-        if self._sessions is None or not self._apps or InvocationWorkflow in options["workflows"]:
+        if self._sessions is None or not self._apps:
+            return config
+        if InvocationWorkflow in options["workflows"]:
+            self._check_alone(options["activities"])
             return config
         client: Client = with_our_converter(options["client"])
         serving = Serving(
@@ -124,6 +128,7 @@ class DurableAdkPlugin(SimplePlugin):
             model_task_queues=self._model_task_queues,
         )
         self._prepared.append(serving)
+        _prepared.add(serving)
         options["client"] = client
         options["workflows"] = [*options["workflows"], InvocationWorkflow]
         options["activities"] = [*options["activities"], *serving.activities]
@@ -131,6 +136,16 @@ class DurableAdkPlugin(SimplePlugin):
         graceful = WorkerOptions.graceful_shutdown
         _choose(options, {"graceful_shutdown_timeout": graceful, **timing(self._limits)})
         return config
+
+    def _check_alone(self, registered: Sequence[Any]) -> None:
+        """Raise InvalidRequestError if the worker serves the apps of another plugin."""
+        others = (one for one in _prepared if one not in self._prepared)
+        if any(one.activities[0] in registered for one in others):
+            names = ", ".join(repr(app.name) for app in self._apps)
+            raise InvalidRequestError(
+                f"Another DurableAdkPlugin serves its apps by this worker, so {names} would not be "
+                "served; give all apps to one plugin, or each plugin a worker of its own."
+            )
 
     async def run_worker(
         self,
@@ -178,6 +193,10 @@ class DurableAdkPlugin(SimplePlugin):
             if self._apps:
                 serve(started.task_queue.name, self._registry)
             yield history
+
+
+_prepared: WeakSet[Serving] = WeakSet()
+"""Of all plugins, so that one knows another one's worker."""
 
 
 def _converter(existing: DataConverter | None) -> DataConverter:

@@ -243,8 +243,8 @@ async def beating(
     async def beat() -> None:
         while True:
             await asyncio.sleep(timeout.total_seconds() / 4)
-            leaves = leaving is not None and activity.is_worker_shutdown()
-            activity.heartbeat(*(leaving if leaves else reports).details())
+            told = leaving if leaving is not None and activity.is_worker_shutdown() else reports
+            activity.heartbeat(*told.details())
 
     beater = asyncio.create_task(beat())
     try:

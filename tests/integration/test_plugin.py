@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+import warnings
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -232,6 +233,21 @@ async def test_our_own_worker_takes_a_client_with_the_plugin(
     async with worker(client, apps=[other], session_service=store, options=options):
         assert (await ask(client, task_queue, "other"))["text"] == "Hear!"
     await store.close()
+
+
+async def test_two_plugins_with_apps_are_told_that_one_would_not_be_served(
+    server: TemporalServer, plugin: DurableAdkPlugin, sessions: SqliteSessionService
+) -> None:
+    """D18: whichever comes from the client; the same one twice is no mistake."""
+    other = DurableAdkPlugin(
+        apps=[App(name="b", root_agent=Herald(name="b"))], session_service=sessions
+    )
+    client = await Client.connect(server.address, plugins=[plugin])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The same plugin type")  # the SDK's
+        Worker(client, task_queue="any", workflows=[Theirs], activities=[shout], plugins=[plugin])
+        with pytest.raises(InvalidRequestError, match=r"'b' would not be served.*one plugin"):
+            Worker(client, task_queue="any", workflows=[Theirs], plugins=[other])
 
 
 async def test_a_plugin_without_apps_is_for_clients(server: TemporalServer) -> None:
