@@ -57,7 +57,7 @@ chaos-long: $(STAMP) ## The same for HOURS=3
 	$(CAMPAIGN) --hours $(HOURS)
 
 simulate: $(STAMP) ## Run random schedules with faults for a minute
-	$(BIN)/python -m simulation --seconds 60
+	$(BIN)/python -m simulation --seconds 60 --jobs $$(getconf _NPROCESSORS_ONLN)
 
 matrix: $(STAMP) ## Kill, stop and fail at every failpoint, on both stores
 	FAILPOINT_MATRIX=all $(BIN)/python -m pytest tests/chaos/test_failpoint_matrix.py

@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import NamedTuple
 
 from simulation.audit import audit
@@ -13,6 +14,16 @@ from simulation.simulation import Result, Simulation
 Audit = Callable[[Result, Result], list[str]]
 GARBAGE = 200
 """Schedules between two collections of garbage, which would take a sixth of the time."""
+
+
+class Share(NamedTuple):
+    """What one of several processes runs."""
+
+    index: int = 0
+    of: int = 1
+
+
+ALL = Share()
 
 
 class Verdict(NamedTuple):
@@ -56,17 +67,18 @@ class Explorer:
         text = ",".join(f"{point}:{fault}" for point, fault in faults.items())
         return self._verdict(text, Listed(faults))
 
-    def singles(self) -> Iterator[Verdict]:
+    def singles(self, share: Share = ALL) -> Iterator[Verdict]:
         """Every fault at every point."""
-        return (self.listed(faults) for faults in _one_more({}, self._points))
+        return (self.listed(faults) for faults in self._first(share))
 
-    def pairs(self, kinds: Collection[str] = ()) -> Iterator[Verdict]:
+    def pairs(self, kinds: Collection[str] = (), share: Share = ALL) -> Iterator[Verdict]:
         """Every fault at every point, and then every fault at every later point of that run.
 
         Args:
             kinds: Of faults; none: all.
+            share: Of the first faults.
         """
-        for faults in _one_more({}, self._points, kinds):
+        for faults in self._first(share, kinds):
             first = self.listed(faults)
             yield first
             yield from (self.listed(both) for both in _one_more(faults, first.points, kinds))
@@ -80,6 +92,9 @@ class Explorer:
             for both in _one_more({number: first}, verdict.points):
                 if both[max(both)] == second:
                     yield self.listed(both)
+
+    def _first(self, share: Share, kinds: Collection[str] = ()) -> Iterator[dict[int, str]]:
+        return islice(_one_more({}, self._points, kinds), share.index, None, share.of)
 
     def _verdict(self, schedule: str, plan: Listed | Seeded) -> Verdict:
         result = Simulation(self.scenario, plan).run()
