@@ -14,6 +14,7 @@ with workflow.unsafe.imports_passed_through():
     from durable_adk.holders import TemporalHolder
     from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult
     from durable_adk.runtime import Inbox
+    from durable_adk.values import MAX_ID
     from durable_adk.workflows.board import Board
     from durable_adk.workflows.temporal_runtime import TemporalRuntime
 
@@ -116,8 +117,9 @@ class InvocationWorkflow:
 
 
 def _answer_id(raw: Any) -> str | None:
+    """The name of an answer that is refused; not one that is refused itself, being too long."""
     match raw:
-        case {"answerId": str(name)} | {"answer_id": str(name)}:
+        case {"answerId": str(name)} | {"answer_id": str(name)} if len(name) <= MAX_ID:
             return name
         case _:
             return None

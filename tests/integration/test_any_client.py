@@ -376,13 +376,16 @@ async def test_refused_answers_are_seen_and_change_nothing(client: Client, task_
         {"callId": asked, "answerId": "empty"},
         {"callId": asked, "confirmed": True, "answer_id": "typo", "answer": 1},
         "yes",
+        {"callId": asked, "confirmed": True, "answerId": "a" * 1_200_000},
+        {"callId": asked, "confirmed": True, "answerId": "b" * 1_200_000},
     ):
         await handle.signal("answer", answer)
-    refused = await outcomes(handle, 5)
+    refused = await outcomes(handle, 7)
     named = {"unknown", "shapeless", "empty", "typo"}
     assert named < set(refused)
-    (unnamed,) = set(refused) - named
-    assert unnamed.startswith("malformed-")
+    assert len(unnamed := set(refused) - named) == 3
+    assert all(name.startswith("malformed-") for name in unnamed)
+    assert len(json.dumps(refused)) < 2_000
     assert all(refused.values())
     assert await handle.query("pending") == [waiting]
     for confirmed in (True, False):  # the second is the same answer again, whatever it says
