@@ -5,6 +5,22 @@ from typing import Annotated
 
 import typer
 
+from durable_adk.client.connect import configured_address
+from durable_adk.errors import InvalidRequestError
+
+
+def _found(address: str | None) -> str | None:
+    """The one given, or else that of the user's Temporal profile.
+
+    So all commands, and the worker, mean the same Temporal. One that took the embedded server
+    instead would erase a store whose histories are elsewhere.
+    """
+    try:
+        return address or configured_address()
+    except InvalidRequestError as error:
+        raise typer.BadParameter(error.message) from error
+
+
 Target = Annotated[
     str,
     typer.Argument(
@@ -35,7 +51,11 @@ Serve = Annotated[
 Address = Annotated[
     str | None,
     typer.Option(
-        envvar="TEMPORAL_ADDRESS", help="host:port of your own Temporal.", show_default=False
+        envvar="TEMPORAL_ADDRESS",
+        help="host:port of your own Temporal. Default: what your Temporal profile says, or else an "
+        "embedded server.",
+        show_default=False,
+        callback=_found,
     ),
 ]
 Store = Annotated[

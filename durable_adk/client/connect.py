@@ -7,7 +7,7 @@ from temporalio.api.workflowservice.v1 import GetClusterInfoRequest
 from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
-from temporalio.service import KeepAliveConfig
+from temporalio.service import KeepAliveConfig, RPCError, RPCStatusCode
 
 from durable_adk.converter import data_converter, encrypted, stored_in
 from durable_adk.encryption import EncryptionCodec, KeyFile
@@ -17,6 +17,7 @@ from durable_adk.settings import Settings
 
 KEEP_ALIVE = KeepAliveConfig(interval_millis=5_000, timeout_millis=3_000)
 """A silently dead connection is noticed in 20 s instead of 54 (reliability 1b)."""
+_SECURED = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 _HERE = ("127.", "localhost:", "[::1]:", "unix:")
 
 
@@ -52,10 +53,11 @@ async def connect(address: str | None = None, **options: Any) -> Client:
 
     Raises:
         TemporalUnavailableError: Nobody answers there.
-        InvalidRequestError: The key file or the place of the payloads cannot be used.
+        InvalidRequestError: The environment configuration, the key file or the place of the
+            payloads cannot be used.
         StoreUnavailableError: The place of the payloads does not answer.
     """
-    settings: dict[str, Any] = dict(ClientConfig.load_client_connect_config())
+    settings = _environment()
     converter = await asyncio.to_thread(converter_of, Settings())
     settings |= {"data_converter": converter, "keep_alive_config": KEEP_ALIVE}
     settings |= options
@@ -68,6 +70,25 @@ async def connect(address: str | None = None, **options: Any) -> Client:
         raise TemporalUnavailableError(
             f"Temporal does not answer at {settings['target_host']}: {error}. Start one with "
             "`durable-adk dev`, or set TEMPORAL_ADDRESS (or --address) to where it runs."
+        ) from error
+
+
+def configured_address() -> str | None:
+    """Where the environment configuration says that Temporal is; None: it does not say.
+
+    Raises:
+        InvalidRequestError: It cannot be read, or has no such profile.
+    """
+    return _environment().get("target_host")
+
+
+def _environment() -> dict[str, Any]:
+    try:
+        return dict(ClientConfig.load_client_connect_config())
+    except RuntimeError as error:  # of a class that the SDK does not export
+        raise InvalidRequestError(
+            f"Temporal's environment configuration cannot be used: {error}. Look at "
+            "TEMPORAL_PROFILE and TEMPORAL_CONFIG_FILE."
         ) from error
 
 
@@ -84,11 +105,19 @@ async def refuse_development_server(client: Client) -> None:
 
     Raises:
         InvalidRequestError: It is one, on another machine.
+        TemporalUnavailableError: It does not answer.
     """
     target = client.service_client.config.target_host
     if is_local(target):
         return
-    cluster = await client.workflow_service.get_cluster_info(GetClusterInfoRequest())
+    try:
+        cluster = await client.workflow_service.get_cluster_info(GetClusterInfoRequest())
+    except RPCError as error:
+        if error.status in _SECURED:
+            return  # it asks who they are, and does not tell those of one namespace of the others
+        raise TemporalUnavailableError(
+            f"Temporal does not answer at {target}: {error.message}"
+        ) from error
     if cluster.persistence_store == "sqlite":
         raise InvalidRequestError(
             f"The Temporal at {target} is a development server: it asks nobody who they are. "

@@ -87,8 +87,11 @@ async def _served(
 ) -> AsyncGenerator[Runner]:
     """A runner, and the server and worker that run what it starts."""
     async with embedded_client(folder) as client:
-        blobs = blobs_at(payloads_place(folder))
-        await sweep(client, blobs, older_than=PAYLOADS_KEPT.total_seconds())
+        if Settings().payloads is None:
+            # A place that is named may be that of other servers too, whose open invocations this
+            # one does not know and would take for over.
+            blobs = blobs_at(payloads_place(folder))
+            await sweep(client, blobs, older_than=PAYLOADS_KEPT.total_seconds())
         serving = worker(client, apps=[app], options=options, **stores.arguments())
         runner = Runner(
             app=app,

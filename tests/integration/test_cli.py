@@ -155,11 +155,28 @@ def test_two_runs_at_once_share_a_server(terminal, loud):
     assert [run.returncode for run in runs] == [0, 0, 0]
 
 
-def test_another_servers_profile_does_not_disturb(terminal):
+def test_what_is_said_of_another_server_does_not_disturb(terminal):
     """What the environment says of a Temporal elsewhere is not applied to the embedded one."""
-    env = {"TEMPORAL_NAMESPACE": "prod", "TEMPORAL_API_KEY": "k", "TEMPORAL_PROFILE": "none"}
+    env = {"TEMPORAL_NAMESPACE": "prod", "TEMPORAL_API_KEY": "k"}
     done = terminal.run("run", EXAMPLE, "What is the capital of France?", **env)
     assert done.returncode == 0
+
+
+def test_a_profile_says_where_temporal_is(terminal, server):
+    """D18: to every command; one with the embedded server would erase half of what there is."""
+    profile = f'[profile.ours]\naddress = "{server.address}"\n'
+    (terminal.folder / "temporal.toml").write_text(profile)
+    env = {"TEMPORAL_CONFIG_FILE": "temporal.toml", "TEMPORAL_PROFILE": "ours"}
+    queue = ["--task-queue", terminal.folder.name]
+    terminal.start("worker", EXAMPLE, *queue, **env)
+    done = terminal.run("run", EXAMPLE, "What is the capital of Peru?", *queue, **env)
+    assert "Lima" in done.stdout
+    done = terminal.run("erase", "--app", "capital_agent", "--user", "user", **env)
+    assert re.search(r"found [1-9]\d* workflow runs", done.stdout), done.stdout
+    assert not list(terminal.folder.rglob("temporal.db*")), "no server was started here"
+    done = terminal.run("run", EXAMPLE, "Hello", **env | {"TEMPORAL_PROFILE": "none"})
+    assert done.returncode == 2
+    assert "Profile 'none' not found" in " ".join(done.stderr.split())
 
 
 def test_a_worker_serves_until_it_is_told_to_stop(terminal, server):

@@ -417,3 +417,28 @@ async def test_at_the_default_threshold_every_client_reads_the_result(tmp_path: 
         handle = plain.get_workflow_handle(workflow_id(KEY, events[0].invocation_id))
         assert (await handle.result())["text"] == "\u20ac" * 65_536
         assert place.blobs()
+
+
+def forget(folder: Path) -> None:
+    """Take what a server knows, so that the next one in the folder knows nothing of it."""
+    for file in folder.glob("temporal.db*"):
+        file.unlink()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+async def test_an_embedded_server_sweeps_only_what_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    """I24, F32: a place that is named may keep what is open elsewhere, which it does not know."""
+    monkeypatch.setattr("durable_adk.embedded.runner.PAYLOADS_KEPT", timedelta(seconds=-60))
+    payloads = tmp_path / "payloads"
+    if shared:
+        payloads = tmp_path / "shared"
+        monkeypatch.setenv("DURABLE_ADK_PAYLOADS", str(payloads))
+    waits = speaker(call("order"), "it came", tools=[LongRunningFunctionTool(order)])
+    async with embedded_runner(waits, data_dir=tmp_path) as runner:
+        _ = [event async for event in runner.run_async(**USER, new_message="x" * 500_000)]
+    assert list(payloads.glob("*/*"))
+    forget(tmp_path)
+    async with embedded_runner(speaker("fine"), data_dir=tmp_path):
+        assert bool(list(payloads.glob("*/*"))) is shared

@@ -1,19 +1,27 @@
 """Where a connection goes, and how values are written on it, as the settings say."""
 
+import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from temporalio.client import Client
-from temporalio.service import TLSConfig
+from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from durable_adk.artifacts import FileArtifactService, ObjectArtifactService
-from durable_adk.client.connect import connect, converter_of, is_local
+from durable_adk.client.connect import (
+    connect,
+    converter_of,
+    is_local,
+    refuse_development_server,
+)
 from durable_adk.converter import data_converter
 from durable_adk.embedded.shared import payloads_place
 from durable_adk.embedded.stores import folder_stores
 from durable_adk.encryption import EncryptionCodec, Key
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import InvalidRequestError, TemporalUnavailableError
 from durable_adk.settings import Settings
 from durable_adk.storage import OwnedStorage
 from tests.support.s3 import S3
@@ -108,6 +116,39 @@ async def test_a_development_server_of_this_machine_is_no_danger() -> None:
     """S26: only one that others can reach is refused, and only that is asked what it is."""
     assert all(is_local(host) for host in ("127.0.0.1:7233", "localhost:7233", "[::1]:7233"))
     assert not any(is_local(host) for host in ("temporal:7233", "10.0.0.1:7233", "localhost.me:1"))
+
+
+async def test_a_development_server_that_others_can_reach_is_refused(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S26: with the remedy. The tests' server is one; that it is of this machine is denied here."""
+    await refuse_development_server(client)
+    monkeypatch.setattr(sys.modules[connect.__module__], "is_local", lambda _: False)
+    with pytest.raises(InvalidRequestError, match=r"is a development server.*--dev"):
+        await refuse_development_server(client)
+
+
+@pytest.mark.parametrize(
+    ("status", "refusal"),
+    [
+        (RPCStatusCode.PERMISSION_DENIED, None),
+        (RPCStatusCode.UNAUTHENTICATED, None),
+        (RPCStatusCode.UNAVAILABLE, TemporalUnavailableError),
+    ],
+)
+async def test_a_server_that_does_not_say_what_it_is_to_everybody_is_a_real_one(
+    status: RPCStatusCode, refusal: type[Exception] | None
+) -> None:
+    """S26: one that asks who they are keeps what is of the cluster from those of a namespace."""
+
+    class Closed:
+        async def get_cluster_info(self, _: object) -> None:
+            raise RPCError("no", status, b"")
+
+    service = SimpleNamespace(config=SimpleNamespace(target_host="temporal.example:7233"))
+    secured: Any = SimpleNamespace(service_client=service, workflow_service=Closed())
+    with pytest.raises(refusal) if refusal else nullcontext():
+        await refuse_development_server(secured)
 
 
 async def test_one_setting_encrypts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
