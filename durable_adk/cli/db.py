@@ -1,10 +1,10 @@
-"""``durable-adk db``: the tables of the session store's database."""
+"""``durable-adk db``: the tables of the databases."""
 
 import typer
 
 from durable_adk.cli.execution import FAILED, execute
 from durable_adk.cli.options import DataDir, Debug, Store
-from durable_adk.cli.places import Places
+from durable_adk.cli.places import Places, place_shown
 from durable_adk.log import configure, printable
 from durable_adk.sessions.schema_version import SchemaVersion
 
@@ -17,7 +17,10 @@ db = typer.Typer(
 
 @db.callback()
 def db_group() -> None:
-    """The tables of the session store: which version they are of, and upgrade them."""
+    """The tables of the session store: which version they are of, and upgrade them.
+
+    So also those of other databases that the settings name for memory or credentials.
+    """
 
 
 @db.command("upgrade")
@@ -50,9 +53,10 @@ def status_command(*, store: Store = None, data_dir: DataDir = None, debug: Debu
 
     async def work() -> None:
         places = Places(store=store, data_dir=data_dir)
-        async with places.unprepared_sessions() as sessions:
-            found.append(await sessions.schema())
-        _show(places.store_shown, found[0])
+        for url in places.databases:
+            async with places.unprepared_sessions(url) as sessions:
+                found.append(await sessions.schema())
+            _show(url, found[-1])
 
     try:
         execute(work(), debug=debug)
@@ -62,14 +66,15 @@ def status_command(*, store: Store = None, data_dir: DataDir = None, debug: Debu
 
 
 async def _upgrade(places: Places) -> None:
-    async with places.unprepared_sessions() as sessions:
-        before = await sessions.schema()
-        await sessions.upgrade()
-    was = "" if before.current else f" It was {before.found or 'empty'}."
-    typer.echo(f"{printable(places.store_shown)} is of version {before.needed}.{was}")
+    for url in places.databases:
+        async with places.unprepared_sessions(url) as sessions:
+            before = await sessions.schema()
+            await sessions.upgrade()
+        was = "" if before.current else f" It was {before.found or 'empty'}."
+        typer.echo(f"{printable(place_shown(url))} is of version {before.needed}.{was}")
 
 
-def _show(store: str, found: SchemaVersion) -> None:
+def _show(url: str, found: SchemaVersion) -> None:
     if found.empty:
         state = f"empty; its first use makes the tables of version {found.needed}"
     elif found.current:
@@ -78,4 +83,4 @@ def _show(store: str, found: SchemaVersion) -> None:
         state = f"of version {found.found}, newer than this package, which knows {found.needed}"
     else:
         state = f"of version {found.found}; `durable-adk db upgrade` brings it to {found.needed}"
-    typer.echo(f"{printable(store)} is {state}.")
+    typer.echo(f"{printable(place_shown(url))} is {state}.")

@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 
 from durable_adk.cli.execution import FAILED, execute
 from durable_adk.cli.options import Address, DataDir, Debug, Store, TaskQueue
-from durable_adk.cli.places import Places
+from durable_adk.cli.places import Places, place_shown
 from durable_adk.client.connect import connect
 from durable_adk.errors import DurableAdkError, InvalidRequestError, TemporalUnavailableError
 from durable_adk.log import configure, printable
@@ -89,14 +89,18 @@ async def _said(check: Callable[[], Awaitable[str]]) -> tuple[bool, str]:
 
 
 async def _store(places: Places) -> str:
+    return "; ".join([await _database(places, url) for url in places.databases])
+
+
+async def _database(places: Places, url: str) -> str:
     # A probe makes no tables, and newer ones are those of a deploy that is going on.
-    async with places.unprepared_sessions() as sessions:
+    async with places.unprepared_sessions(url) as sessions:
         found = await sessions.schema()
     if found.empty:
-        return f"{places.store_shown}, empty so far"
+        return f"{place_shown(url)}, empty so far"
     if not (found.current or found.newer):
-        found.require_current(places.store_shown)
-    return places.store_shown
+        found.require_current(place_shown(url))
+    return place_shown(url)
 
 
 async def _temporal(connected: asyncio.Future[Client]) -> str:

@@ -59,16 +59,23 @@ class Places:
     @property
     def store_shown(self) -> str:
         """The same for people: no password is in it."""
-        url = self.store_url
-        return shown(url) if "://" in url else url
+        return place_shown(self.store_url)
 
-    def open_store(self) -> DatabaseSessionService:
-        """The session store.
+    @property
+    def databases(self) -> list[str]:
+        """`store_url`, and those that the settings name for something else; all have all tables."""
+        named = (self.settings.memory, self.settings.credentials)
+        return list(
+            dict.fromkeys([self.store_url, *(one for one in named if one and "://" in one)])
+        )
+
+    def open_store(self, url: str | None = None) -> DatabaseSessionService:
+        """The session store, or another one of `databases`.
 
         Raises:
             InvalidRequestError: The database is not supported.
         """
-        url = self.store_url
+        url = url or self.store_url
         if "://" in url:
             return DatabaseSessionService(url)
         return SqliteSessionService(Path(url).expanduser().absolute())
@@ -104,13 +111,15 @@ class Places:
             yield sessions
 
     @asynccontextmanager
-    async def unprepared_sessions(self) -> AsyncGenerator[DatabaseSessionService]:
-        """The session store, whatever its tables are.
+    async def unprepared_sessions(
+        self, url: str | None = None
+    ) -> AsyncGenerator[DatabaseSessionService]:
+        """The session store, or another one of `databases`, whatever its tables are.
 
         Raises:
             InvalidRequestError: The database is not supported.
         """
-        sessions = self.open_store()
+        sessions = self.open_store(url)
         try:
             yield sessions
         finally:
@@ -123,6 +132,9 @@ class Places:
         Raises:
             InvalidRequestError: One of them cannot be used.
         """
+        for url in self.databases[1:]:
+            async with self.unprepared_sessions(url) as other:
+                await other.prepare()
         async with self.sessions() as sessions:
             kept = folder_stores(self.folder, settings=self.settings, session_service=sessions)
             async with kept as stores:
@@ -182,6 +194,11 @@ class Places:
                 f"There is no session store at {path}; go to the folder that the "
                 "agent was run in, or name its store with --store, or --data-dir."
             )
+
+
+def place_shown(url: str) -> str:
+    """A database URL, or a path, for people: no password is in it."""
+    return shown(url) if "://" in url else url
 
 
 def load_app(target: str) -> App:

@@ -26,11 +26,13 @@ _log = get_logger(__name__)
 
 _SETTINGS = {
     "application_name": "durable-adk",
+    "synchronous_commit": "on",
     "statement_timeout": "5s",
     "lock_timeout": "2s",
     "idle_in_transaction_session_timeout": "5s",
 }
-"""What is given up when the database or another process hangs (reliability 10)."""
+"""What is given up when the database or another process hangs (reliability 10). And that a commit
+which is acknowledged is on disk, whatever the role's own settings say."""
 
 _PATIENT = {"application_name": "durable-adk upgrade", "lock_timeout": "0"}
 """For an upgrade, which may have to wait for another one, and to build an index."""

@@ -66,6 +66,27 @@ def test_the_tables_are_made_and_looked_at_by_commands(terminal: Terminal) -> No
     assert "as this package needs it" in texts[2]
 
 
+async def test_a_database_of_its_own_for_memory_is_looked_after_as_well(
+    terminal: Terminal, server: TemporalServer, postgres: Databases
+) -> None:
+    """By `db` and before a worker starts; else the first call of the memory would fail."""
+    memory = await postgres.make()
+    name = str(make_url(memory).database)
+    terminal.env["DURABLE_ADK_MEMORY"] = memory
+    upgraded = await asyncio.to_thread(terminal.run, "db", "upgrade")
+    assert name in upgraded.stdout
+    await postgres.query(memory, "DROP TABLE memories, credentials")
+    await postgres.query(memory, "UPDATE durable_adk_version SET version_num = '0005'")
+    status = await asyncio.to_thread(terminal.run, "db", "status")
+    assert status.returncode == 1
+    assert "as this package needs it" in status.stdout
+    assert "of version 0005" in status.stdout
+    done = await asyncio.to_thread(terminal.run, "worker", "desk.py", "--address", server.address)
+    assert done.returncode == 1
+    assert name in done.stderr
+    assert "SchemaOutdatedError" in done.stderr
+
+
 async def test_old_tables_stop_a_worker_at_its_start(
     terminal: Terminal, server: TemporalServer, postgres: Databases, url: str
 ) -> None:
