@@ -11,15 +11,20 @@ from durable_adk.erasure import Erasure, Holdings, erase, survey
 from durable_adk.erasure.erasing import UNREACHED
 from durable_adk.log import configure, printable
 
-App = Annotated[str, typer.Option("--app", help="The app.", show_default=False)]
+App = Annotated[
+    str | None,
+    typer.Option(
+        "--app", help="Only this app. Default: all that have sessions.", show_default=False
+    ),
+]
 Person = Annotated[str, typer.Option("--user", help="The user's id.", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Remove it; else it is only shown.")]
 
 
 def erase_command(
     *,
-    app: App,
     user: Person,
+    app: App = None,
     yes: Yes = False,
     address: Address = None,
     store: Store = None,
@@ -28,24 +33,27 @@ def erase_command(
 ) -> None:
     """Show what is kept of a user, and with --yes remove it from all stores and from Temporal.
 
-    Open invocations are ended. Run it again after an error; what it cannot reach, it says.
+    Open invocations are ended. Run it again after an error, and name the app if it is not among
+    those that it says; what it cannot reach, it says too.
 
     [bold]Example[/bold]
 
-      durable-adk erase --app shop --user anna --yes
+      durable-adk erase --user anna --yes
     """
     configure("warning")
     places = Places(address=address, store=store, data_dir=data_dir)
 
     async def work() -> None:
         async with (
-            places.sessions(existing=True),
+            places.sessions(existing=True) as sessions,
             places.stores() as stores,
             places.temporal() as client,
         ):
-            erasure = Erasure(app=app, user=user, client=client, **stores.services())
-            found = await (erase(erasure) if yes else survey(erasure))
-        _show(found, "removed" if yes else "found")
+            for name in [app] if app else await sessions.list_apps():
+                erasure = Erasure(app=name, user=user, client=client, **stores.services())
+                found = await (erase(erasure) if yes else survey(erasure))
+                typer.echo(f"app {printable(name)}:")
+                _show(found, "removed" if yes else "found")
         if yes:
             typer.echo("Not reached:\n" + "\n".join(f"  {where}" for where in UNREACHED))
         else:

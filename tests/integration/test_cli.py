@@ -171,7 +171,7 @@ def test_a_profile_says_where_temporal_is(terminal, server):
     terminal.start("worker", EXAMPLE, *queue, **env)
     done = terminal.run("run", EXAMPLE, "What is the capital of Peru?", *queue, **env)
     assert "Lima" in done.stdout
-    done = terminal.run("erase", "--app", "capital_agent", "--user", "user", **env)
+    done = terminal.run("erase", "--user", "user", **env)
     assert re.search(r"found [1-9]\d* workflow runs", done.stdout), done.stdout
     assert not list(terminal.folder.rglob("temporal.db*")), "no server was started here"
     done = terminal.run("run", EXAMPLE, "Hello", **env | {"TEMPORAL_PROFILE": "none"})

@@ -21,6 +21,7 @@ from durable_adk.erasure import Erasure, Holdings, erase, erasing, survey
 from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.messages import InvocationRequest
 from durable_adk.sessions import SqliteSessionService
+from tests.support.commands import Terminal
 from tests.support.private_agent import KINDS, canary
 from tests.support.private_place import OPEN_USER, Place, converse, key_file, placed
 
@@ -214,3 +215,24 @@ async def test_nobody_else_loses_a_workflow(tmp_path: Path) -> None:
             assert sorted(run.id for run in found.found) == ["daily", "mine", "mine"]
             assert "daily" in found.shared
             await sessions.close()
+
+
+async def test_a_person_is_erased_from_all_apps_at_once(tmp_path: Path) -> None:
+    """S6: nobody has to know which apps there are; others, and with --app other apps, stay."""
+    terminal = Terminal(tmp_path)
+    store = SqliteSessionService(tmp_path / "s.db")
+    for app, user in (("desk", "u"), ("shop", "u"), ("zoo", "u"), ("shop", "other")):
+        await store.create_session(app_name=app, user_id=user)
+    command = ["erase", "--user", "u", "--store", "s.db", "--yes"]
+    told = [
+        await asyncio.to_thread(terminal.run, *command, *options)
+        for options in (["--app", "zoo"], [])
+    ]
+    assert [done.returncode for done in told] == [0, 0], [done.stderr for done in told]
+    heads = [[line for line in done.stdout.splitlines() if line[:4] == "app "] for done in told]
+    assert heads == [["app zoo:"], ["app desk:", "app shop:"]]
+    for app in ("desk", "shop", "zoo"):
+        assert not await store.user_sessions(app_name=app, user_id="u")
+    assert await store.user_sessions(app_name="shop", user_id="other")
+    await store.close()
+    terminal.close()
