@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from durable_adk.activities.definitions import InvocationActivities, UserLoop
+from durable_adk.activities.definitions import InvocationActivities
 from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.user_loop import UserLoop
 from durable_adk.activities.witness import StoreWitness
 from durable_adk.activities.world import World
 from durable_adk.apps.app import App

@@ -11,7 +11,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from durable_adk.activities.tool_run import RunAgain
-from durable_adk.activities.trials import Begins, Trials, uncounted
+from durable_adk.activities.trials import Trials
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import (
     AgentNotFoundError,
@@ -52,12 +52,60 @@ Retry = Callable[[DurableAdkError], bool]
 class StepAttempt:
     """The attempt that is made."""
 
+    what: str
+    """For messages."""
     number: int
     """1, 2, ... as the engine counts."""
     reports: Reports = NONE
     """Of those before it."""
-    begins: Begins = uncounted
-    """Awaited before its code runs; raises RunError if too many were lost while theirs did."""
+    trials: Trials | None = None
+    """Which of the lost ones count; None: all."""
+    is_local: bool = False
+    """Such a one is not given up, and has no details: its worker's death makes it a first one."""
+
+    @property
+    def counted(self) -> int:
+        """Its number without those that are excused."""
+        return self.reports.counted(self.number)
+
+    @property
+    def elsewhere(self) -> int:
+        """How often the step was given back before, as the worker did not know its agent."""
+        return self.number - 1 if self.is_local else self.reports.elsewhere
+
+    @property
+    def leaving(self) -> Reports:
+        """What the next one is to know should this one end with its worker, which is told to."""
+        return self.reports.after(self.number, excused=True)
+
+    async def begins(self) -> None:
+        """To be awaited when all is read, right before the step's code; see `trials.Begins`.
+
+        Raises:
+            RunError: Too many were lost while theirs ran.
+        """
+        if self.trials is not None:
+            await self.check_lost()
+
+    async def check_lost(self) -> None:
+        """Raise RunError if too many attempts were lost, each with its worker.
+
+        What kills workers, by using up the memory or calling `os._exit`, must not go on to the
+        next one for ever (F12).
+        """
+        lost = 0 if self.is_local else len(self.reports.lost(self.number))
+        if lost and self.trials is not None:
+            lost = await self.trials.begin(self.number, self.reports)
+        if lost >= MAX_LOST:
+            raise RunError(
+                f"{self.what} was given up: its worker was lost, or did not report back, {lost} "
+                "times. Look for what ends the process, or blocks it."
+            )
+
+    def tell(self, reports: Reports) -> None:
+        """Have the next one know this."""
+        if not self.is_local:
+            activity.heartbeat(*reports.details())
 
 
 def to_application_error(
@@ -166,55 +214,29 @@ async def attempting(
     """
     info = activity.info()
     reports = Reports.of(info.heartbeat_details)
-
-    async def begins() -> None:
-        # A local one is given up by nobody.
-        if trials is not None and not info.is_local:
-            await _check_lost(what, this, trials)
-
-    this = StepAttempt(number=info.attempt, reports=reports, begins=begins)
-    counted = this.reports.counted(this.number)
-
-    # A local one is not given up, and has no details: its worker's death makes it a first attempt.
-    elsewhere = this.number - 1 if info.is_local else this.reports.elsewhere
+    this = StepAttempt(
+        what=what, number=info.attempt, reports=reports, trials=trials, is_local=info.is_local
+    )
 
     def retry(error: DurableAdkError) -> bool:
-        if isinstance(error, ModelUnavailableError) and asks is not None and counted >= asks:
+        if isinstance(error, ModelUnavailableError) and asks is not None and this.counted >= asks:
             return False
-        return transient_or_elsewhere(error, before=elsewhere)
+        return transient_or_elsewhere(error, before=this.elsewhere)
 
-    leaving = reports.after(this.number, excused=True)
-    with translated(retry=retry, number=counted):
+    with translated(retry=retry, number=this.counted):
         try:
-            async with beating(reports, leaving=leaving):
-                if trials is None and not info.is_local:
-                    await _check_lost(what, this, None)
+            async with beating(reports, leaving=this.leaving):
+                if trials is None:
+                    await this.check_lost()
                 yield this
         except (DurableAdkError, RunAgain) as error:
             # The engine keeps it, together with the failure, for the next attempt.
-            if not info.is_local:
-                activity.heartbeat(*_reported(this, error).details())
+            this.tell(_reported(this, error))
             raise
         except asyncio.CancelledError:
-            if activity.is_worker_shutdown() and not info.is_local:
-                activity.heartbeat(*leaving.details())
+            if activity.is_worker_shutdown():
+                this.tell(this.leaving)
             raise
-
-
-async def _check_lost(what: str, this: StepAttempt, trials: Trials | None) -> None:
-    """Raise RunError if too many attempts were lost, each with its worker.
-
-    What kills workers, by using up the memory or calling `os._exit`, must not go on to the next
-    one for ever (F12).
-    """
-    lost = len(this.reports.lost(this.number))
-    if lost and trials is not None:
-        lost = await trials.begin(this.number, this.reports)
-    if lost >= MAX_LOST:
-        raise RunError(
-            f"{what} was given up: its worker was lost, or did not report back, {lost} times. "
-            "Look for what ends the process, or blocks it."
-        )
 
 
 def _reported(this: StepAttempt, error: BaseException) -> Reports:

@@ -1,10 +1,7 @@
 """The effects as Temporal activities: what is retried, and how a dead worker is noticed."""
 
-import asyncio
-import threading
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from temporalio import activity
 
@@ -18,6 +15,7 @@ from durable_adk.activities.attempting import (
 )
 from durable_adk.activities.effects import WorldEffects
 from durable_adk.activities.trials import Trials
+from durable_adk.activities.user_loop import UserLoop
 from durable_adk.continuation import (
     Continued,
     ContinueStep,
@@ -47,72 +45,6 @@ from durable_adk.payloads import (
     StepResult,
     ToolStep,
 )
-
-T = TypeVar("T")
-
-
-class UserLoop:
-    """A thread with an event loop for user code.
-
-    An async tool that blocks (`time.sleep`, `requests`) stops this loop, not the worker's: the
-    heartbeats go on, so the server does not take the worker for dead and run the tool again.
-    """
-
-    def __init__(self, threads: int = 64) -> None:
-        self._threads = threads
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there and wait for its end.
-
-        Cancelling the wait cancels the work, and then waits on: work that finishes all the same,
-        because it was committing, still has a result.
-        """
-        tasks: list[asyncio.Task[T]] = []
-        cancelled = threading.Event()
-
-        async def supervised() -> T:
-            tasks.append(asyncio.ensure_future(work))
-            if cancelled.is_set():  # before this loop came to it
-                tasks[0].cancel()
-            return await tasks[0]
-
-        def cancel() -> None:
-            for task in tasks:
-                task.cancel()
-
-        loop = self._started()
-        done = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(supervised(), loop))
-        while True:
-            try:
-                return await asyncio.shield(done)
-            except asyncio.CancelledError:
-                if done.done():
-                    return done.result()
-                cancelled.set()
-                loop.call_soon_threadsafe(cancel)
-
-    async def close(self) -> None:
-        """Stop the thread, leaving behind sync functions that do not end."""
-        loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        if loop is None or thread is None:
-            return
-        loop.call_soon_threadsafe(loop.stop)
-        await asyncio.to_thread(thread.join, 5.0)
-        if not loop.is_running():
-            loop.close()
-
-    def _started(self) -> asyncio.AbstractEventLoop:
-        """The loop; it begins with the first use, so who never runs anything has nothing open."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._loop.set_default_executor(ThreadPoolExecutor(self._threads, "durable-adk-user"))
-            self._thread = threading.Thread(
-                target=self._loop.run_forever, name="durable-adk-user-loop", daemon=True
-            )
-            self._thread.start()
-        return self._loop
 
 
 class InvocationActivities:
