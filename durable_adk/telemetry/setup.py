@@ -25,12 +25,18 @@ from opentelemetry.sdk.resources import (
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.util.re import parse_env_headers
-from temporalio.runtime import OpenTelemetryConfig, Runtime, TelemetryConfig
+from temporalio.runtime import (
+    OpenTelemetryConfig,
+    OpenTelemetryMetricTemporality,
+    Runtime,
+    TelemetryConfig,
+)
 
 import durable_adk
 from durable_adk.errors import InvalidRequestError
 from durable_adk.telemetry.environment import Signal, has_service_name
 
+_TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 SCHEDULE_DELAY = 1_000
 """Milliseconds until a finished span is sent; the SDK's own 5,000 is long for who looks on."""
 FLUSH = 5.0
@@ -52,7 +58,8 @@ def exporting() -> Generator[None]:
     if measured.exporters:
         providers.append(_metrics(measured, resource))
     if measured.is_otlp:
-        Runtime.set_default(_runtime(measured, resource), error_if_already_set=False)
+        runtime = Runtime(telemetry=core_telemetry(measured, resource))
+        Runtime.set_default(runtime, error_if_already_set=False)
     try:
         yield
     finally:
@@ -109,8 +116,8 @@ def _exporters(signal: Signal) -> list[Any]:
     return found
 
 
-def _runtime(signal: Signal, resource: Resource) -> Runtime:
-    """Temporal's core, which sends its own metrics to the same place."""
+def core_telemetry(signal: Signal, resource: Resource) -> TelemetryConfig:
+    """What Temporal's core is told, which sends its own metrics to the same place."""
     http = signal.protocol == "http/protobuf"
     default = "http://localhost:4318/v1/metrics" if http else "http://localhost:4317"
     headers = os.environ.get("OTEL_EXPORTER_OTLP_METRICS_HEADERS") or os.environ.get(
@@ -122,14 +129,15 @@ def _runtime(signal: Signal, resource: Resource) -> Runtime:
         metric_periodicity=timedelta(
             milliseconds=float(os.environ.get("OTEL_METRIC_EXPORT_INTERVAL", "60000"))
         ),
+        metric_temporality=OpenTelemetryMetricTemporality.DELTA
+        if os.environ.get(_TEMPORALITY, "").lower() == "delta"
+        else OpenTelemetryMetricTemporality.CUMULATIVE,
         durations_as_seconds=True,
         http=http,
     )
-    who = (SERVICE_NAME, SERVICE_INSTANCE_ID)
-    tags = {name: str(resource.attributes[name]) for name in who}
-    return Runtime(
-        telemetry=TelemetryConfig(metrics=config, global_tags=tags, attach_service_name=False)
-    )
+    told = resource.attributes.items()
+    tags = {name: str(one) for name, one in told if not name.startswith("telemetry.")}
+    return TelemetryConfig(metrics=config, global_tags=tags, attach_service_name=False)
 
 
 def _shut_down(providers: list[TracerProvider | MeterProvider]) -> None:
