@@ -65,7 +65,7 @@ matrix: $(STAMP) ## Kill, stop and fail at every failpoint, on both stores
 lock: ## Choose the newest versions within the ranges for constraints.txt
 	$(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install --quiet "uv>=0.9,<1"
-	$(VENV)/lock/bin/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
+	$(VENV)/lock/bin/uv pip compile pyproject.toml --all-extras --group build --universal --python-version 3.11 \
 		--generate-hashes --upgrade --no-emit-index-url --no-header --no-annotate --quiet \
 		--output-file constraints.txt
 

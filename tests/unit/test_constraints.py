@@ -11,10 +11,11 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "constraints.txt").read_text()
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT, BUILD = DECLARED["project"], DECLARED["build-system"]["requires"]
 ASKED = [
     Requirement(line)
-    for line in chain(PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
+    for line in chain(PROJECT["dependencies"], *PROJECT["optional-dependencies"].values(), BUILD)
 ]
 ENTRIES = [entry.replace("\\\n", " ") for entry in re.split(r"\n(?=\S)", TEXT.strip())]
 PINS = [Requirement(entry.partition("--hash")[0].strip()) for entry in ENTRIES]
@@ -36,6 +37,12 @@ def test_every_file_has_a_hash() -> None:
     assert len(ENTRIES) > len(ASKED)
     for entry in ENTRIES:
         assert re.findall(r"--hash=sha256:[0-9a-f]{64}\b", entry), entry
+
+
+def test_the_image_is_built_with_what_is_pinned() -> None:
+    """S21: nothing is fetched for the build besides."""
+    assert DECLARED["dependency-groups"]["build"] == BUILD
+    assert "--no-build-isolation ." in (ROOT / "Dockerfile").read_text()
 
 
 def test_no_registry_is_named() -> None:
