@@ -5,7 +5,7 @@ remember: Temporal does. The store has to know every invocation that Temporal ha
 """
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from temporalio.client import Client, WorkflowExecution, WorkflowFailureError
 from temporalio.service import RPCError
@@ -15,8 +15,9 @@ from durable_adk.messages import InvocationResult
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.session import SessionKey
 
-NEWEST = 3
-"""Completed invocations that are looked at."""
+FARTHEST = 30
+"""Completed invocations that are looked at until the store knows one. If the sessions of all these
+are missing, nothing tells whether they were deleted or lost, and they are taken for deleted."""
 MAX_AGE = 5.0
 """Seconds after which Temporal is asked again. Until then the last answer has to be true still, so
 what is missed is a backup that is no older than this."""
@@ -36,17 +37,17 @@ class _Seen:
 
 @dataclass
 class StoreWitness:
-    """Remembers the newest invocations that have completed."""
+    """Remembers the newest invocation that has completed and that the store knows."""
 
     client: Client
     sessions: BaseSessionService
     task_queue: str
     """Its workers share a store; others may have another one."""
-    _seen: list[_Seen] = field(default_factory=list[_Seen])
+    _anchor: _Seen | None = None
     _asked: float = float("-inf")
 
     async def check(self) -> None:
-        """Make sure that the store still knows them.
+        """Make sure that the store still knows it, and none of those that came after it is lost.
 
         Sessions that are missing, or were made anew, have been deleted; if they were lost instead,
         those that are older tell. A Temporal that does not answer is asked at the next opening.
@@ -54,26 +55,34 @@ class StoreWitness:
         Raises:
             SessionRegressedError: It does not, and must not be written to.
         """
-        if time.monotonic() - self._asked > MAX_AGE:
+        fresh = time.monotonic() - self._asked < MAX_AGE
+        if self._anchor is not None and not await self._knows(self._anchor):
+            fresh, self._anchor = False, None
+        if not fresh:
             await self._ask()
-        for one in self._seen:
-            if await self._knows(one):
-                return  # and so whatever was before it
 
     async def _ask(self) -> None:
+        asked = time.monotonic()
         try:
-            query = (
-                "WorkflowType = 'Invocation' AND ExecutionStatus = 'Completed' "
-                f"AND TaskQueue = '{self.task_queue}'"
-            )
-            listed = self.client.list_workflows(query, limit=NEWEST, page_size=NEWEST)
-            seen = [await self._read(execution) async for execution in listed]
+            anchor = await self._newest_known()
         except (RPCError, WorkflowFailureError):
             return
-        self._seen = [one for one in seen if one is not None]
-        self._asked = time.monotonic()
+        self._anchor, self._asked = anchor, asked
 
-    async def _read(self, execution: WorkflowExecution) -> _Seen | None:
+    async def _newest_known(self) -> _Seen | None:
+        """Walk back to the first one that the store knows; it knows what was before that too."""
+        query = (
+            "WorkflowType = 'Invocation' AND ExecutionStatus = 'Completed' "
+            f"AND TaskQueue = '{self.task_queue}'"
+        )
+        listed = self.client.list_workflows(query, limit=FARTHEST, page_size=FARTHEST)
+        async for execution in listed:
+            one = await self._read(execution)
+            if await self._knows(one):
+                return one
+        return None
+
+    async def _read(self, execution: WorkflowExecution) -> _Seen:
         handle = self.client.get_workflow_handle(execution.id, run_id=execution.run_id)
         result = InvocationResult.model_validate(await handle.result())
         key = SessionKey(result.app, result.user, result.session)

@@ -10,6 +10,7 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 
+from durable_adk.activities.witness import StoreWitness
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.errors import SessionRegressedError
@@ -162,6 +163,50 @@ async def test_a_new_message_waits_for_the_repair(clinic: Clinic) -> None:
     assert owners == ["first"] * 4 + ["lost"] * 4 + ["next"] * 4
     events = whole["events"]
     assert [row for row in clinic.dump()["events"] if row in events] == events
+
+
+async def test_lost_sessions_do_not_hide_what_an_older_session_has_lost(clinic: Clinic) -> None:
+    """I21: the newest invocations were in sessions that the backup has never had."""
+    backup = clinic.folder / "backup.db"
+    async with clinic.working():
+        await clinic.run("charge", "first")
+        copy(clinic.file, backup)
+        await clinic.run("charge", "lost")
+        for number in range(4):
+            await clinic.run("charge", f"new-{number}", f"new-{number}")
+        await until(lambda: _completed(clinic, 6))
+    restore(clinic.file, backup)
+    older = clinic.dump()
+    async with clinic.working():
+        with pytest.raises(SessionRegressedError, match="durable-adk doctor"):
+            await asyncio.wait_for(clinic.run("charge", "next"), 30)
+        assert clinic.dump() == older
+        await clinic.mend(missing=Missing.LOST)
+        await asyncio.wait_for(clinic.workflow("charge", "next").result(), 30)
+    assert await clinic.findings() == []
+
+
+async def test_sessions_that_were_deleted_make_no_store_an_older_one(clinic: Clinic) -> None:
+    """I21: however many of the newest are gone, those that are left are as they were."""
+    async with clinic.working():
+        await clinic.run("charge", "first")
+        for number in range(4):
+            session = f"new-{number}"
+            await clinic.run("charge", session, session)
+            await clinic.store.delete_session(
+                app_name="charge", user_id=clinic.user, session_id=session
+            )
+        await until(lambda: _completed(clinic, 5))
+    witness = StoreWitness(clinic.client, clinic.store, clinic.user)
+    await witness.check()
+    await clinic.store.delete_session(app_name="charge", user_id=clinic.user, session_id="s")
+    await witness.check()  # which knew the one that is gone now
+
+
+async def _completed(clinic: Clinic, count: int) -> bool:
+    """Whether Temporal lists them, which it does late."""
+    query = f"TaskQueue = '{clinic.user}' AND ExecutionStatus = 'Completed'"
+    return (await clinic.client.count_workflows(query)).count == count
 
 
 async def _says(handle: WorkflowHandle[Any, Any], words: str) -> bool:
