@@ -212,8 +212,7 @@ class ToolRun:
 
     @property
     def _name(self) -> str:
-        """Of the call's notes. A call that had to be approved runs again for another event."""
-        return f"{self.step.event_id}/{self.step.call_id}"
+        return name_of_call(self.step)
 
     @property
     def _spec(self) -> ToolSpec:
@@ -247,6 +246,11 @@ class ToolRun:
             or bool(actions.requested_tool_confirmations)
             or bool(actions.requested_auth_configs)
         )
+
+
+def name_of_call(step: ToolStep) -> str:
+    """Of the call's notes. A call that had to be approved runs again for another event."""
+    return f"{step.event_id}/{step.call_id}"
 
 
 def _waits_for(context: ToolContext) -> dict[str, str]:

@@ -35,6 +35,7 @@ from durable_adk.payloads import (
     Step,
     StepResult,
 )
+from durable_adk.repair.begun import note_of
 from durable_adk.repair.trails import Act, Trail
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
@@ -149,7 +150,7 @@ class Redo:
                 await self._do(key, act, place)
             except DurableAdkError as error:
                 self._failures[key] = error.message
-        return {key: await self._redone(key) for key in trails}
+        return {key: await self._redone(key, several) for key, several in trails.items()}
 
     async def _load(self, key: SessionKey) -> None:
         """Begin as the real store is."""
@@ -246,7 +247,7 @@ class Redo:
         if isinstance(act.step, (OpenStep, CloseStep, PauseStep, AnswerStep)):
             self._times[key, act.step.invocation_id] = at
 
-    async def _redone(self, key: SessionKey) -> Redone:
+    async def _redone(self, key: SessionKey, trails: Iterable[Trail]) -> Redone:
         if key in self._failures:
             return Redone(None, self._failures[key])
         after = len(self._known[key])
@@ -261,6 +262,7 @@ class Redo:
                 after=after,
                 events=await self.scratch.read_events(key, after=after),
                 records=records,
+                notes=[n for trail in trails for step in trail.begun if (n := note_of(step))],
                 create_time=self._begun.get(key, 0.0),
             )
         )

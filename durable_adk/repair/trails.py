@@ -35,7 +35,8 @@ from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.converter import with_our_payloads
 from durable_adk.errors import DurableAdkError
-from durable_adk.payloads import Opened, OpenStep
+from durable_adk.payloads import Opened, OpenStep, ToolStep
+from durable_adk.repair.begun import begun_calls
 from durable_adk.sessions.session import SessionKey
 from durable_adk.worker import workflow_runner
 from durable_adk.workflows.invocation import TYPE_NAME, InvocationWorkflow
@@ -65,6 +66,8 @@ class Trail:
     acts: list[Act] = field(default_factory=list[Act])
     failure: str | None = None
     """Why its history cannot be replayed."""
+    begun: list[ToolStep] = field(default_factory=list[ToolStep])
+    """The calls that it waits for and that may have begun; none, if it is not open."""
     told: int = 0
     """Number of the last event that the history tells of without being replayed."""
 
@@ -72,6 +75,7 @@ class Trail:
         """Add the run that this one was continued as."""
         self.is_open = self.is_open or later.is_open
         self.acts += later.acts
+        self.begun = later.begun
         self.failure = self.failure or later.failure
         self.told = max(self.told, later.told)
 
@@ -181,6 +185,8 @@ async def _trail(client: Client, execution: WorkflowExecution, apps: Iterable[Ap
     if apps:
         serve(execution.task_queue, AppRegistry(apps))
     trail.acts, trail.failure = await _replayed(client, history)
+    if trail.is_open:
+        trail.begun = await begun_calls(client, execution, history, converter)
     return trail
 
 

@@ -3,15 +3,26 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from durable_adk.errors import EventConflictError, StaleSessionError
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
 from durable_adk.sessions._log import existing
+from durable_adk.sessions._notes import write
 from durable_adk.sessions._queue import drop
-from durable_adk.sessions._tables import Tables, owner
+from durable_adk.sessions._tables import NoteKey, Tables, owner
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
+
+
+class RebuiltNote(NamedTuple):
+    """A note of an invocation that has not ended; see `BaseSessionService.note`."""
+
+    invocation_id: str
+    kind: str
+    name: str
+    body: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +36,8 @@ class Rebuilt:
     """Without gaps after `after`."""
     records: list[InvocationRecord] = field(default_factory=list[InvocationRecord])
     """Invocations as they were after the last of the events; they replace those in the store."""
+    notes: list[RebuiltNote] = field(default_factory=list[RebuiltNote])
+    """Written unless they are there."""
     create_time: float = 0.0
     """Of the session, should it be missing."""
 
@@ -76,6 +89,8 @@ def _put(tables: Tables, one: Rebuilt, entries: list[Entry]) -> None:
         tables.put_state(one.key, own)
     for record in one.records:
         tables.put_invocation(one.key, record)
+    for invocation_id, kind, name, body in one.notes:
+        write(tables, one.key, NoteKey(invocation_id, kind, name), body, replace=False)
     tables.save_head(one.key, _leased(head, one.records))
     for ticket in tables.tickets(one.key):
         if tables.find_event(one.key, f"{ticket.invocation_id}.0") is not None:

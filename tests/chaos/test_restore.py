@@ -18,11 +18,13 @@ from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
 from durable_adk.repair.findings import Kind
 from durable_adk.repair.sources import Missing
+from durable_adk.tools import FunctionTool
+from durable_adk.worker import WorkerOptions, worker
 from tests.support.clinic import Clinic
 from tests.support.dumps import Dump, copy, restore
 from tests.support.own_server import own_client
 from tests.support.processes import until
-from tests.support.scripts import call, gist
+from tests.support.scripts import call, calls, gist
 
 UNTOLD = {"sessions": {"create_time", "update_time"}, "invocations": {"update_time"}}
 """What no history tells to the millisecond: when the store was written to, by its own clock."""
@@ -207,6 +209,66 @@ async def _completed(clinic: Clinic, count: int) -> bool:
     """Whether Temporal lists them, which it does late."""
     query = f"TaskQueue = '{clinic.user}' AND ExecutionStatus = 'Completed'"
     return (await clinic.client.count_workflows(query)).count == count
+
+
+async def test_what_may_have_begun_is_not_run_again_after_a_restore(clinic: Clinic) -> None:
+    """I8, I21: the note that it began is lost with the backup; the model hears that nobody knows.
+
+    A call that no worker was given has not begun, and is run.
+    """
+    bank = f"{clinic.user}-bank"
+    clinic.apps["once"] = two_charges(clinic, bank)
+    key, backup = clinic.key("once"), clinic.folder / "backup.db"
+    async with clinic.working():
+        await clinic.run("charge", "before")
+        copy(clinic.file, backup)
+        run = asyncio.create_task(clinic.run("once", "one"))
+        await until(lambda: clinic.traces.runs("door"))
+        run.cancel()
+    restore(clinic.file, backup)
+    (clinic.folder / "open").touch()
+    await clinic.mend(missing=Missing.LOST, app="once")
+    with suppress(asyncio.CancelledError):
+        await run
+    options = WorkerOptions(task_queue=bank)
+    apps = [clinic.apps["once"]]
+    async with (
+        clinic.working(),
+        worker(clinic.client, apps=apps, session_service=clinic.store, options=options),
+    ):
+        await asyncio.wait_for(clinic.workflow("once", "one").result(), 60)
+    told = {
+        answer.name: answer.response or {}
+        for item in await clinic.store.read_events(key)
+        for answer in item.event.get_function_responses()
+    }
+    assert told["door"]["outcome"] == "unknown"
+    assert told["ring"] == {"result": "rung"}
+    assert len(clinic.traces.runs("door")) == len(clinic.traces.runs("ring")) == 1
+    assert await clinic.findings() == []
+
+
+def two_charges(clinic: Clinic, bank: str) -> App:
+    """Two calls at once of what may run at most once; nobody listens where the other one goes."""
+
+    async def door() -> str:
+        """Begin, and wait."""
+        clinic.traces.note("door", "door")
+        while not (clinic.folder / "open").exists():
+            await asyncio.sleep(0.02)
+        return "through"
+
+    async def ring() -> str:
+        """Ring the bell."""
+        clinic.traces.note("ring", "ring")
+        return "rung"
+
+    tools = [
+        FunctionTool(door, contract="at_most_once"),
+        FunctionTool(ring, contract="at_most_once", task_queue=bank),
+    ]
+    model = ScriptedModel(replies=[calls(("door", {}), ("ring", {})), "Both."])
+    return App(name="once", root_agent=LlmAgent(name="guest", model=model, tools=tools))
 
 
 async def _says(handle: WorkflowHandle[Any, Any], words: str) -> bool:

@@ -1,10 +1,12 @@
 """The contract of the session store: what tells and mends a store that is older than it was."""
 
+from dataclasses import replace
+
 import pytest
 
 from durable_adk.errors import EventConflictError, SessionRegressedError, StaleSessionError
 from durable_adk.sessions import InMemorySessionService, Status
-from durable_adk.sessions.rebuilt import Rebuilt
+from durable_adk.sessions.rebuilt import Rebuilt, RebuiltNote
 from tests.unit.sessions.contract import event, log, names, opened, paused
 
 
@@ -65,6 +67,19 @@ async def test_a_rebuilt_session_is_what_it_was(service, key):
     await service.rebuild([await _as_rebuilt(original, key, after=3)])
     assert await _everything(service, key) == await _everything(original, key)
     assert (await opened(service, key, "i3")).epoch == 3
+
+
+async def test_a_note_is_put_back_unless_it_is_there(service, key):
+    """I8: who has begun a run stays the one who has, also if it is put back again."""
+    original = InMemorySessionService()
+    await opened(original, key)
+    whole = await _as_rebuilt(original, key)
+    note = RebuiltNote("i1", "begun", "call", '"first"')
+    await service.rebuild([replace(whole, notes=[note])])
+    later = replace(whole, after=1, events=[], notes=[note._replace(body='"second"')])
+    await service.rebuild([later])
+    notes = await service.read_notes(key, invocation_id="i1", kind="begun")
+    assert [(one.name, one.body) for one in notes] == [("call", '"first"')]
 
 
 async def test_of_shared_state_the_newest_value_counts(service, key):
