@@ -16,6 +16,7 @@ from durable_adk.auth.redaction import without_secrets
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
+from durable_adk.patience import patient
 from durable_adk.run_config import RunConfig
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import State
@@ -216,7 +217,7 @@ class CallbackContext(ReadonlyContext):
 
     @property
     def _artifacts(self) -> "BaseArtifactService":
-        return _required(self._scope.services.artifacts, "artifact_service")
+        return self._required(self._scope.services.artifacts, "artifact_service")
 
     def _next_save_key(self, filename: str) -> str:
         """The same at every attempt of the step: its n-th save of this name."""
@@ -277,7 +278,7 @@ class CallbackContext(ReadonlyContext):
 
     @property
     def _memory(self) -> "BaseMemoryService":
-        return _required(self._scope.services.memory, "memory_service")
+        return self._required(self._scope.services.memory, "memory_service")
 
     # ----- credentials
 
@@ -291,11 +292,21 @@ class CallbackContext(ReadonlyContext):
 
     @property
     def _credentials(self) -> "BaseCredentialService":
-        return _required(self._scope.services.credentials, "credential_service")
+        return self._required(self._scope.services.credentials, "credential_service")
+
+    def _required(self, service: Any, name: str) -> Any:
+        if service is None:
+            raise InvalidRequestError(
+                f"There is no {name}; give one to the Runner, or to the worker."
+            )
+        return service
 
 
 class ToolContext(CallbackContext):
-    """What a tool may see and change (semantics CTX-7, CTX-8)."""
+    """What a tool may see and change (semantics CTX-7, CTX-8).
+
+    A service whose store does not answer is asked again for some seconds; callbacks have less time.
+    """
 
     def __init__(
         self,
@@ -354,6 +365,9 @@ class ToolContext(CallbackContext):
         """The credential that the user gave for this configuration; None before that (TOL-53)."""
         return await self.load_credential(auth_config)
 
+    def _required(self, service: Any, name: str) -> Any:
+        return patient(super()._required(service, name))
+
 
 class RunContext(CallbackContext):
     """What a plugin's hooks round a run may see and change (semantics PLG-2)."""
@@ -369,9 +383,3 @@ class RunContext(CallbackContext):
         super().__init__(scope, actions=actions, save_key=save_key)
         self.agent = agent
         """The agent that the run starts with or, of an event that one has made, that one."""
-
-
-def _required(service: Any, name: str) -> Any:
-    if service is None:
-        raise InvalidRequestError(f"There is no {name}; give one to the Runner, or to the worker.")
-    return service

@@ -10,6 +10,7 @@ from durable_adk.errors import (
     AgentError,
     DurableAdkError,
     StateValueError,
+    StoreUnavailableError,
     ToolResultError,
     ToolTimeoutError,
     as_detail,
@@ -26,6 +27,9 @@ async def run_function(
     """Run the function; its result as JSON, or what it raised as the result's `error`.
 
     As a tool it runs at least once: when a worker dies in the middle, another runs it again.
+
+    Raises:
+        StoreUnavailableError: The function did, and is to be run again.
     """
     agent = world.registry.agent(step.key.app_name, step.agent)
     function = find(agent, step.function)
@@ -46,6 +50,8 @@ async def run_function(
             "longer timeout."
         )
         return StepResult(error=as_detail(timeout))
+    except StoreUnavailableError:
+        raise
     except StateValueError as error:
         return StepResult(error=as_detail(ToolResultError(error.message)))
     except DurableAdkError as error:

@@ -12,7 +12,7 @@ from durable_adk.activities.agent_answer import ChildAnswer, child_answer
 from durable_adk.activities.callbacks import answer_of
 from durable_adk.activities.notes import ArrivedResult
 from durable_adk.activities.telling import others_have_answered
-from durable_adk.activities.tool_event import pending_result, response_event
+from durable_adk.activities.tool_event import pending_result, response_event, unknown_tool
 from durable_adk.activities.tool_run import NotBegunError, RunAgain, ToolRun
 from durable_adk.activities.toolbox import tools_of
 from durable_adk.activities.trials import Begins, uncounted
@@ -63,7 +63,7 @@ async def call_tool(
 
     Raises:
         RunAgain: The tool has raised, and its retry policy wants another run.
-        StoreUnavailableError: A tool that runs at most once has not been run.
+        StoreUnavailableError: A store was away, and the call is to be tried again.
     """
     agent, scope = await world.scope(step)
     if not isinstance(agent, LlmAgent):
@@ -87,6 +87,8 @@ async def call_tool(
     except NotBegunError as error:
         raise error.error from error
     except DurableAdkError as error:
+        if run.waits_for_store(error):
+            raise
         return StepResult(error=as_detail(error))
 
 
@@ -297,6 +299,8 @@ class _Call:
         except NotBegunError:
             raise
         except Exception as error:
+            if self.run.waits_for_store(error):
+                raise
             delay = self.run.again(tool, error)
             if delay is not None:  # the error hooks are for what stays
                 raise RunAgain(_raised(tool, error), delay) from error
@@ -391,9 +395,3 @@ async def _unconfirmed(tool: BaseTool, args: dict[str, Any], context: ToolContex
     if tool.confirms_itself or type(tool).needs_confirmation is BaseTool.needs_confirmation:
         return None
     return await contained(refusal(tool, args, context))
-
-
-def unknown_tool(name: str, known: list[str]) -> dict[str, str]:
-    """What the model is told when it calls a tool that does not exist (FLW-47)."""
-    tools = ", ".join(known) or "none"
-    return {"error": f"Tool {name!r} not found. The available tools are: {tools}."}

@@ -65,3 +65,9 @@ def pending_result(context: ToolContext, step: ToolStep) -> StepResult:
     check_size(event.to_json(), f"What tool {step.tool!r} changed")
     changed = delta or actions.artifact_delta
     return StepResult(pending=True, event=event if changed else None)
+
+
+def unknown_tool(name: str, known: list[str]) -> dict[str, str]:
+    """What the model is told when it calls a tool that does not exist (FLW-47)."""
+    tools = ", ".join(known) or "none"
+    return {"error": f"Tool {name!r} not found. The available tools are: {tools}."}

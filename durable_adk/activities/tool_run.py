@@ -77,6 +77,8 @@ class ToolRun:
     """Of the attempts before it."""
     _noting: bool = field(default=False)
     _running: bool = field(default=False)
+    _final: Exception | None = field(default=None)
+    """What an at-most-once tool has raised."""
 
     async def arrived(self) -> ArrivedResult | None:
         """The result that an earlier attempt had; None: there is none, or nobody knows (I8)."""
@@ -105,8 +107,9 @@ class ToolRun:
             with execute_tool(tool.name, _kind(tool), self.step.call_id, args) as shown:
                 response = await contained(tool.run_async(args=args, tool_context=context))
                 shown.tell(_waits_for(context) | captured(RESULT_CONTENT, response))
-        except Exception:
+        except Exception as error:
             self._running = False  # and not when it is cancelled, because its time is up
+            self._final = error if once else None
             raise
         self._running = False
         return response
@@ -132,6 +135,13 @@ class ToolRun:
         if stands == body:
             return arrived
         return ArrivedResult.model_validate_json(stands, extra="ignore")
+
+    def waits_for_store(self, error: Exception) -> bool:
+        """Whether the call is tried again, as after a lost worker, because a store was away.
+
+        Not when a tool of a single run says so: that was its run.
+        """
+        return isinstance(error, StoreUnavailableError) and error is not self._final
 
     def again(self, tool: BaseTool, error: Exception) -> float | None:
         """Seconds until a tool that raised is run again; None: it is not."""

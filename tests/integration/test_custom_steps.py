@@ -9,7 +9,12 @@ import pytest
 from google.genai import types
 
 from durable_adk.agents import BaseAgent, InvocationContext
-from durable_adk.errors import AgentDefinitionError, AgentError, StateValueError
+from durable_adk.errors import (
+    AgentDefinitionError,
+    AgentError,
+    StateValueError,
+    StoreUnavailableError,
+)
 from durable_adk.events import Event, EventActions
 from tests.conftest import MakeRunner
 from tests.support.scripts import gist, send, state
@@ -60,6 +65,30 @@ async def test_a_step_does_io_and_its_result_is_recorded(
     assert [gist(event) for event in events] == ["f delta", "f text kept/4"]
     assert [path, path] == RUNS
     assert await state(runner) == {"n": 4}
+
+
+class Recalling(BaseAgent):
+    """Its step asks a store that is away at first."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> Any:
+        content = types.Content(role="model", parts=[types.Part(text=await ctx.step(recall))])
+        yield Event(author=self.name, content=content)
+
+
+def recall() -> str:
+    """Answer at the third try."""
+    RUNS.append("recall")
+    if len(RUNS) < 3:
+        raise StoreUnavailableError("away")
+    return "recalled"
+
+
+async def test_a_step_whose_store_is_away_is_run_again(make_runner: MakeRunner) -> None:
+    """F16: no run fails for it."""
+    RUNS.clear()
+    runner = await make_runner(Recalling(name="r"))
+    assert [gist(event) for event in await send(runner)] == ["r text recalled"]
+    assert len(RUNS) == 3
 
 
 class Careful(BaseAgent):

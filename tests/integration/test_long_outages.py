@@ -7,15 +7,19 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
+from durable_adk import patience
 from durable_adk.activities import attempting, world
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
+from durable_adk.context import ToolContext
 from durable_adk.errors import StoreUnavailableError
+from durable_adk.memory import InMemoryMemoryService, SearchMemoryResponse
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.worker import WorkerOptions, worker
-from tests.support.scripts import call
+from tests.conftest import MakeRunner
+from tests.support.scripts import call, gist, send
 
 OUTAGE = 7
 """Attempts of each step in vain; more than may be lost here."""
@@ -35,6 +39,44 @@ class Failing(SqliteSessionService):
             self.down = self.failed % OUTAGE != 0
             raise StoreUnavailableError("down")
         return await super().read_state(key)
+
+
+class Forgetful(InMemoryMemoryService):
+    """Does not answer, again and again."""
+
+    asked = 0
+
+    async def search_memory(self, **about: Any) -> SearchMemoryResponse:
+        self.asked += 1
+        if self.asked % OUTAGE != 0:
+            raise StoreUnavailableError("down")
+        return await super().search_memory(**about)
+
+
+@pytest.mark.parametrize("within", [True, False])
+async def test_an_outage_that_a_tool_meets_ends_no_invocation(
+    within: bool, make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F16, I8: it waits `within` its run, or is run again as after a lost worker."""
+    monkeypatch.setattr(patience, "PAUSE", 0.01)
+    if not within:
+        monkeypatch.setattr(patience, "PATIENCE", -1.0)
+    memory, keys = Forgetful(), []
+
+    async def recall(tool_context: ToolContext) -> str:
+        """Remember."""
+        keys.append(tool_context.idempotency_key)
+        found = await tool_context.search_memory("capitals")
+        return f"{len(found.memories)} found"
+
+    model = ScriptedModel(replies=[call("recall"), "Lima."])
+    agent = LlmAgent(name="a", model=model, tools=[recall])
+    runner = await make_runner(agent, memory_service=memory)
+    events = await send(runner)
+    assert [gist(event) for event in events][-1] == "a text Lima."
+    assert memory.asked == OUTAGE
+    assert len(keys) == (1 if within else OUTAGE)
+    assert len(set(keys)) == 1
 
 
 async def test_an_outage_ends_no_invocation(

@@ -52,19 +52,15 @@ class Due(StrEnum):
     SAME = "everything as if nothing had happened"
     UNKNOWN = "that, or the model is told that nobody knows whether the tool has run"
     NO_SUMMARY = "that, but for the summary, which is due again after the next invocation"
-    FAILED = "the run fails, its session is sealed: what a user's code raises is final"
 
 
 DUE = {
     ("tool.begun", "kill"): Due.UNKNOWN,
     ("tool.begun", "stop3s"): Due.UNKNOWN,
     ("compact.made", "raise"): Due.NO_SUMMARY,
-    ("tool.begun", "raise"): Due.FAILED,
-    ("tool.before_run", "raise"): Due.FAILED,
-    ("tool.after_run", "raise"): Due.FAILED,
-    ("tool.noted", "raise"): Due.FAILED,
+    ("tool.begun", "raise"): Due.UNKNOWN,
 }
-"""What is not SAME. Between the tool's hooks, our errors cannot be told from the tool's own."""
+"""What is not SAME."""
 
 
 AGAIN = {

@@ -1,10 +1,16 @@
 """What contexts do with artifacts, and the keys they give."""
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
+
+import pytest
+from google.genai import types
 
 from durable_adk.artifacts import FileArtifactService
-from durable_adk.context import MAX_ACTIVITY_ID, Services, StepScope, ToolContext
+from durable_adk.context import MAX_ACTIVITY_ID, CallbackContext, Services, StepScope, ToolContext
+from durable_adk.errors import StoreUnavailableError
 from durable_adk.sessions import Session
 
 
@@ -26,6 +32,66 @@ def attempt(service: FileArtifactService | None = None, call: str = "c") -> Tool
         services=Services(artifacts=service),
     )
     return ToolContext(scope, function_call_id=call)
+
+
+class Hesitant(FileArtifactService):
+    """Does not answer at first, though it has done what it was asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.asked: Counter[str] = Counter()
+
+    async def save_artifact(self, **given: Any) -> int:
+        """See the base class."""
+        saved = await super().save_artifact(**given)
+        self._hesitate("save")
+        return saved
+
+    async def save_artifact_stream(self, **given: Any) -> int:
+        """See the base class."""
+        self._hesitate("stream")
+        return await super().save_artifact_stream(**given)
+
+    async def load_artifact(self, **given: Any) -> types.Part | None:
+        """See the base class."""
+        self._hesitate("load")
+        return await super().load_artifact(**given)
+
+    def _hesitate(self, what: str) -> None:
+        self.asked[what] += 1
+        if self.asked[what] <= 2:
+            raise StoreUnavailableError
+
+
+async def test_a_tool_waits_for_a_store_that_is_away_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRAP-41: what is saved again is the same version; chunks that are used up are not sent."""
+    monkeypatch.setattr("durable_adk.patience.PAUSE", 0.0)
+    service = Hesitant(tmp_path)
+    context = attempt(service)
+    part = types.Part(text="one")
+    assert await context.save_artifact("a", part) == 0
+    assert await context.save_artifact("a", part) == 1
+    assert await context.load_artifact("a", version=0) == part
+    assert service.asked == {"save": 4, "load": 3}
+    with pytest.raises(StoreUnavailableError):
+        await context.save_artifact_stream("a", pieces(b"x"))
+    assert service.asked["stream"] == 1
+
+
+async def test_it_waits_for_some_seconds_and_a_callback_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that stays away is left to the step, which is tried again."""
+    service = Hesitant(tmp_path)
+    monkeypatch.setattr("durable_adk.patience.PATIENCE", -1.0)
+    with pytest.raises(StoreUnavailableError):
+        await attempt(service).load_artifact("a")
+    callback = CallbackContext(attempt(service)._scope)
+    with pytest.raises(StoreUnavailableError):
+        await callback.load_artifact("a")
+    assert service.asked["load"] == 2
 
 
 async def test_a_stream_is_saved_once_by_all_attempts_of_a_step(tmp_path: Path) -> None:

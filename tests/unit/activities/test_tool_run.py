@@ -9,6 +9,7 @@ import pytest
 
 from durable_adk.activities.tool_run import RunAgain
 from durable_adk.context import ToolContext
+from durable_adk.contracts import REPEATABLE
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.manifest import ToolSpec
 from durable_adk.payloads import StepResult, ToolStep
@@ -184,6 +185,69 @@ async def test_an_at_most_once_tool_is_not_run_while_the_store_is_away(
             await made.effects.call_tool(hurried, attempt=1)
     assert bank.keys == []
     assert said(await made.effects.call_tool(step, attempt=2)) == {"result": "charge 1"}
+
+
+@pytest.mark.parametrize("contract", [name for name in ToolContract if name is not ONCE])
+async def test_a_tool_whose_store_is_away_is_run_again(contract: ToolContract) -> None:
+    """I8: under the same key, as after a lost worker; no hook and no retry policy hears of it."""
+    heard: list[Exception] = []
+    keys: list[str] = []
+
+    def recall(tool_context: ToolContext) -> str:
+        keys.append(tool_context.idempotency_key)
+        if len(keys) == 1:
+            raise StoreUnavailableError("away")
+        return "recalled"
+
+    def hear(error: Exception, **_: Any) -> None:
+        heard.append(error)
+
+    retry = {"retry": RetryConfig(max_attempts=2)} if contract in REPEATABLE else {}
+    tool = FunctionTool(recall, contract=contract, **retry)
+    made = Steps(called("recall"), tools=[tool], on_tool_error_callback=hear)
+    step = await made.tool_step()
+    with pytest.raises(StoreUnavailableError, match="away"):
+        await made.effects.call_tool(step, attempt=1)
+    assert said(await made.effects.call_tool(step, attempt=2)) == {"result": "recalled"}
+    assert len(set(keys)) == 1
+    assert heard == []
+
+
+async def test_what_an_at_most_once_tool_raises_is_final_though_a_store_was_away() -> None:
+    """I8: it may have taken effect, so it is not run for a second time; its hooks hear of it."""
+    runs: list[int] = []
+
+    def recall() -> str:
+        runs.append(1)
+        raise StoreUnavailableError("away")
+
+    made = Steps(called("recall"), tools=[FunctionTool(recall, contract=ONCE)])
+    result = await made.effects.call_tool(await made.tool_step(), attempt=1)
+    assert result.error is not None
+    assert result.error["type"] == "StoreUnavailableError"
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize("contract", [ToolContract.IDEMPOTENT, ONCE])
+@pytest.mark.parametrize("hook", ["before_tool_callback", "after_tool_callback"])
+async def test_a_callback_whose_store_is_away_is_called_again(
+    hook: str, contract: ToolContract
+) -> None:
+    """I8, CB-12: and the tool runs once, as its result was noted before the callback after it."""
+    bank = Bank(hanging=0)
+    calls: list[int] = []
+
+    def look(**_: Any) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise StoreUnavailableError("away")
+
+    made = steps(bank, options={"contract": contract}, **{hook: look})
+    step = await made.tool_step()
+    with pytest.raises(StoreUnavailableError):
+        await made.effects.call_tool(step, attempt=1)
+    assert said(await made.effects.call_tool(step, attempt=2)) == {"result": "charge 1"}
+    assert len(bank.keys) == 1
 
 
 async def test_a_lost_acknowledgement_does_not_make_a_run_look_like_another() -> None:

@@ -1,0 +1,49 @@
+"""Waiting for a service that does not answer for a moment."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final, TypeVar, cast
+
+from durable_adk.errors import StoreUnavailableError
+
+T = TypeVar("T")
+PATIENCE: Final = 10.0
+"""Seconds that a tool's call of a service waits for an answer."""
+PAUSE: Final = 0.3
+"""Seconds until it is asked again."""
+STREAMS: Final = ("save_artifact_stream",)
+"""What is given chunks cannot be asked again: they are used up."""
+
+
+def patient(service: T) -> T:
+    """The service, whose calls are made again while its store does not answer.
+
+    A call may then have been made twice, with the same arguments, as by two attempts of a step.
+    """
+    return cast("T", _Patient(service))
+
+
+class _Patient:
+    def __init__(self, service: object) -> None:
+        self._service = service
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._service, name)
+        return found if name in STREAMS or not callable(found) else _again(found)
+
+
+def _again(call: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(call)
+    async def called(*args: Any, **kwargs: Any) -> Any:
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return await call(*args, **kwargs)
+            except StoreUnavailableError:
+                if time.monotonic() > until:
+                    raise
+            await asyncio.sleep(PAUSE)
+
+    return called
