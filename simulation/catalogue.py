@@ -20,6 +20,7 @@ from durable_adk.context import CallbackContext, ToolContext
 from durable_adk.contracts import ToolContract
 from durable_adk.events import Event, EventActions
 from durable_adk.plugins import BasePlugin
+from durable_adk.run_config import Budget
 from durable_adk.tools import ActivityTool, FunctionTool, exit_loop
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from simulation.attempts import THEIRS, gate
@@ -178,6 +179,11 @@ def _callbacks() -> App:
     return app(charger(after_model_callback=polish, **fields), plugins=[Watcher("watcher")])
 
 
+def _runaway(**budget: int) -> App:
+    """Charges and charges; only its budget ends it."""
+    return app(agent("a", CHARGE, tools=[charge]), budget=Budget(**budget))
+
+
 def _side_by_side() -> ParallelAgent:
     right = agent("right", LOOKS[:1], "Right.", tools=[look])
     return ParallelAgent(name="both", sub_agents=[charger("left"), right])
@@ -203,6 +209,11 @@ APPROVAL = Scenario(
 TAKEOVER = Scenario(
     name="takeover", app=app(charger()), inputs=[TERMINATE, TERMINATE_FROZEN, NEXT_MESSAGE]
 )
+BUDGETS = [
+    Scenario(name="budget of tool calls", app=_runaway(tool_calls=1)),
+    Scenario(name="budget of model calls", app=_runaway(model_calls=1), roll_over_after=1),
+    Scenario(name="budget of tokens", app=_runaway(tokens=15), roll_over_after=1),
+]
 SCENARIOS = [
     TOOL_TURN,
     ONCE,
@@ -247,4 +258,5 @@ SCENARIOS = [
     ),
     Scenario(name="two messages", app=app(charger()), messages=("hello", "hello")),
     TAKEOVER,
+    *BUDGETS,
 ]

@@ -14,6 +14,8 @@ from durable_adk.models.llm_request import NOT_BY_THE_USER
 from durable_adk.models.llm_response import LlmResponse
 from simulation.attempts import current, gate
 
+TOKENS = 10
+"""What each answer costs."""
 Reply = str | types.Content
 """What the model says; every ask has its own number at the end of it, so asking again shows."""
 
@@ -78,7 +80,11 @@ class SimulatedModel(BaseLlm):
         turn = _turn(llm_request)
         reply = self.replies[turn % len(self.replies)]
         await gate("ask.after")
-        yield LlmResponse(content=_content(reply, number), finish_reason=types.FinishReason.STOP)
+        yield LlmResponse(
+            content=_content(reply, number),
+            finish_reason=types.FinishReason.STOP,
+            usage_metadata=types.GenerateContentResponseUsageMetadata(total_token_count=TOKENS),
+        )
 
 
 def _turn(request: LlmRequest) -> int:

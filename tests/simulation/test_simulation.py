@@ -4,10 +4,10 @@ from collections.abc import Generator, Iterable
 
 import pytest
 
-from simulation.catalogue import SCENARIOS, TOOL_TURN
+from simulation.catalogue import BUDGETS, SCENARIOS, TOOL_TURN
 from simulation.explore import Explorer, Verdict, little_garbage
 from simulation.scenario import Scenario
-from simulation.schedule import Seeded
+from simulation.schedule import Listed, Seeded
 from simulation.simulation import Simulation
 
 SEEDS = 6
@@ -36,6 +36,13 @@ def test_no_random_schedule_shows(scenario: Scenario) -> None:
     """The same in any order of things, with up to eight faults."""
     explorer = Explorer(scenario)
     assert _violations(explorer.seeded(seed) for seed in range(SEEDS)) == []
+
+
+@pytest.mark.parametrize("scenario", BUDGETS, ids=lambda scenario: scenario.name)
+def test_a_budget_ends_what_would_not_end(scenario: Scenario) -> None:
+    """S17: so the faults at every point show that each call counts once, whatever was repeated."""
+    result = Simulation(scenario, Listed()).run()
+    assert result.events[-1]["errorCode"] == "BudgetExceededError"
 
 
 def test_no_two_deaths_or_lost_replies_show() -> None:
