@@ -1,0 +1,121 @@
+"""The SQLite session store when there is no more room for it (F18)."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import durable_adk
+from durable_adk.errors import StoreUnavailableError
+from durable_adk.events import Event, EventActions
+from durable_adk.sessions import SessionKey, SqliteSessionService, _sqlite
+
+KEY = SessionKey("app", "user", "session")
+LARGE = "x" * 400_000
+"""It is in the event and in the state."""
+HALF = 500_000
+"""Bytes: room for one of the two."""
+PAGE = 4096
+PLENTY = 2**30
+
+FULL = """
+import asyncio, json, pathlib, resource, sys
+from durable_adk.errors import StoreUnavailableError
+from tests.unit.sessions.test_full_disk import HALF, LARGE, commit, look, opened
+from durable_adk.sessions import SqliteSessionService
+
+def room(size):
+    # A write beyond it fails, as it does where a disk or a quota is used up.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+async def main(path):
+    service = SqliteSessionService(path)
+    await opened(service)
+    log = pathlib.Path(f"{path}-wal")
+    room(log.stat().st_size + HALF)
+    errors = []
+    for attempt in range(2):
+        try:
+            await commit(service, "large", text=LARGE)
+        except StoreUnavailableError as error:
+            errors.append(str(error))
+    between = await look(service)
+    room(resource.RLIM_INFINITY)
+    seq = await commit(service, "large", text=LARGE)
+    again = await commit(service, "large", text=LARGE)
+    print(json.dumps([errors, between, seq, again, await look(service)]))
+    await service.close()
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+async def opened(service: SqliteSessionService) -> None:
+    """An invocation that has its first event."""
+    user_event = Event(id="user", invocation_id="i1", author="user")
+    await service.open_invocation(
+        KEY, invocation_id="i1", holder="local:1", user_event=user_event, create_session=True
+    )
+
+
+async def commit(service: SqliteSessionService, event_id: str, **delta: str) -> int:
+    """An event with state."""
+    event = Event(id=event_id, invocation_id="i1", actions=EventActions(state_delta=delta))
+    return await service.commit_event(KEY, event, invocation_id="i1", epoch=1)
+
+
+async def look(service: SqliteSessionService) -> list[Any]:
+    """The ids of the events, the revision and the names in the state."""
+    revision, state = await service.read_state(KEY)
+    ids = [one.event.id for one in await service.read_events(KEY)]
+    return [ids, revision, list(state)]
+
+
+async def test_a_full_file_is_unavailable_until_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F18, I5: SQLite's own word for it is tried again; nothing is half stored meanwhile."""
+    connections: list[sqlite3.Connection] = []
+    set_up = _sqlite._set_up
+
+    def listed(connection: sqlite3.Connection, record: Any) -> None:
+        set_up(connection, record)
+        connections.append(connection)
+
+    def room(pages: int) -> None:
+        for connection in connections:
+            connection.execute(f"PRAGMA max_page_count={pages}")
+
+    monkeypatch.setattr(_sqlite, "_set_up", listed)
+    service = SqliteSessionService(tmp_path / "s.db")
+    await opened(service)
+    room(connections[0].execute("PRAGMA page_count").fetchone()[0] + HALF // PAGE)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailableError, match="full"):
+            await commit(service, "large", text=LARGE)
+        assert await look(service) == [["user"], 1, []]
+    room(PLENTY)
+    assert [await commit(service, "large", text=LARGE) for _ in range(2)] == [2, 2]
+    assert await look(service) == [["user", "large"], 2, ["text"]]
+    await service.close()
+
+
+def test_a_write_that_the_system_refuses_leaves_nothing_behind(tmp_path: Path) -> None:
+    """F18, I5, I11: in the middle of a transaction's log; the same process goes on afterwards."""
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "s.db")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(durable_adk.__file__).parents[1],
+    )
+    assert done.returncode == 0, done.stderr
+    errors, between, seq, again, after = json.loads(done.stdout)
+    assert len(errors) == 2, errors
+    assert between == [["user"], 1, []]
+    assert (seq, again) == (2, 2)
+    assert after == [["user", "large"], 2, ["text"]]
