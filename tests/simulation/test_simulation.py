@@ -1,6 +1,10 @@
 """The loop under a simulated Temporal, with faults everywhere; see docs/durability.md."""
 
+import re
+import subprocess
+import sys
 from collections.abc import Generator, Iterable
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +14,7 @@ from simulation.scenario import Scenario
 from simulation.schedule import Listed, Seeded
 from simulation.simulation import Simulation
 
+ROOT = Path(__file__).parents[2]
 SEEDS = 6
 KINDS = ("die", "dropack")
 
@@ -48,6 +53,21 @@ def test_a_budget_ends_what_would_not_end(scenario: Scenario) -> None:
 def test_no_two_deaths_or_lost_replies_show() -> None:
     """The same for each pair of dead workers and lost replies of the store in a tool turn."""
     assert _violations(Explorer(TOOL_TURN).pairs(KINDS)) == []
+
+
+def test_the_command_begins_anywhere_and_says_where() -> None:
+    """What was run can be run again: the first seed is drawn and printed, unless it is given."""
+    drawn = [_printed("--seconds=0") for _ in range(2)]
+    assert len(set(drawn)) == 2
+    assert all(re.fullmatch(r"random schedules from seed \d+ on", line) for line in drawn)
+    assert _printed("--seconds=0", "--first=7") == "random schedules from seed 7 on"
+
+
+def _printed(*options: str) -> str:
+    """The first line of what the command says."""
+    command = [sys.executable, "-m", "simulation", "--scenario", TOOL_TURN.name, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    return done.stdout.splitlines()[0]
 
 
 def test_a_seed_is_always_the_same_schedule() -> None:

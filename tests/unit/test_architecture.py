@@ -1,6 +1,7 @@
 """The rules of the house that a machine can check (CONTRIBUTING.md)."""
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = sorted((ROOT / "durable_adk").rglob("*.py"))
-TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+ALL_TESTS = sorted((ROOT / "tests").rglob("*.py"))
+TESTS = [path for path in ALL_TESTS if path.name.startswith("test_")]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -42,6 +44,16 @@ def test_a_test_states_a_property(path: Path) -> None:
     for function in functions(path):
         if function.name.startswith("test_"):
             assert ast.get_docstring(function), function.name
+
+
+def test_the_source_distribution_has_what_its_tests_import() -> None:
+    """Whoever packages a release can run the tests that come with it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    included = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    nodes = [node for path in ALL_TESTS for node in ast.walk(ast.parse(path.read_text()))]
+    imported = {(n.module or "").partition(".")[0] for n in nodes if isinstance(n, ast.ImportFrom)}
+    ours = {package for package in imported if package and (ROOT / package).is_dir()}
+    assert {"durable_adk", "simulation", "tests"} <= ours <= set(included)
 
 
 @pytest.mark.parametrize("path", PACKAGE, ids=name)
