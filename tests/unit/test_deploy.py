@@ -1,0 +1,45 @@
+"""What `docker-compose.yml` is built from and runs, as far as that shows without containers."""
+
+import re
+from fnmatch import fnmatchcase
+from itertools import accumulate
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).parents[2]
+
+
+def let_through(path: str) -> bool:
+    """Whether a file reaches the build: the last rule that names it or a folder it is in wins."""
+    rules = (ROOT / ".dockerignore").read_text().split()
+    above = list(accumulate(PurePosixPath(path).parts, lambda folder, name: f"{folder}/{name}"))
+    allowed = True
+    for rule in rules:
+        pattern = rule.removeprefix("!").removeprefix("**/")
+        names = PurePosixPath(path).parts if "**/" in rule else above
+        # A `*` of a rule stands for names of one folder, that of fnmatch for any: compare depths.
+        if any(fnmatchcase(n, pattern) and n.count("/") == pattern.count("/") for n in names):
+            allowed = rule.startswith("!")
+    return allowed
+
+
+def copied() -> list[str]:
+    """What the Dockerfile takes from the repository."""
+    text = (ROOT / "Dockerfile").read_text()
+    lines = re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE)
+    return [source for line in lines for source in line.split()[:-1]]
+
+
+def test_the_image_is_given_what_it_copies() -> None:
+    """D13: each COPY finds its files, which .dockerignore leaves out unless it names them."""
+    assert len(copied()) >= 6
+    for source in copied():
+        assert (ROOT / source).exists(), source
+        assert let_through(source), source
+    assert let_through("durable_adk/cli/key.py")
+
+
+def test_the_image_is_given_nothing_else() -> None:
+    """No secret, history or environment of the machine that builds it gets into a layer."""
+    for left in (".env", ".git/config", "keys", "tests/conftest.py", ".venv/bin/python"):
+        assert not let_through(left), left
+    assert not let_through("durable_adk/cli/__pycache__/key.pyc")
