@@ -4,8 +4,13 @@ import re
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+COMPOSE: dict[str, Any] = YAML(typ="safe").load(ROOT / "docker-compose.yml")
 
 
 def let_through(path: str) -> bool:
@@ -24,8 +29,7 @@ def let_through(path: str) -> bool:
 
 def copied() -> list[str]:
     """What the Dockerfile takes from the repository."""
-    text = (ROOT / "Dockerfile").read_text()
-    lines = re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE)
+    lines = re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE)
     return [source for line in lines for source in line.split()[:-1]]
 
 
@@ -43,3 +47,14 @@ def test_the_image_is_given_nothing_else() -> None:
     for left in (".env", ".git/config", "keys", "tests/conftest.py", ".venv/bin/python"):
         assert not let_through(left), left
     assert not let_through("durable_adk/cli/__pycache__/key.pyc")
+
+
+def test_what_workers_keep_in_files_is_of_all_and_stays() -> None:
+    """S14: a credential given to one worker is there for the others, and for those after them.
+
+    A new volume takes the owner and the mode of the image's folder, so the image has to have it.
+    """
+    (folder,) = re.findall(r"DURABLE_ADK_DATA_DIR=(\S+)", DOCKERFILE)
+    mounts = dict(volume.split(":")[1::-1] for volume in COMPOSE["services"]["worker"]["volumes"])
+    assert mounts[folder] in COMPOSE["volumes"]
+    assert f"install -d -o durable -g durable -m 700 {folder}\n" in DOCKERFILE

@@ -31,7 +31,8 @@ class FileCredentialService(BaseCredentialService):
         """
         self._root = Path(root_dir)
         if not self._root.exists():
-            self._root.mkdir(mode=0o700, parents=True)
+            # Another process may make it at the same moment: two workers on a new volume do.
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self._root.is_dir():
             raise InvalidRequestError(f"{self._root} is no folder; pass one for credentials.")
         mode = self._root.stat().st_mode & 0o777

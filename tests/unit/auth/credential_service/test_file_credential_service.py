@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -95,3 +97,17 @@ async def test_a_broken_file_is_named_and_not_shown(service):
     path.symlink_to("/etc/hostname")
     with pytest.raises(OSError, match="symbolic link"):
         await service.load(**PLACE)
+
+
+def test_several_may_make_the_folder_at_once(tmp_path):
+    """Workers that start on a new volume: none of them fails since another was first."""
+    ready = Barrier(8)
+
+    def start(number: int) -> None:
+        root = tmp_path / str(number) / "credentials"
+        ready.wait()
+        FileCredentialService(root)
+
+    with ThreadPoolExecutor(8) as workers:
+        for number in range(100):
+            list(workers.map(start, [number] * 8))
