@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 
 from durable_adk.embedded import TemporalServer
 from tests.support.commands import EXAMPLE, ROOT, Terminal, until
+from tests.support.deploy import host_environment
 from tests.support.postgres import Databases
 from tests.support.s3 import S3
 
@@ -116,11 +117,8 @@ class Stack:
         return text
 
     def host(self) -> dict[str, str]:
-        """The environment of somebody who has read ``deploy/host.env``."""
-        command = ["sh", "-c", ". deploy/host.env && env -0"]
-        said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, env={})
-        lines = [line.partition("=") for line in said.stdout.split("\0") if "=" in line]
-        return {name: self.here(value) for name, _, value in lines if name != "PWD"}
+        """The environment of somebody who has read ``deploy/host.env``, and has no ``.env``."""
+        return {name: self.here(value) for name, value in host_environment(None).items()}
 
 
 @pytest.fixture(scope="module")
@@ -162,14 +160,7 @@ def test_our_services_run_as_they_stand(stack: Stack, tmp_path: Path) -> None:
         kind, name, *probe = SERVICES["worker"]["healthcheck"]["test"]
         assert (kind, name) == ("CMD", "durable-adk")
         until(lambda: terminal.run(*probe, **settings).returncode == 0, seconds=60)
-        question = [
-            "run",
-            EXAMPLE,
-            "What is the capital of Peru?",
-            "--address",
-            stack.here("127.0.0.1:7233"),
-        ]
-        asked = terminal.run(*question, **stack.host())
+        asked = terminal.run("run", EXAMPLE, "What is the capital of Peru?", **stack.host())
         assert "Lima" in asked.stdout, asked.stderr
         began = time.monotonic()
         _, log = terminal.stop(worker, signal.SIGTERM)

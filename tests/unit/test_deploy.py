@@ -1,16 +1,22 @@
 """What `docker-compose.yml` is built from and runs, as far as that shows without containers."""
 
 import re
+import shutil
+import subprocess
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import pytest
 from ruamel.yaml import YAML
+
+from tests.support.deploy import HOST_ENV, host_environment
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 COMPOSE: dict[str, Any] = YAML(typ="safe").load(ROOT / "docker-compose.yml")
+SHELLS = [shell for shell in ("sh", "bash", "dash", "zsh") if shutil.which(shell)]
 
 
 def let_through(path: str) -> bool:
@@ -58,3 +64,39 @@ def test_what_workers_keep_in_files_is_of_all_and_stays() -> None:
     mounts = dict(volume.split(":")[1::-1] for volume in COMPOSE["services"]["worker"]["volumes"])
     assert mounts[folder] in COMPOSE["volumes"]
     assert f"install -d -o durable -g durable -m 700 {folder}\n" in DOCKERFILE
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_commands_of_the_host_use_the_passwords_of_the_compose_file(shell: str) -> None:
+    """D18: one place to set them; without it both have the same defaults."""
+    passwords = "# ours\nSTORE_PASSWORD=abc123\nS3_KEY=key1\nS3_SECRET=secret1\n"
+    told = host_environment(passwords, shell=shell)
+    assert ":abc123@127.0.0.1" in told["DURABLE_ADK_STORE"]
+    assert (told["AWS_ACCESS_KEY_ID"], told["AWS_SECRET_ACCESS_KEY"]) == ("key1", "secret1")
+    # Compose would take these over a later change of the file.
+    assert not {"STORE_PASSWORD", "S3_KEY", "S3_SECRET"} & told.keys()
+    plain = host_environment(None, shell=shell)
+    assert plain.keys() == told.keys()
+    worker = COMPOSE["services"]["worker"]["environment"]
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        assert worker[name].endswith(f":-{plain[name]}}}")
+
+
+def test_commands_of_the_host_use_all_that_the_workers_use() -> None:
+    """D18: a client with the workers' store and a Temporal of its own would start another one."""
+    worker = COMPOSE["services"]["worker"]["environment"]
+    assert host_environment(None).keys() == worker.keys() - {"GEMINI_API_KEY"}
+    services = [service.get("ports", []) for service in COMPOSE["services"].values()]
+    published = {port.rpartition(":")[0] for ports in services for port in ports}
+    used = set(re.findall(r"127\.0\.0\.1:\d+", HOST_ENV.read_text()))
+    assert len(used) == 4
+    assert used <= published
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_elsewhere_nothing_is_set(shell: str, tmp_path: Path) -> None:
+    """Who is in another folder is told, and gets no default password in place of a set one."""
+    command = [shell, "-c", '. "$0"; env', HOST_ENV]
+    said = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True, env={})
+    assert "go to the folder" in said.stderr
+    assert "postgresql" not in said.stdout
