@@ -1,5 +1,6 @@
 """What `docker-compose.yml` is built from and runs, as far as that shows without containers."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -16,6 +17,8 @@ from tests.support.deploy import HOST_ENV, host_environment
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 COMPOSE: dict[str, Any] = YAML(typ="safe").load(ROOT / "docker-compose.yml")
+COLLECTOR: dict[str, Any] = YAML(typ="safe").load(ROOT / "deploy" / "otel-collector.yaml")
+SCRIPTS = sorted((ROOT / "deploy").glob("*.sh"))
 SHELLS = [shell for shell in ("sh", "bash", "dash", "zsh") if shutil.which(shell)]
 
 
@@ -100,3 +103,69 @@ def test_elsewhere_nothing_is_set(shell: str, tmp_path: Path) -> None:
     said = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True, env={})
     assert "go to the folder" in said.stderr
     assert "postgresql" not in said.stdout
+
+
+@pytest.mark.parametrize("script", [*SCRIPTS, HOST_ENV], ids=lambda path: path.name)
+def test_scripts_are_what_a_plain_shell_reads(script: Path) -> None:
+    """D13: the images have no bash."""
+    for shell in SHELLS:
+        subprocess.run([shell, "-n", script], check=True)
+
+
+def schema_run(folder: Path, answers: str) -> tuple[int, list[str]]:
+    """What temporal-schema.sh calls its tool with, which answers in the words of a shell."""
+    tool = folder / "temporal-sql-tool"
+    tool.write_text(f'#!/bin/sh\necho "$SQL_PASSWORD: $*" >> {folder}/calls\n{answers}\n')
+    tool.chmod(0o755)
+    given = COMPOSE["services"]["temporal-schema"]["environment"]
+    environment = {**given, "SQL_PASSWORD": "abc123", "PATH": f"{folder}:{os.defpath}"}
+    script = ["sh", ROOT / "deploy" / "temporal-schema.sh"]
+    done = subprocess.run(script, env=environment, check=False, timeout=60)
+    return done.returncode, (folder / "calls").read_text().splitlines()
+
+
+@pytest.mark.parametrize("answers", ["", 'case "$*" in *setup-schema*) exit 1;; esac'])
+def test_temporals_databases_are_made_and_then_brought_up_to_date(
+    answers: str, tmp_path: Path
+) -> None:
+    """D13: each of the two that the server looks for; also where they have a schema already."""
+    code, calls = schema_run(tmp_path, answers)
+    assert code == 0
+    server = "abc123: --plugin postgres12 --ep postgres -u temporal -p 5432 --db"
+    schemas = "/etc/temporal/schema/postgresql/v12"
+    assert calls == [
+        f"{server} temporal create",
+        f"{server} temporal setup-schema -v 0.0",
+        f"{server} temporal update-schema -d {schemas}/temporal/versioned",
+        f"{server} temporal_visibility create",
+        f"{server} temporal_visibility setup-schema -v 0.0",
+        f"{server} temporal_visibility update-schema -d {schemas}/visibility/versioned",
+    ]
+
+
+@pytest.mark.parametrize(("step", "calls"), [("create", 1), ("update-schema", 3)])
+def test_a_schema_that_is_not_there_starts_no_server(step: str, calls: int, tmp_path: Path) -> None:
+    """D13: the script ends at once and fails, and compose starts it again."""
+    code, called = schema_run(tmp_path, f'case "$*" in *{step}*) exit 1;; esac')
+    assert (code != 0, len(called)) == (True, calls)
+
+
+def test_the_collector_has_what_its_pipelines_name() -> None:
+    """D13: each component of a pipeline is defined, and each that is defined is used."""
+    pipelines = COLLECTOR["service"]["pipelines"].values()
+    for kind in ("receivers", "processors", "exporters"):
+        assert {name for pipeline in pipelines for name in pipeline[kind]} == COLLECTOR[kind].keys()
+        assert all(pipeline[kind] for pipeline in pipelines)
+
+
+def test_the_collector_listens_where_it_is_looked_for() -> None:
+    """D13: workers send, Jaeger gets, and Prometheus scrapes, by names and ports of the stack."""
+    services = COMPOSE["services"]
+    ports = {port.rpartition(":")[2] for port in services["otel-collector"]["ports"]}
+    receiver = COLLECTOR["receivers"]["otlp"]["protocols"]["http"]["endpoint"]
+    exporters = COLLECTOR["exporters"]
+    listened = {receiver, exporters["prometheus"]["endpoint"]}
+    assert {place.rpartition(":")[2] for place in listened} == ports
+    sent = services["worker"]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"]
+    assert sent == f"http://otel-collector:{receiver.rpartition(':')[2]}"
+    assert exporters["otlp/jaeger"]["endpoint"].partition(":")[0] in services
