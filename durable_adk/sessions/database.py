@@ -37,6 +37,12 @@ which is acknowledged is on disk, whatever the role's own settings say."""
 _PATIENT = {"application_name": "durable-adk upgrade", "lock_timeout": "0"}
 """For an upgrade, which may have to wait for another one, and to build an index."""
 
+_CONNECT = 5.0
+"""Seconds until a connection is there, a new one or one of the pool."""
+
+_COMMAND = 10.0
+"""Seconds that an answer may take where the server cannot end the statement, being out of reach."""
+
 _GRACE = 5.0
 """Seconds that transactions which are under way may take when the database is closed."""
 
@@ -201,7 +207,7 @@ class PostgresDatabase:
 
 
 def _run(url: URL) -> _Running:
-    made = _make_engine(url, _SETTINGS, pool_pre_ping=True, pool_timeout=5)
+    made = _make_engine(url, _SETTINGS, pool_pre_ping=True, pool_timeout=_CONNECT)
     loop = asyncio.new_event_loop()
     thread = Thread(target=loop.run_forever, name="session-store", daemon=True)
     thread.start()
@@ -214,9 +220,9 @@ def _run(url: URL) -> _Running:
 def _make_engine(
     url: URL, settings: dict[str, str], *, patient: bool = False, **options: Any
 ) -> AsyncEngine:
-    arguments: dict[str, Any] = {"timeout": 5, "server_settings": settings}
+    arguments: dict[str, Any] = {"timeout": _CONNECT, "server_settings": settings}
     if not patient:
-        arguments["command_timeout"] = 10
+        arguments["command_timeout"] = _COMMAND
     try:
         return create_async_engine(
             for_driver(url), connect_args=arguments, hide_parameters=True, **options
