@@ -131,6 +131,14 @@ def test_every_promise_names_a_test() -> None:
     assert all("::test_" in row for row in rows)
 
 
+def test_every_threat_has_its_row() -> None:
+    """S1 to S26: what is done against it and which test shows that, or why it cannot come."""
+    text = (ROOT / "SECURITY.md").read_text()
+    rows = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| S")]
+    assert [cells[0].strip() for cells in rows] == [f"S{number}" for number in range(1, 27)]
+    assert all(".py`" in cells[3] for cells in rows)
+
+
 def test_every_failpoint_is_described() -> None:
     """docs/durability.md lists the failpoints that the package has, no others."""
     sources = "".join(path.read_text() for path in (ROOT / "durable_adk").rglob("*.py"))
