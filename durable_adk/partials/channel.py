@@ -26,7 +26,7 @@ class PartialChannel(ABC):
     def subscribe(
         self, key: SessionKey, invocation_id: str
     ) -> AbstractAsyncContextManager[Subscription]:
-        """Watch an invocation; chunks published before are gone.
+        """Watch an invocation; chunks published before are gone, if not still on their way.
 
         Never raises: where nothing can be received, the subscription stays empty.
         """

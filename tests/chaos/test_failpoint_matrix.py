@@ -27,6 +27,7 @@ from tests.support.matrix_hands import Crew
 from tests.support.matrix_runs import Outcome, Place, run
 from tests.support.matrix_worker import apps_in
 from tests.support.replay import replay_all
+from tests.support.required import module
 from tests.support.scripts import gist, shape
 
 CHOICE = os.environ.get("FAILPOINT_MATRIX") or str(random.randrange(10_000))
@@ -65,7 +66,7 @@ async def make_place(
 @pytest.fixture(scope="module")
 async def postgres_url() -> AsyncIterator[str]:
     """A real PostgreSQL with our tables, for as long as the tests run."""
-    postgres = pytest.importorskip("campaign.postgres")
+    postgres = module("campaign.postgres")
     # Not in pytest's folder, which every other run of pytest closes to PostgreSQL's user.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         running = postgres.Postgres(Path(folder) / "data")

@@ -29,6 +29,7 @@ from durable_adk.sessions import SessionKey, SqliteSessionService, Status
 from durable_adk.tools import FunctionTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.worker import WorkerOptions, worker
+from tests.support.required import has_program
 from tests.support.scripts import call, gist
 
 TEMPORAL = Path(sys.executable).parent / "temporal"
@@ -420,7 +421,7 @@ async def test_a_result_comes_by_call_or_as_a_message(
 JAVASCRIPT = Path(__file__).parents[1] / "support" / "javascript"
 
 
-@pytest.mark.skipif(shutil.which("npm") is None, reason="needs Node.js and npm")
+@pytest.mark.skipif(not has_program("npm"), reason="needs Node.js and npm")
 async def test_a_client_in_another_language_approves_a_call(
     server: TemporalServer, task_queue: str, tmp_path: Path
 ) -> None:

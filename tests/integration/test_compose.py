@@ -20,6 +20,7 @@ from durable_adk.embedded import TemporalServer
 from tests.support.commands import EXAMPLE, ROOT, Terminal, until
 from tests.support.deploy import host_environment
 from tests.support.postgres import Databases
+from tests.support.required import module
 from tests.support.s3 import S3
 
 COMPOSE: dict[str, Any] = YAML(typ="safe").load(ROOT / "docker-compose.yml")
@@ -81,8 +82,8 @@ def test_temporal_knows_the_dynamic_configuration() -> None:
 
 def postgres_programs() -> Path:
     """The folder of ``psql`` and its like."""
-    module = pytest.importorskip("campaign.postgres")
-    return Path(module.POSTGRES_VERSIONS[module.TARGET_POSTGRES_VERSION])
+    postgres = module("campaign.postgres")
+    return Path(postgres.POSTGRES_VERSIONS[postgres.TARGET_POSTGRES_VERSION])
 
 
 class Stack:

