@@ -15,7 +15,9 @@ from google.genai import types
 from temporalio import activity
 
 from durable_adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
-from durable_adk.apps import App
+from durable_adk.apps import App, EventsCompactionConfig
+from durable_adk.code_executors import BaseCodeExecutor
+from durable_adk.code_executors.code_execution_utils import CodeExecutionResult
 from durable_adk.context import ToolContext
 from durable_adk.events import Event, EventActions
 from durable_adk.models import ScriptedModel
@@ -99,6 +101,12 @@ async def cancelled(stage: Stage) -> None:
     """A message, taken back while its tool runs."""
     await stage.begin("go")
     await stage.cancel_in_tool()
+
+
+async def steered(stage: Stage) -> None:
+    """A message, and another one that it hears while its tool runs."""
+    await stage.begin("go")
+    await stage.steer_in_tool("and this")
 
 
 async def failing(stage: Stage) -> None:
@@ -277,6 +285,40 @@ def activity_as_tool() -> BaseAgent:
     return talker(
         "desk", call("theirs", what="x"), both, call("theirs"), "done", tools=[tool, look]
     )
+
+
+async def rest(what: str) -> str:
+    """Take a while."""
+    await asyncio.sleep(2)
+    return what
+
+
+@recorded(steered, since="0.3.0")
+def steering() -> BaseAgent:
+    """A message that is heard within a run."""
+    return talker("desk", call("rest", what="x"), "both heard", "another", tools=[rest])
+
+
+class Calculator(BaseCodeExecutor):
+    """Knows what comes out."""
+
+    async def execute_code(self, context: Any, code_input: Any) -> CodeExecutionResult:
+        """See the base class."""
+        return CodeExecutionResult(stdout="4")
+
+
+@recorded(said, since="0.3.0")
+def code() -> BaseAgent:
+    """Code that the model wrote."""
+    return talker("desk", "```python\n2 + 2\n```", "it is 4", code_executor=Calculator())
+
+
+@recorded(said_twice, since="0.3.0")
+def compaction() -> App:
+    """Summaries after an invocation."""
+    config = EventsCompactionConfig(compaction_interval=1, overlap_size=0)
+    agent = talker("desk", "one", "They talked.", "two", "They talked more.")
+    return App(name="corpus", root_agent=agent, events_compaction_config=config)
 
 
 def measure(number: int) -> int:

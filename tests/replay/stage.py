@@ -25,11 +25,11 @@ class Stage:
     queue: str
     _speaking: asyncio.Task[None] | None = None
 
-    async def send(self, text: str, *, fails: bool = False) -> None:
+    async def send(self, text: str, *, fails: bool = False, **options: Any) -> None:
         """Say something, and hear what comes of it."""
         message = types.Content(role="user", parts=[types.Part(text=text)])
         try:
-            await self._hear(message)
+            await self._hear(message, **options)
         except DurableAdkError:
             if not fails:
                 raise
@@ -43,6 +43,12 @@ class Stage:
         (pending,) = await self.runner.pending(**USER)
         answer = types.FunctionResponse(id=pending.call_id, name=pending.name, response=response)
         await self._hear(types.Content(role="user", parts=[types.Part(function_response=answer)]))
+
+    async def steer_in_tool(self, text: str) -> None:
+        """Say something that the run is to hear, once a tool is called."""
+        while not await self._called():
+            await asyncio.sleep(0.05)
+        await self.send(text, when_busy="steer")
 
     async def cancel_in_tool(self) -> None:
         """Cancel, once a tool is called."""
@@ -78,6 +84,6 @@ class Stage:
         events = session.events if session else []
         return next((one.invocation_id for one in events if one.get_function_calls()), None)
 
-    async def _hear(self, message: types.Content) -> None:
-        async for _ in self.runner.run_async(**USER, new_message=message):
+    async def _hear(self, message: types.Content, **options: Any) -> None:
+        async for _ in self.runner.run_async(**USER, new_message=message, **options):
             pass
