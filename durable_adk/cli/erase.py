@@ -83,6 +83,6 @@ def _show(found: Holdings, done: str) -> None:
     for what, unread in (("workflows", found.runs.unread), ("schedules", found.schedules.unread)):
         if unread:
             typer.echo(
-                f"{unread} {what} could not be read for want of a key: whose they are is not known "
-                "here, so they were left alone"
+                f"{unread} {what} could not be read, for want of a key or because they are broken: "
+                "whose they are is not known here, so they were left alone"
             )

@@ -7,8 +7,8 @@ from temporalio.client import Client, ScheduleActionStartWorkflow
 from temporalio.converter import WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
-from durable_adk.erasure.workflows import whose
-from durable_adk.errors import PayloadLostError, TemporalUnavailableError, TransientError
+from durable_adk.erasure.workflows import UnreadableError, owner_in
+from durable_adk.errors import TemporalUnavailableError
 from durable_adk.workflows.invocation import TYPE_NAME
 
 
@@ -18,7 +18,8 @@ class Schedules:
 
     names: list[str]
     unread: int = 0
-    """Schedules of which nobody here can say whose they are: what they send cannot be decrypted."""
+    """Schedules of which nobody here can say whose they are: what they send cannot be decrypted,
+    or read at all."""
 
 
 async def schedules_of(client: Client, *, app: str, user: str) -> Schedules:
@@ -37,7 +38,7 @@ async def schedules_of(client: Client, *, app: str, user: str) -> Schedules:
             try:
                 if await _whose(client, action) == (app, user):
                     names.append(listed.id)
-            except (TransientError, PayloadLostError):  # a key is not here
+            except UnreadableError:
                 unread += 1
     except RPCError as error:
         raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
@@ -59,8 +60,7 @@ async def _action(client: Client, name: str) -> ScheduleActionStartWorkflow | No
 async def _whose(client: Client, action: ScheduleActionStartWorkflow) -> tuple[str, str] | None:
     context = WorkflowSerializationContext(client.namespace, action.id)
     payloads = [one for one in action.args if isinstance(one, Payload)]  # as they are described
-    values = await client.data_converter.with_context(context).decode(payloads)
-    return whose(values[0]) if values else None
+    return await owner_in(client.data_converter.with_context(context), payloads)
 
 
 async def remove_schedules(client: Client, schedules: Schedules) -> None:

@@ -1,30 +1,34 @@
 """A person's workflows in Temporal."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from temporalio.api.common.v1 import WorkflowExecution as RunId
+from temporalio.api.common.v1 import Payload, WorkflowExecution as RunId
 from temporalio.api.workflowservice.v1 import (
     DeleteWorkflowExecutionRequest,
     GetWorkflowExecutionHistoryRequest,
 )
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
-from temporalio.converter import WorkflowSerializationContext
+from temporalio.converter import DataConverter, WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.continuation import Cursor
 from durable_adk.errors import PayloadLostError, TemporalUnavailableError, TransientError
 from durable_adk.holders import TemporalHolder
 from durable_adk.messages import InvocationRequest
-from durable_adk.workflows.invocation import TYPE_NAME
+from durable_adk.workflows.invocation import ARGUMENT_ERRORS, TYPE_NAME
 
 _POLL = 0.1
 _PATIENCE = 120.0
 """Seconds until Temporal has deleted what it was asked to: measured, closed workflows
 take 33 by its own settings, and about 3 by those of our development server."""
+
+
+class UnreadableError(Exception):
+    """What a run was started with needs a key that is not here, is lost, or is broken."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +37,8 @@ class Runs:
 
     found: list[WorkflowExecution]
     unread: int = 0
-    """Workflows of which nobody here can say whose they are: their start cannot be decrypted, or
-    was kept outside of Temporal and is gone."""
+    """Workflows of which nobody here can say whose they are: their start cannot be decrypted, was
+    kept outside of Temporal and is gone, or is broken, and then no worker could run them either."""
     shared: frozenset[str] = frozenset()
     """Ids that workflows of others have, too."""
 
@@ -76,7 +80,7 @@ async def runs_of(
             try:
                 if await _is_of(client, run, app, user, firsts):
                     found.append(run)
-            except (TransientError, PayloadLostError):  # a key, or the payload, is not here
+            except UnreadableError:
                 unread.add(run.id)
     except RPCError as error:
         raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
@@ -111,8 +115,20 @@ async def _is_of(
     converter = client.data_converter.with_context(context)
     if (run.id, started.first_execution_run_id) in firsts:
         return True
-    values = await converter.decode_wrapper(started.input)
-    return bool(values) and whose(values[0]) == (app, user)
+    return await owner_in(converter, started.input.payloads) == (app, user)
+
+
+async def owner_in(converter: DataConverter, payloads: Sequence[Payload]) -> tuple[str, str] | None:
+    """App and user of a run, by its arguments; None: it runs no invocation.
+
+    Raises:
+        UnreadableError: Nobody can say here.
+    """
+    try:
+        values = await converter.decode(payloads)
+    except (TransientError, PayloadLostError, *ARGUMENT_ERRORS) as error:
+        raise UnreadableError from error
+    return whose(values[0]) if values else None
 
 
 def whose(argument: Any) -> tuple[str, str] | None:

@@ -185,8 +185,11 @@ async def _trail(client: Client, execution: WorkflowExecution, apps: Iterable[Ap
     if apps:
         serve(execution.task_queue, AppRegistry(apps))
     trail.acts, trail.failure = await _replayed(client, history)
-    if trail.is_open:
-        trail.begun = await begun_calls(client, execution, history, converter)
+    if trail.is_open and trail.failure is None:
+        try:
+            trail.begun = await begun_calls(client, execution, history, converter)
+        except DurableAdkError as error:  # what was asked for is lost, or its key is not here
+            trail.failure = error.message
     return trail
 
 

@@ -23,7 +23,7 @@ PENDING = "durable_adk.pending"
 """The memo that tells a run which calls wait, until it has read where the invocation stands."""
 MAX_PENDING = 100
 """Calls that it tells of: a memo is small."""
-ARGUMENT_ERRORS = [TypeError, ValueError, KeyError, RuntimeError]
+ARGUMENT_ERRORS: list[type[Exception]] = [TypeError, ValueError, KeyError, RuntimeError]
 """What a start with no argument, two, or an unknown encoding ends in, before our code is reached.
 
 It fails the workflow. By default it would fail the workflow task, again and again. A history that

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from google.genai import types
 from temporalio import workflow
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -96,11 +98,17 @@ async def test_a_workflow_that_was_never_opened_is_found_by_its_start(
             await place.client.start_workflow(
                 "Invocation", request, id=name, task_queue="where nobody listens"
             )
+        broken = Payload(metadata={"encoding": b"json/plain"}, data=b"{ no JSON")
+        await place.client.start_workflow(
+            "Invocation", RawValue(broken), id="broken", task_queue="where nobody listens"
+        )
         erasure = await erasure_at(place, stack)
         runs = (await survey(erasure)).runs
         assert runs.workflows == runs.open == ["mine"]
+        assert runs.unread == 1  # and it keeps nobody else from being forgotten
         await erase(erasure)
-        assert [run.id async for run in place.client.list_workflows()] == ["theirs"]
+        left = {run.id async for run in place.client.list_workflows()}
+        assert left == {"theirs", "broken"}
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
