@@ -88,7 +88,7 @@ def test_every_option_of_a_worker_has_its_row_and_its_default() -> None:
 def test_every_time_that_is_fixed_has_its_row() -> None:
     """What nobody can set is known all the same, and is what the code has."""
     store = {name: f"{value.removesuffix('s')} s" for name, value in database._SETTINGS.items()}
-    del store["application_name"]
+    del store["application_name"], store["synchronous_commit"]  # no times
     sticky = timing(Limits())["sticky_queue_schedule_to_start_timeout"]
     alive = (KEEP_ALIVE.interval_millis, KEEP_ALIVE.timeout_millis)
     assert {cells[0]: cells[1] for cells in rows(FIXED)} == {
