@@ -55,10 +55,10 @@ class StoreWitness:
         Raises:
             SessionRegressedError: It does not, and must not be written to.
         """
-        fresh = time.monotonic() - self._asked < MAX_AGE
         if self._anchor is not None and not await self._knows(self._anchor):
-            fresh, self._anchor = False, None
-        if not fresh:
+            # Also at the next check, should this one raise: it is not for a retry to get by.
+            self._anchor, self._asked = None, float("-inf")
+        if time.monotonic() - self._asked > MAX_AGE:
             await self._ask()
 
     async def _ask(self) -> None:

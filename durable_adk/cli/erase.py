@@ -49,7 +49,10 @@ def erase_command(
             places.stores() as stores,
             places.temporal() as client,
         ):
-            for name in [app] if app else await sessions.list_apps():
+            names = [app] if app else await sessions.list_apps()
+            if not names:
+                typer.echo("No app has sessions here; name one with --app.")
+            for name in names:
                 erasure = Erasure(app=name, user=user, client=client, **stores.services())
                 found = await (erase(erasure) if yes else survey(erasure))
                 typer.echo(f"app {printable(name)}:")

@@ -188,6 +188,23 @@ async def test_lost_sessions_do_not_hide_what_an_older_session_has_lost(clinic: 
     assert await clinic.findings() == []
 
 
+async def test_a_retry_does_not_get_by_a_store_that_was_put_back_meanwhile(clinic: Clinic) -> None:
+    """I21: a worker that lives on has just found all in order, and so asks nobody for a while."""
+    backup = clinic.folder / "backup.db"
+    async with clinic.working():
+        await clinic.run("charge", "first")
+        copy(clinic.file, backup)
+        await clinic.run("charge", "lost")
+        await clinic.run("charge", "new", "new")
+        await until(lambda: _completed(clinic, 3))
+    witness = StoreWitness(clinic.client, clinic.store, clinic.user)
+    await witness.check()
+    restore(clinic.file, backup)
+    for _ in range(3):
+        with pytest.raises(SessionRegressedError):
+            await witness.check()
+
+
 async def test_sessions_that_were_deleted_make_no_store_an_older_one(clinic: Clinic) -> None:
     """I21: however many of the newest are gone, those that are left are as they were."""
     async with clinic.working():
