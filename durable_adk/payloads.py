@@ -374,6 +374,8 @@ class CloseStep(Wire):
     """Of the events that seal the session."""
     holder: str = ""
     """Who ran it, if that is who ends it."""
+    create_session: bool = False
+    """Whether an opening of which nothing is known would have created its session."""
     seals: bool = False
     """Whether calls may be open although it completed: an agent's run was left before its end."""
     error: dict[str, Any] | None = None

@@ -179,6 +179,7 @@ async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Heard, boo
             # Whether it was opened, only the store knows now: its answer may have been lost, or its
             # worker, which the engine tells as a timeout if it was cancelled meanwhile.
             end = _unknown(step.key, step.invocation_id, step.holder, step.timestamp)
+            end.create_session = step.create_session
             ending = await uninterrupted(runtime.close_invocation(end))
             if ending.heard_by is not None:
                 return Heard(step.key, step.invocation_id, ending.heard_by), True

@@ -125,8 +125,8 @@ def open_invocation(
     That others come first is returned and not raised: the ticket that was taken must stay.
     """
     now = time.time()
-    if create_session and tables.head(key) is None:
-        tables.add_session(key, _new_head())
+    if create_session:
+        _create(tables, key)
     # Read again after adding: where rows are locked one by one, another may have been first.
     head = existing(tables, key)
     opened = tables.invocation(key, entry.invocation_id)
@@ -160,10 +160,18 @@ def open_invocation(
     return _set_status(tables, key, record, Status.RUNNING)
 
 
+def _create(tables: Tables, key: SessionKey) -> None:
+    """Have the session exist."""
+    if tables.head(key) is None:
+        tables.add_session(key, _new_head())
+
+
 def withdraw(
-    tables: Tables, key: SessionKey, invocation_id: str, holder: str
+    tables: Tables, key: SessionKey, invocation_id: str, holder: str, *, create_session: bool
 ) -> InvocationRecord | None:
     """Keep a holder from opening; see `BaseSessionService.withdraw_invocation`."""
+    if create_session:
+        _create(tables, key)
     if tables.head(key) is None:  # which else is locked: an opening comes before this or after it
         return None
     record = tables.invocation(key, invocation_id)

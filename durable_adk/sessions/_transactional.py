@@ -251,11 +251,13 @@ class TransactionalSessionService(TransactionalPeople, BaseSessionService):
         )
 
     async def withdraw_invocation(
-        self, key: SessionKey, *, invocation_id: str, holder: str
+        self, key: SessionKey, *, invocation_id: str, holder: str, create_session: bool = False
     ) -> InvocationRecord | None:
         """See `BaseSessionService.withdraw_invocation`."""
         return await self._store.write(
-            lambda tables: _log.withdraw(tables, key, invocation_id, holder)
+            lambda tables: _log.withdraw(
+                tables, key, invocation_id, holder, create_session=create_session
+            )
         )
 
     async def renew(self, key: SessionKey, *, invocation_id: str, epoch: int) -> None:

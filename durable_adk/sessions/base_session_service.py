@@ -279,12 +279,18 @@ class BaseSessionService(Notebook, People):
 
     @abstractmethod
     async def withdraw_invocation(
-        self, key: SessionKey, *, invocation_id: str, holder: str
+        self, key: SessionKey, *, invocation_id: str, holder: str, create_session: bool = False
     ) -> InvocationRecord | None:
         """What an opening whose outcome is unknown has stored; None: nothing, and it never will.
 
-        An attempt of this holder that comes late is refused, and its ticket is dropped. Only in a
-        session that does not exist it is not: there is nothing to keep the refusal with.
+        An attempt of this holder that comes late is refused, and its ticket is dropped.
+
+        Args:
+            key: The session.
+            invocation_id: What was to be opened.
+            holder: Who was to open it.
+            create_session: Whether the opening would have created a session that does not exist.
+                Then this does: the refusal is kept with it. Without a session nothing opens.
 
         Raises:
             EventConflictError: Another invocation has heard its message, whose event is named after

@@ -111,7 +111,7 @@ async def test_who_has_withdrawn_an_opening_opens_no_more(service, key):
     """I11: an attempt that comes late is refused; another holder may open, and is found then."""
     first, other = {"holder": "first"}, {"holder": "other"}
     withdrawn = {"invocation_id": "a", **first}
-    assert await service.withdraw_invocation(key, **withdrawn) is None  # there is no session yet
+    assert await service.withdraw_invocation(key, **withdrawn) is None  # there is no session
     await opened(service, key)
     await asks(service, key, "a", **first)
     assert await service.withdraw_invocation(key, **withdrawn) is None
@@ -121,6 +121,16 @@ async def test_who_has_withdrawn_an_opening_opens_no_more(service, key):
         await opened(service, key, "a", **first)
     assert await asks(service, key, "a", **other)
     assert (await service.withdraw_invocation(key, **withdrawn)).holder == "other"
+
+
+async def test_an_opening_that_creates_its_session_can_be_withdrawn_as_well(service, key):
+    """I11, I24: else a first message that was cancelled would open late, and nobody would run it."""
+    withdrawn = {"invocation_id": "a", "holder": "first", "create_session": True}
+    assert await service.withdraw_invocation(key, **withdrawn) is None
+    assert await service.withdraw_invocation(key, **withdrawn) is None
+    with pytest.raises(InvocationCancelledError):
+        await opened(service, key, "a", holder="first")
+    await opened(service, key, "b")
 
 
 async def test_a_ticket_with_ttl_expires_unless_renewed(service, key, monkeypatch):
