@@ -35,12 +35,11 @@ def main() -> int:
     else:
         with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
             done = list(pool.map(partial(run, options), shares))
-    totals = Totals(*map(sum, zip(*done, strict=True)))
+    totals = sum(done, Totals())
     rate = totals.schedules / totals.used if totals.used else 0
     print(
-        f"{totals.schedules} schedules with {totals.faults} faults in "
-        f"{time.monotonic() - began:.1f} s, {rate:.0f} schedules per second of processor time; "
-        f"{totals.bad} violated an invariant"
+        f"{totals}; {time.monotonic() - began:.1f} s, {rate:.0f} schedules per second of "
+        "processor time"
     )
     return int(totals.bad > 0)
 

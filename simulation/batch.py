@@ -3,22 +3,46 @@
 import argparse
 import itertools
 import logging
+import multiprocessing
 import time
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from simulation.catalogue import SCENARIOS
 from simulation.explore import Explorer, Share, Verdict, little_garbage
 
+TOLD_EVERY = 600.0
+"""Seconds between two lines of how far a process is."""
 
-class Totals(NamedTuple):
+
+@dataclass
+class Totals:
     """What a process has run."""
 
-    schedules: int
-    faults: int
-    bad: int
-    used: float
+    schedules: int = 0
+    orders: set[tuple[str, bytes]] = field(default_factory=set[tuple[str, bytes]])
+    """The different ones: their scenario, and `Verdict.order`."""
+    faults: int = 0
+    bad: int = 0
+    used: float = 0.0
     """Seconds of processor time."""
+
+    def __str__(self) -> str:
+        """All in a line."""
+        return (
+            f"{self.schedules} schedules, {len(self.orders)} of them different, with "
+            f"{self.faults} faults; {self.bad} violated an invariant"
+        )
+
+    def __add__(self, other: "Totals") -> "Totals":
+        """Both together."""
+        return Totals(
+            self.schedules + other.schedules,
+            self.orders | other.orders,
+            self.faults + other.faults,
+            self.bad + other.bad,
+            self.used + other.used,
+        )
 
 
 def run(options: argparse.Namespace, share: Share) -> Totals:
@@ -62,14 +86,19 @@ def _random(
 
 def _report(verdicts: Iterable[tuple[Explorer, Verdict]]) -> Totals:
     """Print what is wrong; how much was run."""
-    used = time.process_time()
-    schedules = faults = bad = 0
+    began, told = time.process_time(), time.monotonic()
+    totals = Totals()
     with little_garbage() as tick:
         for explorer, verdict in verdicts:
-            schedules += 1
-            faults += len(verdict.done)
+            totals.schedules += 1
+            totals.orders.add((explorer.scenario.name, verdict.order))
+            totals.faults += len(verdict.done)
             if verdict.problems:
-                bad += 1
+                totals.bad += 1
                 print(f"{explorer.scenario.name}: {verdict}", flush=True)
+            if time.monotonic() > told + TOLD_EVERY:
+                told = time.monotonic()
+                print(f"so far, of {multiprocessing.current_process().name}: {totals}", flush=True)
             tick()
-    return Totals(schedules, faults, bad, time.process_time() - used)
+    totals.used = time.process_time() - began
+    return totals

@@ -1,6 +1,7 @@
 """Schedules of a scenario: all with one fault, all with two, or any."""
 
 import gc
+import hashlib
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -35,6 +36,12 @@ class Verdict(NamedTuple):
     problems: list[str]
     points: Sequence[Point]
 
+    @property
+    def order(self) -> bytes:
+        """What happened and what went wrong, in short; that of equal schedules is equal."""
+        labels = (point.label for point in self.points)
+        return hashlib.blake2b("\n".join((*labels, *self.done)).encode(), digest_size=8).digest()
+
     def __str__(self) -> str:
         """The schedule, what happened in it, and what is wrong."""
         lines = [self.schedule, *(f"  {done}" for done in self.done)]
@@ -51,6 +58,7 @@ class Explorer:
     def __init__(self, scenario: Scenario, *, audit: Audit = audit) -> None:
         self.scenario = scenario
         self._audit = audit
+        self._replayed: set[bytes] = set()
         plan = Listed()
         self._control = Simulation(scenario, plan).run()
         self._points = plan.points
@@ -97,7 +105,7 @@ class Explorer:
         return islice(_one_more({}, self._points, kinds), share.index, None, share.of)
 
     def _verdict(self, schedule: str, plan: Listed | Seeded) -> Verdict:
-        result = Simulation(self.scenario, plan).run()
+        result = Simulation(self.scenario, plan, self._replayed).run()
         return Verdict(schedule, result.done, self._audit(result, self._control), plan.points)
 
 

@@ -1,5 +1,6 @@
 """One workflow run as the server knows it, and the task in which a worker advances it."""
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,6 +128,15 @@ class Run:
                         f"replayed, for {_brief(commands)}."
                     )
         return cached
+
+    def digest(self) -> bytes:
+        """All that a replay of the history depends on, in short."""
+        digest = hashlib.blake2b(f"{self.workflow_id}/{self.run_id}".encode(), digest_size=16)
+        for past in (past for task in self.history for past in task.activations):
+            digest.update(f"{past.now}/{len(past.jobs)}/{len(past.commands)}".encode())
+            for told in (*past.jobs, *past.commands):
+                digest.update(told.SerializeToString(deterministic=True))
+        return digest.digest()
 
     def lose_task(self) -> None:
         """The worker of the task is gone: what the task was to tell will be told again."""

@@ -62,11 +62,18 @@ class Result:
 
 
 class Simulation:
-    """A scenario, a server, workers, and the plan that decides among them."""
+    """A scenario, a server, workers, and the plan that decides among them.
 
-    def __init__(self, scenario: Scenario, plan: Plan) -> None:
+    Args:
+        scenario: What is played.
+        plan: Who decides.
+        replayed: The histories of this scenario that are known to replay; more are added.
+    """
+
+    def __init__(self, scenario: Scenario, plan: Plan, replayed: set[bytes] | None = None) -> None:
         self.scenario = scenario
         self._plan = plan
+        self._replayed = set[bytes]() if replayed is None else replayed
         self.clock = Clock(skew)
         self._sent = 0
         self.sessions = SimulatedSessions()
@@ -202,9 +209,12 @@ class Simulation:
         one.give(self)
 
     def _replay(self) -> None:
-        """Every history replays, whatever it went through (I13)."""
+        """Every history replays, whatever it went through (I13); equal ones once."""
         for run in self.server.runs:
-            run.replayed(self.server.loop).evict()
+            digest = run.digest()
+            if digest not in self._replayed:
+                run.replayed(self.server.loop).evict()
+                self._replayed.add(digest)
 
     def _result(self, problems: list[str]) -> Result:
         tables = self.sessions.tables
