@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from durable_adk.errors import StoreUnavailableError
 
 T = TypeVar("T")
+P = ParamSpec("P")
 PATIENCE: Final = 10.0
 """Seconds that a tool's call of a service waits for an answer."""
 PAUSE: Final = 0.3
@@ -31,18 +32,22 @@ class _Patient:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._service, name)
-        return found if name in STREAMS or not callable(found) else _again(found)
+        return found if name in STREAMS or not callable(found) else again(found, PATIENCE)
 
 
-def _again(call: Callable[..., Any]) -> Callable[..., Any]:
+def again(
+    call: Callable[P, Coroutine[Any, Any, T]], seconds: float
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """The call, made again for so many seconds while its store does not answer."""
+
     @wraps(call)
-    async def called(*args: Any, **kwargs: Any) -> Any:
-        until = time.monotonic() + PATIENCE
+    async def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        until = time.monotonic() + seconds
         while True:
             try:
                 return await call(*args, **kwargs)
             except StoreUnavailableError:
-                if time.monotonic() > until:
+                if time.monotonic() >= until:
                     raise
             await asyncio.sleep(PAUSE)
 

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Coroutine
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 from durable_adk.activities.commit import commit_event
 from durable_adk.activities.hooks import seen_by_plugins
@@ -12,9 +13,13 @@ from durable_adk.closing import uninterrupted
 from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.errors import EventConflictError, StoreUnavailableError
 from durable_adk.events.event import Event
+from durable_adk.patience import again
 from durable_adk.payloads import CommitGrant, CommitStep, ModelStep, Step, StepResult
 from durable_adk.sessions.base_session_service import Status
 from durable_adk.sessions.state import is_temp
+
+PATIENCE: Final = 2.0
+"""Seconds in which an attempt that is not the first asks the store again to take its event."""
 
 
 async def committed(
@@ -44,9 +49,10 @@ async def committed(
         event = await seen_by_plugins(world, step, _completed(event, step.grant))
         result = result.model_copy(update={"event": event, "hooked": True})
     if not _complete_without_loop(step, result):
-        return result
+        return result if attempt == 1 else await _stored_meanwhile(world, step) or result
     # Not to be interrupted: the loop has to learn what is stored.
-    return await uninterrupted(_commit(world, step, step.grant, result, event))
+    commit = _commit(world, step, step.grant, result, event, attempt=attempt)
+    return await uninterrupted(commit)
 
 
 def _completed(event: Event, grant: CommitGrant) -> Event:
@@ -70,7 +76,13 @@ def _complete_without_loop(step: Step, result: StepResult) -> bool:
 
 
 async def _commit(
-    world: World, step: Step, grant: CommitGrant, result: StepResult, event: Event
+    world: World,
+    step: Step,
+    grant: CommitGrant,
+    result: StepResult,
+    event: Event,
+    *,
+    attempt: int,
 ) -> StepResult:
     event = _completed(event, grant)
     closes = grant.closes and _ends_the_run(step, event)
@@ -83,7 +95,9 @@ async def _commit(
         revision=step.revision,
     )
     try:
-        seq = await commit_event(world, commit)
+        # An earlier attempt may be alive, and store another result, which the loop could not take
+        # for this one: so a later attempt is slower to leave the commit to the loop.
+        seq = await again(commit_event, PATIENCE if attempt > 1 else 0.0)(world, commit)
     except StoreUnavailableError:
         return result  # the loop commits it, by the same id, and has more patience
     except EventConflictError:
@@ -106,6 +120,13 @@ def _ends_the_run(step: Step, event: Event) -> bool:
         and not event.get_function_calls()
         and not event.get_function_responses()
     )
+
+
+async def _stored_meanwhile(world: World, step: Step) -> StepResult | None:
+    """What an attempt that was not dead has committed, as far as the store can tell now."""
+    with suppress(StoreUnavailableError):
+        return await _earlier(world, step)
+    return None
 
 
 async def _earlier(world: World, step: Step) -> StepResult | None:

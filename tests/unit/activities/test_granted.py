@@ -91,6 +91,40 @@ async def test_two_attempts_at_once_agree_on_one_answer() -> None:
     assert len(await runs.sessions.read_events(KEY)) == 2
 
 
+async def test_a_store_that_is_away_does_not_part_two_attempts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """F8, I1: else the loop would commit the second one's answer, where another is stored."""
+    runs = Runs([lambda request: f"answer {len(runs.model.requests)}"])
+    step = ModelStep(**runs.step("e-1.1", 1, await runs.open()))
+    commit = runs.sessions.commit_event
+
+    async def away(*_: Any, **__: Any) -> int:
+        monkeypatch.setattr(runs.sessions, "commit_event", commit)
+        await runs.effects.call_model(step)  # the first attempt, which was taken for dead
+        raise StoreUnavailableError
+
+    monkeypatch.setattr(runs.sessions, "commit_event", away)
+    result = await runs.effects.call_model(step, attempt=2)
+    assert (result.seq, result.event and result.event.text) == (2, "answer 2")
+
+
+async def test_an_attempt_that_leaves_its_event_to_the_loop_looks_whether_another_has_not() -> None:
+    """The same, where what the second attempt has made is no event that says it all."""
+    calls: list[str] = []
+
+    async def note(callback_context: Any, llm_request: Any) -> None:
+        calls.append("")
+        if len(calls) == 1:
+            await runs.effects.call_model(step)  # the first attempt, which was taken for dead
+            callback_context.state["temp:note"] = "kept"
+
+    runs = Runs(["one", "another"], before_model_callback=note)
+    step = ModelStep(**runs.step("e-1.1", 1, await runs.open()))
+    result = await runs.effects.call_model(step, attempt=2)
+    assert (result.seq, result.event and result.event.text) == (2, "one")
+
+
 async def test_a_final_text_closes_the_invocation_with_it() -> None:
     """D4: one transaction: nobody sees the answer and an invocation that still holds the lease."""
     runs = Runs(["final"])

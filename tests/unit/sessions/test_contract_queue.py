@@ -124,7 +124,7 @@ async def test_who_has_withdrawn_an_opening_opens_no_more(service, key):
 
 
 async def test_an_opening_that_creates_its_session_can_be_withdrawn_as_well(service, key):
-    """I11, I24: else a first message that was cancelled would open late, and nobody would run it."""
+    """I11, I24: else a cancelled first message would open late, and nobody would run it."""
     withdrawn = {"invocation_id": "a", "holder": "first", "create_session": True}
     assert await service.withdraw_invocation(key, **withdrawn) is None
     assert await service.withdraw_invocation(key, **withdrawn) is None
