@@ -2,7 +2,8 @@
 
 The names are those of the invariants that are promised (I1 append once, I3 order, I4 fold, I6 one
 writer, I8 effects, I9 pairing, I10 no re-asking, I11 liveness, I12 accepted is durable, I13
-replayable, I15 cancel). I2, I5 and I7 show as a difference from the undisturbed log.
+replayable, I15 cancel, I24 nothing left). I2, I5 and I7 show as a difference from the undisturbed
+log.
 """
 
 import json
@@ -14,6 +15,7 @@ from typing import Any
 
 from simulation.attempts import THEIRS
 from simulation.normal import ASK, told
+from simulation.rivals import listeners, refused, rivals
 from simulation.simulation import Result
 
 Json = dict[str, Any]
@@ -34,7 +36,9 @@ def audit(result: Result, control: Result) -> list[str]:
     problems += _repeats(result, control)
     problems += _workflows(result)
     problems += _ends(result)
-    if INTERRUPTIONS & set(_kinds(result)):
+    if result.scenario.rival is not None:
+        problems += rivals(result, control)
+    elif INTERRUPTIONS & set(_kinds(result)):
         problems += _interrupted(result, control)
     elif result.scenario.at_most_once and "unknown" in "".join(result.bodies):
         if len(result.bodies) != len(control.bodies):
@@ -75,6 +79,8 @@ def _state(result: Result) -> Iterator[str]:
 def _writers(result: Result) -> Iterator[str]:
     if result.lease not in (None, _left(result)):
         yield f"I6: {result.lease} still holds the lease"
+    if result.tickets and not any(run.closed == "terminated" for run in result.runs):
+        yield f"I24: {result.tickets} wait although nobody runs"
     order = [event["invocationId"] for event in result.events]
     turns = sum(a != b for a, b in pairwise(order)) + 1
     if order and turns != len(set(order)) and not result.scenario.waits:
@@ -84,7 +90,8 @@ def _writers(result: Result) -> Iterator[str]:
         if len(users) != 1:
             yield f"I12: {len(users)} user events of {name}"
     if not INTERRUPTIONS & set(_kinds(result)):  # which may come before the opening
-        unknown = set(result.accepted) - set(order)
+        heard = {name for name in result.accepted if f"{name}.0" in _ids(result)}
+        unknown = set(result.accepted) - set(order) - heard - refused(result)
         yield from (f"I12: {name} is not known" for name in sorted(unknown))
 
 
@@ -145,6 +152,8 @@ def _workflows(result: Result) -> Iterator[str]:
     """The workflow has ended as the store says, with what is stored, and heeded its end."""
     for run in _closed(result):
         record = result.records.get(run.workflow_id)
+        if record is None and (run.workflow_id in refused(result) or _heard(result, run)):
+            continue
         status = record.status.value if record else "cancelled"
         failure = run.closed.fail_workflow_execution.failure.application_failure_info
         closed = run.closed.WhichOneof("variant")
@@ -160,6 +169,17 @@ def _workflows(result: Result) -> Iterator[str]:
             scheduled = {c.schedule_activity.activity_type for c in task.commands}
             if scheduled & _STEPS:
                 yield f"I15: after its cancellation it scheduled {scheduled & _STEPS}"
+
+
+def _heard(result: Result, run: Any) -> bool:
+    """Whether another invocation has heard the message of this one, as it says."""
+    payload = run.closed.complete_workflow_execution.result.data
+    listener = payload and json.loads(payload).get("steered")
+    return bool(listener) and listener == listeners(result).get(run.workflow_id)
+
+
+def _ids(result: Result) -> set[str]:
+    return {event["id"] for event in result.events}
 
 
 def _left(result: Result) -> str | None:

@@ -19,6 +19,7 @@ from durable_adk.apps import App
 from durable_adk.context import CallbackContext, ToolContext
 from durable_adk.contracts import ToolContract
 from durable_adk.events import Event, EventActions
+from durable_adk.messages import WhenBusy
 from durable_adk.plugins import BasePlugin
 from durable_adk.run_config import Budget
 from durable_adk.tools import ActivityTool, FunctionTool, exit_loop
@@ -27,6 +28,7 @@ from simulation.attempts import THEIRS, gate
 from simulation.inputs import (
     CANCEL,
     NEXT_MESSAGE,
+    RIVAL,
     TERMINATE,
     TERMINATE_FROZEN,
     confirmed,
@@ -209,6 +211,18 @@ APPROVAL = Scenario(
 TAKEOVER = Scenario(
     name="takeover", app=app(charger()), inputs=[TERMINATE, TERMINATE_FROZEN, NEXT_MESSAGE]
 )
+RIVALS = [
+    Scenario(name="steered", app=app(charger()), inputs=[RIVAL], rival=WhenBusy.STEER),
+    Scenario(
+        name="steered and rolls over",
+        app=app(charger()),
+        inputs=[RIVAL],
+        rival=WhenBusy.STEER,
+        roll_over_after=2,
+    ),
+    Scenario(name="interrupted", app=app(charger()), inputs=[RIVAL], rival=WhenBusy.INTERRUPT),
+    Scenario(name="refused", app=app(charger()), inputs=[RIVAL], rival=WhenBusy.REJECT),
+]
 BUDGETS = [
     Scenario(name="budget of tool calls", app=_runaway(tool_calls=1)),
     Scenario(name="budget of model calls", app=_runaway(model_calls=1), roll_over_after=1),
@@ -258,5 +272,6 @@ SCENARIOS = [
     ),
     Scenario(name="two messages", app=app(charger()), messages=("hello", "hello")),
     TAKEOVER,
+    *RIVALS,
     *BUDGETS,
 ]

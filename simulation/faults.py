@@ -7,11 +7,13 @@ _SLOW = (*_LOST, "timeout", "outlast")
 FAULTS: dict[bool, dict[str, tuple[str, ...]]] = {
     False: {
         **dict.fromkeys(("ask.before", "ask.after", "run.before", "run.after"), _LOST),
+        **dict.fromkeys(("tell.before", "tell.after"), _LOST),
         "write.before": (*_LOST, "refuse"),
         "write.after": (*_LOST, "dropack"),
         "report": ("die", "crash"),
     },
     True: {
+        **dict.fromkeys(("tell.before", "tell.after"), _SLOW),
         "write.before": (*_SLOW, "refuse"),
         "write.after": (*_SLOW, "dropack"),
         "report": ("die", "crash", "timeout"),

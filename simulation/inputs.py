@@ -46,6 +46,13 @@ NEXT_MESSAGE = Input(
     ready=lambda simulation: not _open(simulation),
     give=lambda simulation: simulation.send("hello"),
 )
+RIVAL = Input(
+    name="rival",
+    ready=lambda simulation: bool(simulation.server.runs),
+    give=lambda simulation: simulation.send("hello", simulation.scenario.rival),
+    anywhere=True,
+)
+"""Another message, which may find its session busy."""
 
 
 def confirmed(answer_id: str) -> Input:

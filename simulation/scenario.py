@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from durable_adk.apps import App, AppRegistry
 from durable_adk.apps.registry import serve
+from durable_adk.messages import WhenBusy
 
 if TYPE_CHECKING:
     from simulation.simulation import Simulation
@@ -41,6 +42,8 @@ class Scenario:
     """Whether calls wait for somebody: others may run meanwhile, and a call has two responses."""
     at_most_once: bool = False
     """Whether its tools promise that; the model may be told that it is unknown what they did."""
+    rival: WhenBusy | None = None
+    """What the message wants that may come beside the first one; None: there is none."""
     small: bool = False
     """Whether all pairs of faults are few enough for the test suite."""
 

@@ -12,10 +12,12 @@ from typing import Any
 
 from durable_adk.activities.world import World
 from durable_adk.holders import TemporalHolder
+from durable_adk.messages import InvocationAnswer, WhenBusy
+from durable_adk.sessions._queue import live
 from durable_adk.sessions._tables import Window
 from durable_adk.sessions.base_session_service import InvocationRecord
 from durable_adk.sessions.session import SessionKey
-from simulation.attempts import SimulatedSessions, skew
+from simulation.attempts import SimulatedSessions, gate, skew
 from simulation.cached import TaskFailedError
 from simulation.ledger import Ledger, opened
 from simulation.loop import Clock
@@ -43,6 +45,8 @@ class Result:
     """The invocations that were started."""
     runs: list[Run]
     lease: str | None
+    tickets: list[str]
+    """The messages that still wait for their turn."""
     ledger: Ledger
     again: Counter[str]
     """By activity, the attempts that were not the first."""
@@ -88,12 +92,37 @@ class Simulation:
             registry_name=self.scenario.name,
             sessions=self.sessions,
             is_alive=self._is_alive,
+            interrupt=self._interrupt,
+            steer=self._steer,
         )
 
     async def _is_alive(self, holder: str) -> bool:
+        return self._held(holder) is not None
+
+    def _held(self, holder: str) -> Run | None:
+        """The open run of a holder."""
         held = TemporalHolder.parse(holder)
-        runs = [run for run in self.server.runs if held and run.first_run_id == held.first_run_id]
-        return any(run.closed is None for run in runs)
+        runs = (run for run in self.server.runs if held and run.first_run_id == held.first_run_id)
+        return next((run for run in runs if run.closed is None), None)
+
+    async def _interrupt(self, key: SessionKey, record: InvocationRecord) -> None:
+        del key
+        await gate("tell.before")
+        run = self._held(record.holder)
+        if run is not None:
+            self.server.cancel(run)
+        await gate("tell.after")
+
+    async def _steer(
+        self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
+    ) -> None:
+        del key
+        await gate("tell.before")
+        run = self._held(record.holder)
+        if run is not None:
+            told = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+            self.server.signal(run, "answer", told)
+        await gate("tell.after")
 
     # ----- what inputs and checks look at
 
@@ -135,7 +164,7 @@ class Simulation:
         self.server.executor.close()
         self.server.loop.close()
 
-    def send(self, message: str) -> None:
+    def send(self, message: str, when_busy: WhenBusy | None = None) -> None:
         """Start an invocation: i1, i2 and so on."""
         self._sent += 1
         invocation_id = f"i{self._sent}"
@@ -147,6 +176,8 @@ class Simulation:
             "invocation_id": invocation_id,
             "state_delta": {"sent": invocation_id},
         }
+        if when_busy is not None:
+            request["when_busy"] = when_busy.value
         rolls = self.scenario.roll_over_after
         self.server.start(invocation_id, request, roll_over_after=rolls)
 
@@ -229,6 +260,7 @@ class Simulation:
             accepted=sent,
             runs=self.server.runs,
             lease=head.lease_invocation_id if head else None,
+            tickets=[one.invocation_id for one in live(tables, KEY, self.clock.now)],
             ledger=self.ledger,
             again=Counter(a.activity.name for a in self.server.executor.all if a.number > 1),
             done=self.done,

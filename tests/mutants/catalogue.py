@@ -13,7 +13,7 @@ from durable_adk.errors import StoreUnavailableError
 from durable_adk.flows import answers, invocation
 from durable_adk.flows.pausing import Pauses
 from durable_adk.loop_context import Lane
-from durable_adk.sessions import _entry, _log
+from durable_adk.sessions import _entry, _log, _steering
 from durable_adk.sessions._head import Head
 from durable_adk.sessions._transactional import TransactionalSessionService
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
@@ -212,6 +212,16 @@ MUTANTS = [
         "an invocation that is taken over from is not sealed",
         "takeover",
         replaces(ending, "_seals", _no_seals),
+    ),
+    _mutant(
+        "a message that was heard keeps its ticket",
+        "tickets",
+        rewrites(_steering, "hear", ("_queue.leave(tables, key, head, steered, now)", "pass")),
+    ),
+    _mutant(
+        "a message whose sender was refused may open late",
+        "refused",
+        replaces(opening, "_rejected", _nothing),
     ),
     # ----- the loop
     _mutant(

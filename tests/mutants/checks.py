@@ -131,6 +131,8 @@ CHECKS: dict[str, Check] = {
     "commit before resume": simulated("custom agent"),
     "lanes": simulated("side by side", "I7"),
     "approval": simulated("approval"),
+    "tickets": simulated("steered", "I24"),
+    "refused": followed("refused", "rival", "ghost", start=10),
     "roll": simulated("rolls over"),
     "answers over a roll": _answers_over_a_roll,
     "no partial entries": _no_partial_entries,

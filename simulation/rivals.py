@@ -1,0 +1,86 @@
+"""What must hold where a message may come while its session is busy (D7)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from durable_adk.errors import SessionBusyError
+from durable_adk.messages import WhenBusy
+from durable_adk.sessions.base_session_service import Status
+from simulation.simulation import Result
+
+FIRST, SECOND = "i1", "i2"
+"""The invocation that may be active, and the message that comes."""
+Shape = list[tuple[str, list[str]]]
+"""Of events: who speaks, and what kinds of parts there are."""
+
+
+def listeners(result: Result) -> dict[str, str]:
+    """By message that was heard, who has heard it."""
+    heard = (event for event in result.events if event["id"].endswith(".0"))
+    return {
+        name: event["invocationId"]
+        for event in heard
+        if (name := event["id"].removesuffix(".0")) != event["invocationId"]
+    }
+
+
+def refused(result: Result) -> set[str]:
+    """The messages whose senders were told that the session is busy."""
+    return {
+        run.workflow_id
+        for run in result.runs
+        if not isinstance(run.closed, str)
+        and run.closed is not None
+        and run.closed.fail_workflow_execution.failure.application_failure_info.type
+        == SessionBusyError.__name__
+    }
+
+
+def rivals(result: Result, control: Result) -> Iterator[str]:
+    """The message is heard, or runs, or is refused, and nothing else of it is left."""
+    if SECOND not in result.accepted:
+        return
+    heard, ran = SECOND in listeners(result), SECOND in result.records
+    told = SECOND in refused(result)
+    allowed = {
+        WhenBusy.STEER: heard != ran and not told,
+        WhenBusy.REJECT: told != ran and not heard,
+    }
+    if not allowed.get(result.scenario.rival or WhenBusy.ENQUEUE, ran and not (heard or told)):
+        yield f"I12: a message was heard: {heard}, ran: {ran}, was refused: {told}"
+    if told and any(event["invocationId"] == SECOND for event in result.events):
+        yield "I12: what was refused has events"
+    if heard:
+        yield from _answered(result)
+    for name in result.records:
+        yield from _ended(result, control, name)
+
+
+def _answered(result: Result) -> Iterator[str]:
+    """Who hears a message says something after it, unless its run was ended."""
+    names = [event["id"] for event in result.events]
+    later = result.events[names.index(f"{SECOND}.0") + 1 :]
+    spoke = any(event["author"] != "user" and "text" in _kinds(event) for event in later)
+    if result.records[FIRST].status is Status.COMPLETED and not spoke:
+        yield "I12: a message was heard, and nobody answered it"
+
+
+def _ended(result: Result, control: Result, name: str) -> Iterator[str]:
+    status = result.records[name].status
+    cancelled = any(run.cancelled_at is not None for run in result.runs if run.workflow_id == name)
+    if status is Status.CANCELLED and cancelled and result.scenario.rival is WhenBusy.INTERRUPT:
+        return
+    if status is not Status.COMPLETED:
+        yield f"I11: {name} is {status}"
+    shape, expected = _shape(result, name), _shape(control, name)
+    if name not in listeners(result).values() and shape != expected:
+        yield f"I2: {name} is {shape}, undisturbed {expected}"
+
+
+def _shape(result: Result, name: str) -> Shape:
+    own = [event for event in result.events if event["invocationId"] == name]
+    return [(event["author"], _kinds(event)) for event in own]
+
+
+def _kinds(event: dict[str, Any]) -> list[str]:
+    return [kind for part in event.get("content", {}).get("parts", ()) for kind in part]
