@@ -18,7 +18,7 @@ from durable_adk.activities.definitions import InvocationActivities
 from durable_adk.activities.effects import WorldEffects
 from durable_adk.activities.world import World
 from durable_adk.converter import data_converter
-from durable_adk.sessions import InMemorySessionService
+from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.sessions._tables import Tables
 from durable_adk.sessions._transactional import TransactionalSessionService
 from simulation.loop import VirtualLoop
@@ -50,6 +50,20 @@ class Scheduled:
     done: bool = False
     details: tuple[Any, ...] = ()
     """Of the last heartbeat."""
+
+    @classmethod
+    def of(cls, run: Any, command: Any, *, local: bool) -> "Scheduled":
+        """The activity that a run's command asks for."""
+        return cls(
+            run,
+            command.seq,
+            command.activity_type,
+            command.activity_id,
+            list(command.arguments),
+            local,
+            command.retry_policy.maximum_attempts,
+            command.cancellation_type,
+        )
 
 
 @dataclass(eq=False, slots=True)
@@ -144,6 +158,11 @@ class SimulatedSessions(TransactionalSessionService):
         super().__init__(store)
         self.tables: Tables = store._store._tables  # pyright: ignore[reportAttributeAccessIssue]: for audits
 
+    @property
+    def keys(self) -> list[SessionKey]:
+        """Of all sessions, in the order in which they were made."""
+        return list(self.tables._logs)  # pyright: ignore[reportAttributeAccessIssue]: the same
+
 
 class _SameLoop:
     """User code in the loop of everything else, which has no threads."""
@@ -172,7 +191,7 @@ class OverError(Exception):
 class Executor:
     """Runs attempts on the world's loop."""
 
-    def __init__(self, loop: VirtualLoop, is_stored: Callable[[str], bool]) -> None:
+    def __init__(self, loop: VirtualLoop, is_stored: Callable[[Any], bool]) -> None:
         self._loop = loop
         self._is_stored = is_stored
         self.gates: list[Gate] = []
@@ -211,7 +230,7 @@ class Executor:
             return _CONVERTER.from_payloads(scheduled.payloads)
         kind = next(iter(function.__annotations__.values()))
         (attempt.step,) = _CONVERTER.from_payloads(scheduled.payloads, [kind])
-        attempt.in_vain = self._is_stored(getattr(attempt.step, "event_id", ""))
+        attempt.in_vain = self._is_stored(attempt.step)
         return [attempt.step]
 
     def cancel(self, attempt: Attempt) -> None:

@@ -14,7 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 from simulation.attempts import THEIRS
-from simulation.normal import ASK, told
+from simulation.normal import ASK, calls, parts, responses, told
+from simulation.others import all_calls, all_responses, others
 from simulation.rivals import listeners, refused, rivals
 from simulation.simulation import Result
 
@@ -36,6 +37,7 @@ def audit(result: Result, control: Result) -> list[str]:
     problems += _repeats(result, control)
     problems += _workflows(result)
     problems += _ends(result)
+    problems += others(result)
     if result.scenario.rival is not None:
         problems += rivals(result, control)
     elif INTERRUPTIONS & set(_kinds(result)):
@@ -57,13 +59,13 @@ def _log(result: Result) -> Iterator[str]:
     yield from (f"I1: event {name} {count} times" for name, count in ids.items() if count > 1)
     if '"temp:' in "".join(result.bodies):
         yield "I4: a temp: key is stored"
-    calls, responses = _calls(result.events), _responses(result.events)
-    answered = Counter(response["id"] for response in responses)
-    for call in calls:
+    made, given = calls(result.events), responses(result.events)
+    answered = Counter(response["id"] for response in given)
+    for call in made:
         most = 2 if result.scenario.waits else 1
         if not 1 <= answered[call["id"]] <= most:
             yield f"I9: call {call['id']} has {answered[call['id']]} responses"
-    orphans = {response["id"] for response in responses} - {call["id"] for call in calls}
+    orphans = {response["id"] for response in given} - {call["id"] for call in made}
     yield from (f"I9: a response without call {name}" for name in orphans)
 
 
@@ -96,7 +98,7 @@ def _writers(result: Result) -> Iterator[str]:
 
 
 def _ledger(result: Result) -> Iterator[str]:
-    calls = {call["id"]: call for call in _calls(result.events)}
+    calls = {call["id"]: call for call in all_calls(result)}
     keys: dict[str, set[str]] = {}
     for run in result.ledger.runs:
         keys.setdefault(run.call_id, set()).add(run.key)
@@ -113,7 +115,7 @@ def _ledger(result: Result) -> Iterator[str]:
 
 def _echoes(result: Result, calls: dict[str, Json], ran: set[str]) -> Iterator[str]:
     """Every response is that of the call which is stored."""
-    for response in _responses(result.events):
+    for response in all_responses(result):
         echoed, call = response["response"].get("ask"), calls.get(response["id"])
         if echoed is not None and call is not None:
             if echoed != call["args"]["ask"]:
@@ -152,6 +154,8 @@ def _workflows(result: Result) -> Iterator[str]:
     """The workflow has ended as the store says, with what is stored, and heeded its end."""
     for run in _closed(result):
         record = result.records.get(run.workflow_id)
+        if run.workflow_id not in result.accepted:
+            continue  # an agent that is used as a tool; see `simulation.others`
         if record is None and (run.workflow_id in refused(result) or _heard(result, run)):
             continue
         status = record.status.value if record else "cancelled"
@@ -159,7 +163,7 @@ def _workflows(result: Result) -> Iterator[str]:
         closed = run.closed.WhichOneof("variant")
         if payload := run.closed.complete_workflow_execution.result.data:
             text = json.loads(payload)["text"]
-            if text and text not in {part.get("text") for part in _parts(result.events)}:
+            if text and text not in {part.get("text") for part in parts(result.events)}:
                 yield f"I2: {run.workflow_id} says {text!r}, which is not stored"
         if status == "cancelled" and failure.type == "InvocationCancelledError":
             continue  # found out by a later run of the same task
@@ -245,15 +249,3 @@ def _closed(result: Result) -> Iterator[Any]:
         command = None if isinstance(run.closed, str) else run.closed
         if command and not command.HasField("continue_as_new_workflow_execution"):
             yield run
-
-
-def _calls(events: list[Json]) -> list[Json]:
-    return [part["functionCall"] for part in _parts(events) if "functionCall" in part]
-
-
-def _responses(events: list[Json]) -> list[Json]:
-    return [part["functionResponse"] for part in _parts(events) if "functionResponse" in part]
-
-
-def _parts(events: list[Json]) -> list[Json]:
-    return [part for event in events for part in event.get("content", {}).get("parts", ())]

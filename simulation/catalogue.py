@@ -22,7 +22,7 @@ from durable_adk.events import Event, EventActions
 from durable_adk.messages import WhenBusy
 from durable_adk.plugins import BasePlugin
 from durable_adk.run_config import Budget
-from durable_adk.tools import ActivityTool, FunctionTool, exit_loop
+from durable_adk.tools import ActivityTool, AgentTool, FunctionTool, exit_loop
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from simulation.attempts import THEIRS, gate
 from simulation.inputs import (
@@ -191,6 +191,12 @@ def _side_by_side() -> ParallelAgent:
     return ParallelAgent(name="both", sub_agents=[charger("left"), right])
 
 
+def _asks() -> LlmAgent:
+    """Asks another agent as a tool, which charges."""
+    expert = charger("expert", description="charges")
+    return agent("a", [("expert", {"request": "charge"})], "Done.", tools=[AgentTool(expert)])
+
+
 TOOL_TURN = Scenario(name="tool turn", app=app(charger()), small=True)
 CANCELLED = Scenario(name="cancelled", app=app(charger()), inputs=[CANCEL], small=True)
 ONCE = Scenario(
@@ -222,6 +228,12 @@ RIVALS = [
     ),
     Scenario(name="interrupted", app=app(charger()), inputs=[RIVAL], rival=WhenBusy.INTERRUPT),
     Scenario(name="refused", app=app(charger()), inputs=[RIVAL], rival=WhenBusy.REJECT),
+]
+ASKED = [
+    Scenario(name="asked agent", app=app(_asks())),
+    Scenario(name="asked agent rolls over", app=app(_asks()), roll_over_after=2),
+    Scenario(name="asked agent cancelled", app=app(_asks()), inputs=[CANCEL]),
+    Scenario(name="asked agent taken over", app=app(_asks()), inputs=[TERMINATE, NEXT_MESSAGE]),
 ]
 BUDGETS = [
     Scenario(name="budget of tool calls", app=_runaway(tool_calls=1)),
@@ -273,5 +285,6 @@ SCENARIOS = [
     Scenario(name="two messages", app=app(charger()), messages=("hello", "hello")),
     TAKEOVER,
     *RIVALS,
+    *ASKED,
     *BUDGETS,
 ]

@@ -1,6 +1,7 @@
-"""Stored events, freed from what may differ between two runs."""
+"""Stored events: their parts, and what must be the same in two runs."""
 
 import re
+from typing import Any
 
 ASK = re.compile(r'(?<=#)\d+|(?<="ask":)\d+|"timestamp":[-+.\de]+,')
 """Which ask an answer came from, and clocks."""
@@ -22,3 +23,18 @@ def told(bodies: list[str]) -> list[str]:
 def bare(body: str) -> str:
     """A stored event without any names."""
     return _NAMES.sub("", _ANSWER.sub("", ASK.sub("", body)))
+
+
+def calls(events: list[Any]) -> list[Any]:
+    """The function calls in events."""
+    return [part["functionCall"] for part in parts(events) if "functionCall" in part]
+
+
+def responses(events: list[Any]) -> list[Any]:
+    """The function responses in events."""
+    return [part["functionResponse"] for part in parts(events) if "functionResponse" in part]
+
+
+def parts(events: list[Any]) -> list[Any]:
+    """All parts of events."""
+    return [part for event in events for part in event.get("content", {}).get("parts", ())]

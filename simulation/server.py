@@ -19,6 +19,7 @@ from durable_adk.activities.world import World
 from durable_adk.converter import data_converter
 from durable_adk.errors import StoreUnavailableError
 from simulation.attempts import Attempt, Executor, Gate, Scheduled, Worker
+from simulation.children import Children
 from simulation.faults import FAULTS
 from simulation.loop import Clock, VirtualLoop
 from simulation.resolutions import cancelled, completed, failed, timed_out
@@ -35,7 +36,7 @@ class Server:
     """Workflow runs, their activities, and two workers that run them."""
 
     def __init__(
-        self, clock: Clock, world: Callable[[], World], is_stored: Callable[[str], bool]
+        self, clock: Clock, world: Callable[[], World], is_stored: Callable[[Any], bool]
     ) -> None:
         self.clock = clock
         self.loop = VirtualLoop(clock)
@@ -44,6 +45,7 @@ class Server:
         self.runs: list[Run] = []
         self.ready: list[Scheduled] = []
         """Activities that wait for a worker."""
+        self._children = Children(self._begin_child, self._cancel_open)
 
     # ----- what clients do
 
@@ -59,6 +61,9 @@ class Server:
         self.runs.append(run)
         return run
 
+    def _begin_child(self, workflow_id: str, arguments: list[Payload], parent: Run) -> Run:
+        return self._add(workflow_id, arguments, None, parent.roll_over_after)
+
     def signal(self, run: Run, name: str, argument: Any) -> None:
         """Send a signal to whatever run of the workflow is open."""
         job = SignalWorkflow(signal_name=name, input=_payloads(argument), originating_event_id=1)
@@ -68,6 +73,10 @@ class Server:
         """Ask the workflow to end."""
         job = WorkflowActivationJob(cancel_workflow=CancelWorkflow(reason="asked"))
         self.newest(run).pending.append(job)
+
+    def _cancel_open(self, run: Run) -> None:
+        if self.newest(run).closed is None:
+            self.cancel(run)
 
     def terminate(self, run: Run, *, frozen: bool = False) -> None:
         """Close the workflow without telling it; its activities go on, now or at the very end."""
@@ -79,6 +88,7 @@ class Server:
             self._give_up(activity)
         run.lose_task()
         run.closed = "terminated"
+        self._children.ended(run, None)
         self.ready = [activity for activity in self.ready if activity.run is not run]
 
     def newest(self, run: Run) -> Run:
@@ -244,7 +254,7 @@ class Server:
         for command in task.activations[-1].commands:
             match command.WhichOneof("variant"):
                 case "schedule_local_activity":
-                    local = _scheduled(run, command.schedule_local_activity, local=True)
+                    local = Scheduled.of(run, command.schedule_local_activity, local=True)
                     task.locals[local.seq] = local
                     self.ready.append(local)
                 case "request_cancel_local_activity":
@@ -266,12 +276,13 @@ class Server:
         run.record()
         for command in task.commands:
             self._command(run, command)
+        self._children.begin()
 
     def _command(self, run: Run, command: WorkflowCommand) -> None:
         kind = command.WhichOneof("variant") or ""
         match kind:
             case "schedule_activity":
-                activity = _scheduled(run, command.schedule_activity, local=False)
+                activity = Scheduled.of(run, command.schedule_activity, local=False)
                 run.activities[activity.seq] = activity
                 self.ready.append(activity)
             case "request_cancel_activity":
@@ -284,12 +295,18 @@ class Server:
                 run.timers.pop(command.cancel_timer.seq, None)
             case "schedule_local_activity" | "request_cancel_local_activity" | "set_patch_marker":
                 pass
+            case "start_child_workflow_execution":
+                self._children.ask(run, command.start_child_workflow_execution)
+            case "cancel_child_workflow_execution":
+                seq = command.cancel_child_workflow_execution.child_workflow_seq
+                self._children.withdraw(run, seq)
             case "continue_as_new_workflow_execution":
                 self._close(run, command)
                 arguments = list(command.continue_as_new_workflow_execution.arguments)
                 self._add(run.workflow_id, arguments, run.first_run_id, run.roll_over_after)
             case _:
                 self._close(run, command)
+                self._children.ended(run, command)
 
     def _close(self, run: Run, command: WorkflowCommand) -> None:
         run.closed = command
@@ -384,16 +401,3 @@ def _overtaken(attempt: Attempt, kinds: Sequence[str]) -> bool:
 
 def _payloads(argument: Any) -> list[Payload]:
     return _CONVERTER.to_payloads([argument])
-
-
-def _scheduled(run: Run, command: Any, *, local: bool) -> Scheduled:
-    return Scheduled(
-        run,
-        command.seq,
-        command.activity_type,
-        command.activity_id,
-        list(command.arguments),
-        local,
-        command.retry_policy.maximum_attempts,
-        command.cancellation_type,
-    )

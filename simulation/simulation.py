@@ -32,6 +32,17 @@ MAX_STEPS = 3_000
 KEY = SessionKey("app", "u", "s")
 
 
+@dataclass(frozen=True)
+class Other:
+    """What is left of the session of an agent that is used as a tool."""
+
+    key: SessionKey
+    events: list[dict[str, Any]]
+    state: dict[str, str]
+    record: InvocationRecord | None
+    lease: str | None
+
+
 @dataclass(kw_only=True)
 class Result:
     """What a schedule came to."""
@@ -43,6 +54,8 @@ class Result:
     records: dict[str, InvocationRecord]
     accepted: list[str]
     """The invocations that were started."""
+    others: list[Other]
+    """The sessions of agents that were asked as tools are."""
     runs: list[Run]
     lease: str | None
     tickets: list[str]
@@ -130,9 +143,10 @@ class Simulation:
         """The stored events."""
         return [row.body for row in self.sessions.tables.events(KEY, Window())]
 
-    def is_stored(self, event_id: str) -> bool:
-        """Whether the event of this id is stored."""
-        return self.sessions.tables.find_event(KEY, event_id) is not None
+    def is_stored(self, step: Any) -> bool:
+        """Whether the event that a step is to make is stored."""
+        name = getattr(step, "event_id", "")
+        return self.sessions.tables.find_event(getattr(step, "key", KEY), name) is not None
 
     def record(self, invocation_id: str) -> InvocationRecord | None:
         """The invocation as the store has it."""
@@ -258,6 +272,7 @@ class Simulation:
             state=tables.state(KEY),
             records=records,
             accepted=sent,
+            others=[self._other(key) for key in self.sessions.keys if key != KEY],
             runs=self.server.runs,
             lease=head.lease_invocation_id if head else None,
             tickets=[one.invocation_id for one in live(tables, KEY, self.clock.now)],
@@ -265,6 +280,17 @@ class Simulation:
             again=Counter(a.activity.name for a in self.server.executor.all if a.number > 1),
             done=self.done,
             problems=problems,
+        )
+
+    def _other(self, key: SessionKey) -> Other:
+        tables = self.sessions.tables
+        head, records = tables.head(key), [tables.invocation(key, one) for one in ("i1", "i2")]
+        return Other(
+            key=key,
+            events=[json.loads(row.body) for row in tables.events(key, Window())],
+            state=tables.state(key),
+            record=next((record for record in records if record), None),
+            lease=head.lease_invocation_id if head else None,
         )
 
 
