@@ -307,6 +307,10 @@ class PauseStep(Wire):
     key: SessionKey
     invocation_id: str
     epoch: int
+    holder: str | None = None
+    """Who pauses it; None: by a version that did not say so."""
+    revision: int | None = None
+    """The loop's; see `BaseSessionService.pause_invocation`."""
 
 
 class AnswerStep(Wire):

@@ -9,7 +9,7 @@ from durable_adk.activities.steering import hear
 from durable_adk.activities.telling import resumed
 from durable_adk.activities.world import World
 from durable_adk.auth.redaction import without_secrets
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import InvalidRequestError, LeaseLostError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
@@ -23,13 +23,33 @@ from durable_adk.values import canonical
 
 
 async def pause_invocation(world: World, step: PauseStep) -> None:
-    """Give the lease back; a repeat changes nothing."""
+    """Give the lease back; a repeat changes nothing, also when the invocation has gone on since.
+
+    A workflow task whose worker dies is done again from its start, with all that it brought: it may
+    have paused the invocation, and then taken an answer that was there already.
+    """
     failpoint("pause.before")
     await require_known(world, step.key, step.invocation_id)
-    await world.sessions.pause_invocation(
-        step.key, invocation_id=step.invocation_id, epoch=step.epoch
-    )
+    try:
+        await world.sessions.pause_invocation(
+            step.key,
+            invocation_id=step.invocation_id,
+            epoch=step.epoch,
+            revision=step.revision,
+        )
+    except LeaseLostError:
+        record = await world.sessions.get_invocation(step.key, step.invocation_id)
+        if record is None or not _has_gone_on(step, record):
+            raise
     failpoint("pause.after")
+
+
+def _has_gone_on(step: PauseStep, record: InvocationRecord) -> bool:
+    """Whether a pause is refused because its own holder has gone on: by a later epoch, or event."""
+    if record.holder != step.holder or record.status is Status.ABANDONED:
+        return False
+    running = record.status is Status.RUNNING and record.epoch == step.epoch
+    return running or record.epoch > step.epoch
 
 
 async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
@@ -47,14 +67,28 @@ async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
         return taken.model_copy(update={"state": await _state(world, step, taken.heard)})
     stored = await world.sessions.read_events(step.key, after=step.start_seq - 1)
     if (found := _find(stored, step.event_id)) is not None:
+        await _hold_again(world, step)
         return await _taken(world, step, found)
     try:
         event = _event(step, [item.event for item in stored])
     except InvalidRequestError as error:
         return AnswerTaken(refused=error.message)
     failpoint("answer.before")
+    try:
+        await _store(world, step, event)
+    except LeaseLostError:
+        await _store(world, step, event)  # a pause of an attempt that was not dead came in between
+    failpoint("answer.after")
+    stored = await world.sessions.read_events(step.key, after=step.start_seq - 1)
+    return await _taken(world, step, _find(stored, step.event_id) or stored[-1])
+
+
+async def _store(world: World, step: AnswerStep, event: Event) -> None:
+    """Store an answer, and take the lease if the invocation is paused.
+
+    Told by the store: an attempt whose worker died may have paused it, and nobody was told.
+    """
     record = await world.sessions.get_invocation(step.key, step.invocation_id)
-    # Told by the store: an attempt whose worker died may have paused it, and nobody was told.
     if record is not None and record.status is Status.PAUSED:
         await world.sessions.resume_invocation(
             step.key,
@@ -68,9 +102,16 @@ async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
         await world.sessions.commit_event(
             step.key, event, invocation_id=step.invocation_id, epoch=_epoch(step, record)
         )
-    failpoint("answer.after")
-    stored = await world.sessions.read_events(step.key, after=step.start_seq - 1)
-    return await _taken(world, step, _find(stored, step.event_id) or stored[-1])
+
+
+async def _hold_again(world: World, step: AnswerStep) -> None:
+    """Take the lease for an answer that is stored, if a repeat of the pause has given it back.
+
+    Told by the epoch: after the answer came another one, which a pause that is no repeat has.
+    """
+    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    if record is not None and record.status is Status.PAUSED and record.epoch == step.epoch:
+        await _lease_only(world, step)
 
 
 async def _lease_only(world: World, step: AnswerStep) -> AnswerTaken:

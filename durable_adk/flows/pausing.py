@@ -259,7 +259,11 @@ class Pauses:
     async def _pause(self) -> None:
         invocation = self._invocation
         step = PauseStep(
-            key=invocation.key, invocation_id=invocation.invocation_id, epoch=invocation.epoch
+            key=invocation.key,
+            invocation_id=invocation.invocation_id,
+            epoch=invocation.epoch,
+            holder=invocation.holder,
+            revision=invocation.revision,
         )
         self.paused = True
         await invocation.runtime.pause_invocation(step)

@@ -192,7 +192,8 @@ class Redo:
                 taken = await take_answer(world, step)
                 self._note(key, act, seq=taken.seq)
             case PauseStep() as step:
-                await pause_invocation(world, step)
+                # What came after it may be stored already.
+                await pause_invocation(world, step.model_copy(update={"revision": None}))
                 self._note(key, act)
             case CloseStep() as step:
                 ending = await close_invocation(world, step)

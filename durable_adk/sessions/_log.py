@@ -20,7 +20,7 @@ from durable_adk.errors import (
     as_detail,
 )
 from durable_adk.sessions import _queue
-from durable_adk.sessions._entry import Entry
+from durable_adk.sessions._entry import Entry, decode_event
 from durable_adk.sessions._head import Head, lease_lost
 from durable_adk.sessions._tables import NoteKey, Row, Tables, Window
 from durable_adk.sessions.records import WITHDRAWN, InvocationRecord, Place, Status, Ticket
@@ -183,7 +183,9 @@ def withdraw(
     return record
 
 
-def pause(tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int) -> InvocationRecord:
+def pause(
+    tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int, revision: int | None
+) -> InvocationRecord:
     """Give the lease back for a while; see `BaseSessionService.pause_invocation`."""
     head, record = tables.head(key), tables.invocation(key, invocation_id)
     if head is None or record is None:
@@ -191,6 +193,9 @@ def pause(tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int) ->
     if record.status is Status.PAUSED and record.epoch == epoch:
         return record
     head.require_held(invocation_id, epoch)
+    later = tables.events(key, Window(after=head.revision if revision is None else revision))
+    if any(decode_event(row.body).invocation_id == invocation_id for row in later):
+        raise lease_lost(invocation_id, epoch)
     tables.save_head(key, head.released())
     record.pauses += 1
     return _set_status(tables, key, record, Status.PAUSED)

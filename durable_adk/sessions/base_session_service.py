@@ -201,15 +201,16 @@ class BaseSessionService(Notebook, People):
 
     @abstractmethod
     async def pause_invocation(
-        self, key: SessionKey, *, invocation_id: str, epoch: int
+        self, key: SessionKey, *, invocation_id: str, epoch: int, revision: int | None = None
     ) -> InvocationRecord:
         """Let a running invocation wait without its lease, so that others may run meanwhile (D9).
 
-        A repeat at the same epoch returns the record and changes nothing.
+        A repeat at the same epoch returns the record and changes nothing. With a `revision` it must
+        have no event after that: else it has gone on, and this pause comes too late.
 
         Raises:
             LeaseLostError: `invocation_id` at `epoch` holds no lease to give back: it was closed,
-                resumed or taken over, or the session was deleted.
+                resumed, taken over or has gone on, or the session was deleted.
         """
 
     @abstractmethod
@@ -283,14 +284,8 @@ class BaseSessionService(Notebook, People):
     ) -> InvocationRecord | None:
         """What an opening whose outcome is unknown has stored; None: nothing, and it never will.
 
-        An attempt of this holder that comes late is refused, and its ticket is dropped.
-
-        Args:
-            key: The session.
-            invocation_id: What was to be opened.
-            holder: Who was to open it.
-            create_session: Whether the opening would have created a session that does not exist.
-                Then this does: the refusal is kept with it. Without a session nothing opens.
+        An attempt of this holder that comes late is refused, and its ticket is dropped. With
+        `create_session` the session is made, as the opening would: the refusal is kept with it.
 
         Raises:
             EventConflictError: Another invocation has heard its message, whose event is named after

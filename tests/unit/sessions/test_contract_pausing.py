@@ -176,6 +176,31 @@ async def test_only_the_holder_pauses(service, key):
         await service.pause_invocation(key, invocation_id="i1", epoch=2)
 
 
+async def test_a_pause_that_comes_late_is_refused(service, key):
+    """I6: of an attempt that was taken for dead, while its invocation has gone on without a pause.
+
+    What others have stored meanwhile says nothing of it.
+    """
+    await opened(service, key, "i1")
+    await paused_at(service, key, 1)
+    await opened(service, key, "i2")
+    await service.close_invocation(key, invocation_id="i2", epoch=2, status=COMPLETED)
+    record = await service.resume_invocation(
+        key, invocation_id="i1", holder="local:1", user_event=None
+    )
+    seq = await service.commit_event(
+        key, event("i1/1", "i1"), invocation_id="i1", epoch=record.epoch
+    )
+    with pytest.raises(LeaseLostError):
+        await paused_at(service, key, 1, record.epoch)
+    assert (await paused_at(service, key, seq, record.epoch)).status is PAUSED
+
+
+async def paused_at(service, key, revision, epoch=1):
+    """Pause the first invocation, as one that knows of the events up to there."""
+    return await service.pause_invocation(key, invocation_id="i1", epoch=epoch, revision=revision)
+
+
 async def test_others_run_while_one_is_paused(service, key):
     """While one waits another runs to its end, and the log has both in order (D7, D9)."""
     await paused(service, key, "i1")

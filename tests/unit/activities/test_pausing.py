@@ -1,0 +1,130 @@
+"""Pauses and answers that are repeated, because the workflow task that made them was lost."""
+
+from typing import Any
+
+import pytest
+from google.genai import types
+
+from durable_adk.activities.pausing import pause_invocation, take_answer
+from durable_adk.activities.world import World
+from durable_adk.apps import AppRegistry
+from durable_adk.errors import LeaseLostError
+from durable_adk.events import Event
+from durable_adk.messages import InvocationAnswer
+from durable_adk.payloads import AnswerStep, PauseStep
+from durable_adk.sessions import InMemorySessionService, SessionKey, Status
+
+KEY = SessionKey("app", "u", "s")
+HOLDER = "temporal:n:r:w"
+
+
+class Waiting:
+    """An invocation that waits for the answer to two calls."""
+
+    def __init__(self) -> None:
+        self.sessions = InMemorySessionService()
+        self.world = World(registry=AppRegistry([]), sessions=self.sessions)
+
+    async def open(self) -> None:
+        """It has asked, and is not paused yet."""
+        message = Event(id="e-1.0", invocation_id="e-1", author="user", timestamp=1.0)
+        await self.sessions.open_invocation(
+            KEY, invocation_id="e-1", holder=HOLDER, user_event=message, create_session=True
+        )
+        calls = [types.FunctionCall(id=name, name="order", args={}) for name in ("one", "two")]
+        asked = Event(
+            id="e-1.1",
+            invocation_id="e-1",
+            author="a",
+            content=types.Content(
+                role="model", parts=[types.Part(function_call=call) for call in calls]
+            ),
+            long_running_tool_ids={"one", "two"},
+        )
+        await self.sessions.commit_event(KEY, asked, invocation_id="e-1", epoch=1)
+
+    async def pause(self, *, epoch: int = 1, revision: int = 2, holder: str = HOLDER) -> None:
+        """Pause it, as a loop that knows that much."""
+        step = PauseStep(
+            key=KEY, invocation_id="e-1", epoch=epoch, holder=holder, revision=revision
+        )
+        await pause_invocation(self.world, step)
+
+    async def answer(self, call_id: str, *, epoch: int) -> int:
+        """Answer a call; the epoch that the loop is told."""
+        step = AnswerStep(
+            key=KEY,
+            invocation_id="e-1",
+            holder=HOLDER,
+            epoch=epoch,
+            start_seq=1,
+            event_id=f"e-1.answer.{call_id}",
+            timestamp=2.0,
+            answer=InvocationAnswer(call_id=call_id, answer_id=call_id, response={"came": True}),
+            call_name="order",
+        )
+        return (await take_answer(self.world, step)).epoch
+
+    async def status(self) -> Status | None:
+        """How it stands."""
+        record = await self.sessions.get_invocation(KEY, "e-1")
+        return record and record.status
+
+
+@pytest.fixture
+async def waiting() -> Waiting:
+    """See `Waiting`."""
+    made = Waiting()
+    await made.open()
+    return made
+
+
+async def test_a_pause_is_repeated_after_the_answer(waiting: Waiting) -> None:
+    """I11: both were in a task whose worker died; the run goes on, and keeps its lease."""
+    await waiting.pause()
+    assert await waiting.answer("one", epoch=1) == 2
+    await waiting.pause()
+    assert await waiting.answer("one", epoch=1) == 2
+    assert await waiting.status() is Status.RUNNING
+
+
+async def test_two_pauses_are_repeated_after_both_answers(waiting: Waiting) -> None:
+    """I11: the second one, told another epoch than the first time, does not stay."""
+    for _ in range(3):
+        await waiting.pause()
+        epoch = await waiting.answer("one", epoch=1)
+        await waiting.pause(epoch=epoch, revision=3)
+        await waiting.answer("two", epoch=epoch)
+        assert await waiting.status() is Status.RUNNING
+    assert len(await waiting.sessions.read_events(KEY)) == 4
+
+
+async def test_a_pause_of_the_dead_does_not_stop_the_living(waiting: Waiting) -> None:
+    """I6, F8: its task was done again, and had the answer with it, so that there was no pause."""
+    assert await waiting.answer("one", epoch=1) == 1
+    await waiting.pause()
+    assert await waiting.status() is Status.RUNNING
+
+
+async def test_a_pause_of_the_dead_may_come_in_between(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I6, F8: after the answer's step has looked, and before it stores; it takes the lease then."""
+    commit = waiting.sessions.commit_event
+
+    async def late(*args: Any, **options: Any) -> int:
+        monkeypatch.undo()
+        await waiting.pause()
+        return await commit(*args, **options)
+
+    monkeypatch.setattr(waiting.sessions, "commit_event", late)
+    assert await waiting.answer("one", epoch=1) == 2
+    assert await waiting.status() is Status.RUNNING
+
+
+async def test_only_its_holder_may_take_a_pause_for_repeated(waiting: Waiting) -> None:
+    """I6: whoever has lost the invocation to another is told so."""
+    await waiting.pause()
+    await waiting.answer("one", epoch=1)
+    with pytest.raises(LeaseLostError):
+        await waiting.pause(holder="temporal:n:other:w")
