@@ -195,9 +195,10 @@ class TransactionalSessionService(TransactionalPeople, BaseSessionService):
         self, key: SessionKey, *, invocation_id: str, epoch: int, revision: int | None = None
     ) -> InvocationRecord:
         """See `BaseSessionService.pause_invocation`."""
-        whose = {"invocation_id": invocation_id, "epoch": epoch}
         record = await self._store.write(
-            lambda tables: _log.pause(tables, key, **whose, revision=revision)
+            lambda tables: _log.pause(
+                tables, key, invocation_id=invocation_id, epoch=epoch, revision=revision
+            )
         )
         self._changes.announce(key)
         return record
