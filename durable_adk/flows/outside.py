@@ -47,15 +47,15 @@ async def finished(
     Raises:
         CancelledError: The call is to end, but a step that finished took no notice.
     """
+    if first.child is None and first.activity is None:
+        return first
+    _require_wanted(invocation, ctx)
     if first.child is not None:
         step.child = await _ask(invocation, first.child, step.call_id)
     elif first.activity is not None:
-        _require_wanted(invocation, ctx)
         room = min(MAX_STEP_BYTES, MAX_TASK_BYTES // together)
         step.activity = await _run(invocation, step, first.activity, room)
-        _require_wanted(invocation, ctx)
-    else:
-        return first
+    _require_wanted(invocation, ctx)
     step.ended = None
     return await invocation.runtime.call_tool(step)
 
