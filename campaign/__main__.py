@@ -20,10 +20,10 @@ from typing import Any
 from rich.console import Console
 
 from campaign.auditor import audit, show
+from campaign.links import STORES
 from campaign.run import QUIET, Plan, run
 from campaign.schedule import GAP
 from campaign.shape import Size
-from campaign.world import STORES
 
 ROUND = 300.0
 """Seconds of faults in each run of a long campaign."""

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from campaign.checks.clients import REFUSED, undisturbed
 from campaign.evidence import Evidence
-from campaign.schedule import least
+from campaign.links import links_of
+from campaign.schedule import least, least_links
 from campaign.shape import SHAPES, Size
 from campaign.workload import SLOW
 from durable_adk.messages import WhenBusy
@@ -32,14 +33,17 @@ def guards(found: Evidence) -> list[Guard]:
     """All figures of a run that have a lower bound."""
     seconds = float(found.meta["seconds"])
     kinds = Counter(line["kind"] for line in found.faults if line["done"])
+    links = Counter(line["link"] for line in found.faults if line["done"] and "link" in line)
     figures = measured(found)
     shape = SHAPES[Size(found.meta.get("size", Size.USUAL))]
     faults = least(seconds, shape.faults)
+    broken = least_links(seconds, links_of(found.meta["store"]), shape.faults)
     common = [
         Guard("messages answered", figures["turns"], shape.messages or seconds * TURNS_PER_SECOND),
         Guard("share that ended as undisturbed", figures["success"], SUCCESS),
         Guard("takeovers", figures["takeovers"], 1),
         *(Guard(f"faults: {kind}", kinds[kind], number) for kind, number in faults.items()),
+        *(Guard(f"faults of link: {link}", links[link], number) for link, number in broken.items()),
     ]
     if not shape.everything:
         return [
@@ -64,6 +68,7 @@ def measured(found: Evidence) -> dict[str, Any]:
     questions = Counter((line["invocation"], line["agent"], line["step"]) for line in found.asked)
     return {
         "faults": sum(line["done"] for line in found.faults),
+        "killed_while_ending": sum(bool(line.get("killed")) for line in found.faults),
         "turns": len(outcomes),
         "events": sum(map(len, found.events.values())),
         "success": sum(name not in wrong for name in steady) / max(1, len(steady)),

@@ -13,8 +13,9 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from campaign.journals import latest, note
+from campaign.links import Link, links_of
 from campaign.proxy import FaultProxy
-from campaign.schedule import Fault
+from campaign.schedule import HURRY, Fault
 from campaign.workload import NAP, SLOW
 from campaign.world import Kept, World, until
 from durable_adk.client import connect
@@ -81,11 +82,10 @@ class Nemesis:
 
     def heal(self) -> None:
         """Wake whoever sleeps and mend the network."""
-        if self.world.postgres_proxy is not None:
-            self.world.postgres_proxy.heal()
+        for link in links_of(self.world.store):
+            for proxy in self.world.proxies(link):
+                proxy.heal()
         for worker in self.world.workers:
-            if worker.proxy is not None:
-                worker.proxy.heal()
             _signal(worker, signal.SIGCONT)
 
     async def _do(self, number: int, fault: Fault) -> None:
@@ -103,6 +103,7 @@ class Nemesis:
             kind=fault.kind.value,
             done=done is not None,
             began=began,
+            **({"link": fault.link} if fault.link else {}),
             **(done or {}),
         )
 
@@ -113,6 +114,17 @@ class Nemesis:
     async def _kill_all_workers(self, _: Fault) -> Done:
         found = [_signal(worker, signal.SIGKILL) for worker in self.world.workers if worker.alive]
         return {"pids": [one["pid"] for one in found if one]} if found else None
+
+    async def _stop_worker(self, fault: Fault) -> Done:
+        worker = _one_of(self.world.workers, fault.pick)
+        if worker is None:
+            return None
+        done, pid = _signal(worker, signal.SIGTERM), worker.pid
+        if done is None or fault.seconds >= HURRY:
+            return done
+        await asyncio.sleep(fault.seconds)
+        killed = _signal(worker, signal.SIGKILL) if worker.pid == pid else None
+        return {**done, "killed": killed is not None, "seconds": fault.seconds}
 
     async def _kill_client(self, fault: Fault) -> Done:
         client = _one_of(self.world.clients, fault.pick)
@@ -136,6 +148,15 @@ class Nemesis:
             await self.world.temporal.start()
             return {"seconds": fault.seconds}
 
+    async def _freeze_server(self, fault: Fault) -> Done:
+        async with self._server:
+            self.world.temporal.signal(signal.SIGSTOP)
+            try:
+                await asyncio.sleep(fault.seconds)
+            finally:
+                self.world.temporal.signal(signal.SIGCONT)
+            return {"seconds": fault.seconds}
+
     async def _store_outage(self, fault: Fault) -> Done:
         async with self._store:
             if self.world.postgres is None:
@@ -156,12 +177,12 @@ class Nemesis:
             return {"seconds": seconds}
 
     async def _cut(self, fault: Fault) -> Done:
-        links = self._proxy(fault).cut()
-        return {"links": links} if links else None
+        count = self._proxy(fault).cut()
+        return {"connections": count} if count else None
 
     async def _freeze_connections(self, fault: Fault) -> Done:
-        links = self._proxy(fault).freeze_generation()
-        return {"links": links} if links else None
+        count = self._proxy(fault).freeze_generation()
+        return {"connections": count} if count else None
 
     async def _blackhole(self, fault: Fault) -> Done:
         return await self._broken(fault, FaultProxy.black_hole)
@@ -180,7 +201,7 @@ class Nemesis:
     async def _unheard(self, fault: Fault) -> Done:
         if _one_of(self.world.workers, fault.pick) is None:
             return None
-        proxies = [worker.proxy for worker in self.world.workers if worker.proxy is not None]
+        proxies = self.world.proxies(Link.WORKER_TEMPORAL)
         async with self._network:
             for proxy in proxies:
                 proxy.black_hole()
@@ -269,12 +290,11 @@ class Nemesis:
         )
 
     def _proxy(self, fault: Fault) -> FaultProxy:
-        """A worker's to Temporal, or as often all workers' to the store."""
-        store = self.world.postgres_proxy
-        links = [worker.proxy for worker in self.world.workers if worker.proxy is not None]
-        if store is not None:
-            links += [store] * len(links)
-        return links[int(fault.pick * len(links))]
+        """On the link that a fault is for."""
+        if fault.link is None:
+            raise AssertionError(f"a fault of kind {fault.kind} is dealt a link")
+        proxies = self.world.proxies(fault.link)
+        return proxies[int(fault.pick * len(proxies))]
 
 
 def _one_of(processes: list[Kept], pick: float) -> Kept | None:

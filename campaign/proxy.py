@@ -16,7 +16,10 @@ class Mode(StrEnum):
     BLACKHOLE = "blackhole"
     """Nothing arrives, nobody is told; when it is healed everything arrives, as TCP repeats it."""
     DROP_REPLIES = "drop_replies"
-    """Requests arrive, replies do not: what was asked for is done, and its ack is lost."""
+    """Requests arrive, replies do not: what was asked for is done, and its ack is lost.
+
+    They stop in the middle: half of what is sent first still comes.
+    """
 
 
 @dataclass(eq=False)
@@ -127,8 +130,9 @@ class FaultProxy:
             if link.frozen:
                 await asyncio.Event().wait()
             if replies and self.mode is Mode.DROP_REPLIES:
+                # Half an answer: whoever reads it waits for the rest.
+                data = b"" if link.lossy else data[: len(data) // 2]
                 link.lossy = True
-                continue
             sink.write(data)
             await sink.drain()
         raise ConnectionResetError  # ends the other direction as well

@@ -11,6 +11,7 @@ from temporalio.client import Client
 from campaign.controls import write_controls
 from campaign.gather import gather
 from campaign.journals import RunFolder
+from campaign.links import links_of
 from campaign.nemesis import Nemesis
 from campaign.schedule import GAP, schedule
 from campaign.shape import SHAPES, Shape, Size
@@ -56,7 +57,8 @@ async def run(plan: Plan, path: Path) -> RunFolder:
         async with staffed(world):
             started = time.time()
             nemesis = Nemesis(world)
-            faults = schedule(plan.seed, plan.seconds, plan.gap, plan.shape.faults)
+            links = links_of(plan.store)
+            faults = schedule(plan.seed, plan.seconds, plan.gap, plan.shape.faults, links)
             await nemesis.attack(faults, plan.seconds)
             healed = time.time()
             client = await connect(world.temporal.address)

@@ -1,10 +1,12 @@
 """Which faults a seed stands for."""
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 from math import ceil
 from typing import NamedTuple
+
+from campaign.links import FIRST, Link
 
 
 class Kind(StrEnum):
@@ -12,10 +14,14 @@ class Kind(StrEnum):
 
     KILL_WORKER = "kill_worker"
     KILL_ALL_WORKERS = "kill_all_workers"
+    STOP_WORKER = "stop_worker"
+    """SIGTERM, as at a deploy; in half of the cases SIGKILL while it still ends (F43)."""
     KILL_CLIENT = "kill_client"
     FREEZE_WORKER = "freeze_worker"
     """SIGSTOP, longer than a heartbeat may be missing; then SIGCONT: a zombie."""
     KILL_SERVER = "kill_server"
+    FREEZE_SERVER = "freeze_server"
+    """SIGSTOP for the Temporal server, then SIGCONT: it is slow, and nobody is told (F22)."""
     STORE_OUTAGE = "store_outage"
     """SQLite's lock is held; PostgreSQL is killed and started again."""
     CUT = "cut"
@@ -38,15 +44,19 @@ class Fault(NamedTuple):
     seconds: float
     """How long it lasts, where it lasts."""
     pick: float
-    """Which process or link, from 0 to 1."""
+    """Which process or connection, from 0 to 1."""
+    link: Link | None = None
+    """Whose connections are broken, if any are."""
 
 
 WEIGHTS = {
     Kind.KILL_WORKER: 40,
     Kind.KILL_ALL_WORKERS: 5,
+    Kind.STOP_WORKER: 6,
     Kind.KILL_CLIENT: 14,
     Kind.FREEZE_WORKER: 9,
     Kind.KILL_SERVER: 7,
+    Kind.FREEZE_SERVER: 4,
     Kind.STORE_OUTAGE: 7,
     Kind.CUT: 8,
     Kind.BLACKHOLE: 3,
@@ -58,32 +68,46 @@ WEIGHTS = {
 MINIMUM = {
     Kind.KILL_WORKER: 6,
     Kind.KILL_ALL_WORKERS: 1,
+    Kind.STOP_WORKER: 4,
     Kind.KILL_CLIENT: 2,
     Kind.FREEZE_WORKER: 3,
     Kind.KILL_SERVER: 2,
+    Kind.FREEZE_SERVER: 2,
     Kind.STORE_OUTAGE: 2,
-    Kind.CUT: 2,
-    Kind.BLACKHOLE: 1,
+    Kind.CUT: 4,
+    Kind.BLACKHOLE: 3,
     Kind.DROP_REPLIES: 4,
     Kind.UNHEARD: 4,
     Kind.USURP: 4,
 }
 """Of each kind in every run of a minute, whatever the seed."""
+HURRY = 1.0
+"""A worker that is stopped is killed after so many seconds, if it is given fewer than these."""
 LASTING = {
+    Kind.STOP_WORKER: (0.0, 2 * HURRY),
     Kind.FREEZE_WORKER: (1.0, 5.0),
     Kind.STORE_OUTAGE: (0.3, 3.0),
     Kind.BLACKHOLE: (0.5, 3.0),
     Kind.DROP_REPLIES: (0.3, 1.5),
     Kind.KILL_SERVER: (0.0, 1.0),
+    Kind.FREEZE_SERVER: (1.0, 5.0),
     Kind.UNHEARD: (0.8, 1.8),
     Kind.USURP: (1.0, 4.0),
 }
+NETWORK = (Kind.CUT, Kind.BLACKHOLE, Kind.DROP_REPLIES, Kind.FREEZE_CONNECTIONS)
+"""What is done to links."""
+ALL_LINKS = 20.0
+"""Seconds in which each link is broken once at least."""
 GAP = 1.0
 """Seconds between two faults, on average."""
 
 
 def schedule(
-    seed: int, seconds: float, gap: float = GAP, allowed: Collection[Kind] = tuple(Kind)
+    seed: int,
+    seconds: float,
+    gap: float = GAP,
+    allowed: Collection[Kind] = tuple(Kind),
+    links: Sequence[Link] = tuple(Link),
 ) -> list[Fault]:
     """The faults of a run, by time; the same for the same arguments."""
     dice = random.Random(seed)  # noqa: S311 - dice are no secrets
@@ -106,7 +130,19 @@ def schedule(
         )
         for kind in kinds
     ]
-    return sorted(faults)
+    hands = _dealt(links, dice)
+    return [
+        fault._replace(link=next(hands)) if fault.kind in NETWORK else fault
+        for fault in sorted(faults)
+    ]
+
+
+def _dealt(links: Sequence[Link], dice: random.Random) -> Iterator[Link]:
+    """Each link once, in any order, then the first ones once more; and so on, without end."""
+    first = [link for link in links if link in FIRST]
+    while True:
+        yield from dice.sample(links, len(links))
+        yield from dice.sample(first, len(first))
 
 
 def least(seconds: float, allowed: Collection[Kind] = tuple(Kind)) -> dict[Kind, int]:
@@ -115,3 +151,11 @@ def least(seconds: float, allowed: Collection[Kind] = tuple(Kind)) -> dict[Kind,
     return {
         kind: max(1, int(number * share / 2)) for kind, number in MINIMUM.items() if kind in allowed
     }
+
+
+def least_links(
+    seconds: float, links: Collection[Link], allowed: Collection[Kind] = tuple(Kind)
+) -> dict[Link, int]:
+    """How often each link must have been broken at least, whatever was done to it."""
+    broken = seconds >= ALL_LINKS and not {*NETWORK}.isdisjoint(allowed)
+    return dict.fromkeys(links, int(broken))

@@ -1,6 +1,7 @@
 """A worker of the campaign, as the spawner starts it: with RUN_DIR, TEMPORAL and STORE."""
 
 import asyncio
+import signal
 from pathlib import Path
 
 from campaign.journals import RunFolder
@@ -16,13 +17,15 @@ LIMITS = Limits(max_history_events=30)
 
 
 async def main(folder: RunFolder, address: str, store: str) -> None:
-    """Serve the campaign's apps until a signal ends the process."""
+    """Serve the campaign's apps until SIGTERM, and then end as a worker does at a deploy."""
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     apps = list(make_apps(folder.path).values())
     service = WatchedSessionService(store, folder.commits)
     options = WorkerOptions(task_queue=QUEUE, limits=LIMITS)
     async with worker(await connect(address), apps=apps, session_service=service, options=options):
         print("ready", flush=True)
-        await asyncio.Event().wait()
+        await stopped.wait()
 
 
 def start(arguments: list[str]) -> None:

@@ -1,6 +1,8 @@
 """All processes of a run: a Temporal server, a store, a model, workers and clients."""
 
 import asyncio
+import os
+import signal
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -9,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from campaign.journals import RunFolder
+from campaign.links import POSTGRES, Link
 from campaign.postgres import Postgres
 from campaign.proxy import HOST, FaultProxy
 from campaign.shape import SHAPES, Shape, Size
@@ -18,8 +21,6 @@ from durable_adk.embedded import TemporalServer
 from durable_adk.errors import DurableAdkError
 
 ROOT = Path(__file__).parents[1]
-SQLITE, POSTGRES = "sqlite", "postgres"
-STORES = (SQLITE, POSTGRES)
 START = 60.0
 """Seconds until a process must be ready."""
 
@@ -45,6 +46,8 @@ class Kept:
     log: Path
     process: Spawned | None = None
     ready_mark: str = ""
+    for_ever: bool = False
+    """Whether it is started again also when it has ended in order."""
     starts: int = 0
     proxy: FaultProxy | None = None
     """Between it and Temporal."""
@@ -81,7 +84,7 @@ class Kept:
             self._seen = self.log.stat().st_size if self.log.exists() else 0
             self.process = await Spawned.start(self.spawner, self.program, self.arguments, self.log)
             self.starts += 1
-            if await self.process.wait() == 0:
+            if await self.process.wait() == 0 and not self.for_ever:
                 return
 
     async def end(self) -> None:
@@ -114,6 +117,12 @@ class Temporal:
         if self.server is not None:
             await self.server.kill()
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send the server's own process a signal, unless it is gone."""
+        if self.server is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.server.pid, number)
+
     async def close(self) -> None:
         """End it, and all that were killed before it."""
         await self._stack.aclose()
@@ -139,7 +148,8 @@ class World:
     size: Size
     temporal: Temporal
     postgres: Postgres | None = None
-    postgres_proxy: FaultProxy | None = None
+    shared: dict[Link, FaultProxy] = field(default_factory=dict[Link, FaultProxy])
+    """On the links of all workers, or all clients, together."""
     workers: list[Kept] = field(default_factory=list[Kept])
     clients: list[Kept] = field(default_factory=list[Kept])
 
@@ -158,12 +168,23 @@ class World:
         """Where the spawner listens."""
         return self.folder.path / "spawner"
 
-    def url(self, *, proxied: bool = False) -> str:
-        """The store's URL, as clients reach it or, through the proxy, as workers do."""
+    @property
+    def model(self) -> Path:
+        """The file that says where the model is."""
+        return self.folder.path / "model.url"
+
+    def url(self, link: Link | None = None) -> str:
+        """The store's URL: over a link, or None, past all proxies."""
         if self.postgres is None:
             return f"sqlite:///{self.sqlite}"
-        through = self.postgres_proxy.port if proxied and self.postgres_proxy else None
-        return self.postgres.url(through)
+        return self.postgres.url(self.shared[link].port if link else None)
+
+    def proxies(self, link: Link) -> list[FaultProxy]:
+        """Those on a link: one for each process, or one for all."""
+        ends = {Link.WORKER_TEMPORAL: self.workers, Link.CLIENT_TEMPORAL: self.clients}
+        if link not in ends:
+            return [self.shared[link]]
+        return [process.proxy for process in ends[link] if process.proxy is not None]
 
 
 @asynccontextmanager
@@ -178,28 +199,41 @@ async def running(folder: RunFolder, store: str, seed: int, size: Size) -> Async
             world.postgres = Postgres(folder.path / "postgres")
             stack.push_async_callback(world.postgres.stop)
             await world.postgres.start()
-            world.postgres_proxy = await _proxy(stack, world.postgres.port)
+            for link in (Link.WORKER_STORE, Link.CLIENT_STORE):
+                world.shared[link] = await _proxy(stack, world.postgres.port)
         await _spawner(stack, world)
         await stack.enter_async_context(kept([_program(world, "model", "model")]))
-        if not await until((folder.path / "model.url").exists):
-            raise DurableAdkError("The model's stub has not started.")
+        await _put_before_the_model(stack, world)
         yield world
 
 
+async def _put_before_the_model(stack: AsyncExitStack, world: World) -> None:
+    """Let whoever asks the model ask through a proxy."""
+    if not await until(lambda: world.model.exists() and bool(world.model.read_text())):
+        raise DurableAdkError("The model's stub has not started.")
+    host, _, port = world.model.read_text().rpartition(":")
+    proxy = world.shared[Link.WORKER_MODEL] = await _proxy(stack, int(port))
+    world.model.write_text(f"{host}:{proxy.port}")
+
+
 @asynccontextmanager
-async def staffed(world: World) -> AsyncGenerator[None]:
-    """Workers and clients, kept alive until the end of the block."""
+async def manned(world: World) -> AsyncGenerator[None]:
+    """Workers, kept alive until the end of the block."""
     async with AsyncExitStack() as stack:
         numbers = range(world.shape.workers)
         world.workers = [await _worker(stack, world, number) for number in numbers]
         await stack.enter_async_context(kept(world.workers))
         if not await until(lambda: all(worker.alive for worker in world.workers)):
             raise DurableAdkError(f"The workers have not started; see {world.workers[0].log}.")
-        direct, chosen = (world.temporal.address, world.url()), (str(world.seed), world.size)
-        world.clients = [
-            _program(world, f"client-{slot}", "client", *direct, str(slot), *chosen)
-            for slot in range(world.shape.clients)
-        ]
+        yield
+
+
+@asynccontextmanager
+async def staffed(world: World) -> AsyncGenerator[None]:
+    """Workers and clients, kept alive until the end of the block."""
+    async with manned(world), AsyncExitStack() as stack:
+        slots = range(world.shape.clients)
+        world.clients = [await _client(stack, world, slot) for slot in slots]
         async with kept(world.clients):
             yield
 
@@ -207,10 +241,20 @@ async def staffed(world: World) -> AsyncGenerator[None]:
 async def _worker(stack: AsyncExitStack, world: World, number: int) -> Kept:
     """A worker with a network of its own."""
     proxy = await _proxy(stack, world.temporal.port)
-    through = (f"{HOST}:{proxy.port}", world.url(proxied=True))
+    through = (f"{HOST}:{proxy.port}", world.url(Link.WORKER_STORE))
     worker = _program(world, f"worker-{number}", "worker", *through, ready="ready\n")
-    worker.proxy = proxy
+    worker.proxy, worker.for_ever = proxy, True
     return worker
+
+
+async def _client(stack: AsyncExitStack, world: World, slot: int) -> Kept:
+    """A client with a network of its own."""
+    proxy = await _proxy(stack, world.temporal.port)
+    through = (f"{HOST}:{proxy.port}", world.url(Link.CLIENT_STORE))
+    chosen = (str(slot), str(world.seed), world.size)
+    client = _program(world, f"client-{slot}", "client", *through, *chosen)
+    client.proxy = proxy
+    return client
 
 
 async def _proxy(stack: AsyncExitStack, port: int) -> FaultProxy:

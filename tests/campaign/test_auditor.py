@@ -8,9 +8,12 @@ import pytest
 from campaign.auditor import CHECKS, judge
 from campaign.checks.clients import UNKNOWN
 from campaign.evidence import Evidence, Key
+from campaign.guards import guards
+from campaign.links import links_of
 from campaign.workload import Turn
 from tests.campaign.made import APPROVAL, ONCE, PLAIN, SLOW, changed, good, response, row
 
+OF_LINKS = "faults of link: "
 Harm = Callable[[Evidence], object]
 
 
@@ -281,3 +284,15 @@ def test_a_run_in_which_nothing_happened_does_not_pass() -> None:
     failed = {guard.name for guard in verdict.guards if not guard.passed}
     assert {"zombies refused", "takeovers", "lost acknowledgements absorbed"} <= failed
     assert {name for name in failed if name.startswith("faults: ")}
+
+
+def test_a_link_counts_when_something_was_really_done_to_it() -> None:
+    """F23: each link of a run's store has to be broken; a fault that found nothing breaks none."""
+    found = good()
+    links = links_of(found.meta["store"])
+    fault = {"kind": "cut", "began": 1.0, "at": 1.0}
+    found.faults += [{**fault, "link": link, "done": True} for link in links[1:]]
+    found.faults.append({**fault, "link": links[0], "done": False})
+    asked = {name: guard for guard in guards(found) if (name := guard.name).startswith(OF_LINKS)}
+    assert [guard.passed for guard in asked.values()] == [False, True, True]
+    assert list(asked) == [f"{OF_LINKS}{link}" for link in links]

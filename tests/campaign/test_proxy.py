@@ -45,6 +45,10 @@ class Caller:
         async with asyncio.timeout(SOON):
             return (await self._reader.readuntil(b"\n")).decode().strip()
 
+    async def rest(self) -> bytes:
+        """A whole line, however long that takes; raises EOF with what there is of it."""
+        return await self._reader.readuntil(b"\n")
+
     async def ask(self, text: str) -> str:
         """Both."""
         self.send(text)
@@ -114,6 +118,23 @@ async def test_dropped_replies_are_lost_and_what_was_asked_is_done(
     echo[1].heal()
     with pytest.raises(CUT):
         await caller.reply()
+
+
+async def test_dropped_replies_stop_in_the_middle(
+    echo: tuple[Echo, FaultProxy], caller: Caller
+) -> None:
+    """F14, F23: half of the first one comes, and nothing after it."""
+    echo[1].drop_replies()
+    caller.send("half")
+    with pytest.raises(asyncio.IncompleteReadError) as cut:
+        await asyncio.gather(caller.rest(), healed_later(echo[1]))
+    assert cut.value.partial == b"ha"
+
+
+async def healed_later(proxy: FaultProxy) -> None:
+    """When the other one has waited for a while."""
+    await asyncio.sleep(SOON)
+    proxy.heal()
 
 
 async def test_a_frozen_generation_is_dead_and_says_nothing(
