@@ -15,7 +15,7 @@ from rich.table import Table
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
-from campaign.checks import clients, effects, engine, log
+from campaign.checks import calm, clients, effects, engine, log
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence, load
 from campaign.guards import Guard, guards, measured
@@ -53,6 +53,8 @@ CHECKS = (
     Check("replayable", "I13", engine.replayable),
     Check("bounds", "I14", engine.bounds),
     Check("cancel", "I15", clients.cancel),
+    Check("cancel_in_calm", "I15", calm.cancel_in_calm),
+    Check("sent_again", "I12 I16 I17", calm.sent_again),
     Check("hitl", "I16", effects.hitl),
     Check("stream", "I17", clients.stream),
     Check("clean_end", "I24", log.clean_end),

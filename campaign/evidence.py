@@ -64,6 +64,8 @@ class Evidence:
     state: list[Line] = field(default_factory=list[Line])
     journal: list[Line] = field(default_factory=list[Line])
     """All clients' together."""
+    repeats: list[list[Line]] = field(default_factory=list[list[Line]])
+    """Those of clients that sent what others sent too, one by one."""
     ledger: list[Line] = field(default_factory=list[Line])
     asked: list[Line] = field(default_factory=list[Line])
     commits: list[Line] = field(default_factory=list[Line])
@@ -127,6 +129,7 @@ def load(folder: RunFolder) -> Evidence:
         journal=sorted(
             (line for path in folder.journals for line in notes(path)), key=lambda line: line["at"]
         ),
+        repeats=[notes(path) for path in folder.repeats],
         ledger=notes(folder.ledger),
         asked=[line for line in notes(folder.asked) if not is_control(line["invocation"])],
         commits=notes(folder.commits),

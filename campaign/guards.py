@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
+from campaign.checks import calm
 from campaign.checks.clients import REFUSED, undisturbed
 from campaign.evidence import Evidence
 from campaign.links import links_of
@@ -14,6 +15,10 @@ from durable_adk.messages import WhenBusy
 SUCCESS = 0.95
 """Least share of messages that end as they do without faults."""
 TURNS_PER_SECOND = 0.25
+CANCELLED = 8
+"""Least number of cancellations after the faults; some come too late to reach anything."""
+REPEATED = 6
+"""Least number of messages that are sent several times at once."""
 
 
 class Guard(NamedTuple):
@@ -41,6 +46,8 @@ def guards(found: Evidence) -> list[Guard]:
     common = [
         Guard("messages answered", figures["turns"], shape.messages or seconds * TURNS_PER_SECOND),
         Guard("share that ended as undisturbed", figures["success"], SUCCESS),
+        Guard("cancellations judged in the calm", figures["cancelled_in_calm"], CANCELLED),
+        Guard("messages sent three times at once", _repeated(found), REPEATED),
         Guard("takeovers", figures["takeovers"], 1),
         *(Guard(f"faults: {kind}", kinds[kind], number) for kind, number in faults.items()),
         *(Guard(f"faults of link: {link}", links[link], number) for link, number in broken.items()),
@@ -60,8 +67,10 @@ def guards(found: Evidence) -> list[Guard]:
 
 def measured(found: Evidence) -> dict[str, Any]:
     """The figures of a run."""
-    outcomes = {name: outcome for name, outcome in found.outcomes().items() if outcome}
     turns = found.turns
+    told = {name: outcome for name, outcome in found.outcomes().items() if outcome}
+    outcomes = {name: outcome for name, outcome in told.items() if turns[name].user != calm.USER}
+    cancelled = {name: took for name, took in calm.cancelled_in(found) if took is not None}
     wrong = {violation.where for violation in undisturbed(found)}
     steady = [name for name in outcomes if turns[name].app != SLOW]
     refused = Counter(line["error"] for line in found.commits if line["phase"] == "refused")
@@ -86,11 +95,36 @@ def measured(found: Evidence) -> dict[str, Any]:
         "interrupts": _rivals(found, WhenBusy.INTERRUPT),
         "heard": len(found.listeners()),
         "refusals": sum(outcome == REFUSED for outcome in outcomes.values()),
+        "settled_in": _settled_in(found),
+        "cancelled_in_calm": len(cancelled),
+        "slowest_cancellation": round(max(cancelled.values(), default=0.0), 2),
         "repeated_model_calls": sum(questions.values()) - len(questions),
         "model_calls": sum(questions.values()),
         "repeated_tool_runs": _repeats(found),
         "statuses": dict(Counter(line["status"] for line in found.invocations.values())),
     }
+
+
+def _settled_in(found: Evidence) -> dict[str, Any]:
+    """Seconds from the end of the faults: until nothing ran, and until which outcome came last."""
+    healed = found.meta["healed"]
+    runs = [line for line in found.journal if line["operation"] == "run"]
+    ends = [
+        (line["at"], line["invocation"])
+        for line in runs
+        if line["type"] in ("ok", "fail") and line["user"] != calm.USER
+    ]
+    at, invocation = max(ends, default=(healed, ""))
+    return {
+        "outcomes": round(at - healed, 1),
+        "last": invocation,
+        "workflows": round(found.meta["settled"] - healed, 1),
+    }
+
+
+def _repeated(found: Evidence) -> int:
+    """How many messages other clients sent as well, at the same time."""
+    return len({line["invocation"] for journal in found.repeats for line in journal})
 
 
 def _in_time(found: Evidence) -> int:

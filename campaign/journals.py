@@ -51,6 +51,15 @@ class RunFolder:
         """Those of all clients."""
         return sorted(self.path.glob("client-*.jsonl"))
 
+    def repeat(self, slot: str) -> Path:
+        """What a client saw that sends what another one sends too."""
+        return self.path / f"repeat-{slot}.jsonl"
+
+    @property
+    def repeats(self) -> list[Path]:
+        """Those of all such clients."""
+        return sorted(self.path.glob("repeat-*.jsonl"))
+
     @property
     def stop(self) -> Path:
         """There as soon as clients are to send nothing new."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from temporalio.client import Client
 
+from campaign.calm import calm
 from campaign.controls import write_controls
 from campaign.gather import gather
 from campaign.journals import RunFolder
@@ -63,6 +64,8 @@ async def run(plan: Plan, path: Path) -> RunFolder:
             healed = time.time()
             client = await connect(world.temporal.address)
             await _settle(world, client, plan.quiet)
+            settled = time.time()
+            await calm(world, client, healed)
         ended = time.time()
         await gather(world, client)
     meta = {
@@ -74,6 +77,7 @@ async def run(plan: Plan, path: Path) -> RunFolder:
         "queue": QUEUE,
         "started": started,
         "healed": healed,
+        "settled": settled,
         "ended": ended,
     }
     folder.meta.write_text(json.dumps(meta))

@@ -24,7 +24,8 @@ PATIENCE = 20.0
 """Seconds until a client stops waiting and asks again."""
 PAUSE = 0.3
 """Seconds until it does."""
-_UNKNOWN = (TransientError, RPCError, TimeoutError, OSError)
+UNKNOWN = (TransientError, RPCError, TimeoutError, OSError)
+"""After these nobody can say whether what was asked for has been done."""
 
 
 def digest(event: Event) -> str:
@@ -48,7 +49,7 @@ class Player:
             try:
                 async with asyncio.timeout(PATIENCE):
                     await self._once(turn, attempt)
-            except _UNKNOWN as error:
+            except UNKNOWN as error:
                 # Whether it has happened is not known: the same is sent again, under the same id.
                 self._note(turn, "run", "info", attempt, error=repr(error)[:300])
             except DurableAdkError as error:
@@ -110,7 +111,7 @@ class Player:
             return
         await asyncio.sleep(turn.cancelled_after)
         self._note(turn, "cancel", "invoke", attempt)
-        with contextlib.suppress(*_UNKNOWN, DurableAdkError):
+        with contextlib.suppress(*UNKNOWN, DurableAdkError):
             reached = await self.runner.cancel(
                 user_id=turn.user, session_id=turn.session, invocation_id=turn.invocation
             )

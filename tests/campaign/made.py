@@ -1,4 +1,4 @@
-"""Evidence made by hand: four invocations in which everything is as it must be."""
+"""Evidence made by hand: five invocations in which everything is as it must be."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,13 +9,15 @@ from campaign.workload import Turn
 
 PLAIN, APPROVAL, SLOW = Key("plain", "u", "p"), Key("approval", "u", "a"), Key("slow", "u", "z")
 ONCE = Key("once", "u7", "x7")
+CALM = Key("slow", "calm", "k")
 TURNS = {
     "p.1": Turn(*PLAIN, 1),
     "a.1": Turn(*APPROVAL, 1),
     "z.1": Turn(*SLOW, 1),
     "x7.1": Turn(*ONCE, 1),
+    "k.1": Turn(*CALM, 1),
 }
-AGENTS = {"p.1": "cashier", "a.1": "approver", "z.1": "sleeper", "x7.1": "payer"}
+AGENTS = {"p.1": "cashier", "a.1": "approver", "z.1": "sleeper", "x7.1": "payer", "k.1": "sleeper"}
 STEPS = {
     "~1": ("p.1", 0),
     "~2": ("p.1", 1),
@@ -24,6 +26,7 @@ STEPS = {
     "~5": ("z.1", 0),
     "~6": ("x7.1", 0),
     "~7": ("x7.1", 1),
+    "~8": ("k.1", 0),
 }
 """The model's answers: to whom, and to which question."""
 
@@ -72,6 +75,12 @@ def _events() -> dict[Key, list[Row]]:
             row(3, "z.1.1.sealed", "sleeper", response("c5", "nap", error="cancelled")),
             row(4, "z.1.end", "sleeper", error_code="InvocationCancelledError"),
         ],
+        CALM: [
+            row(1, "k.1.0", "user", {"text": "do k.1"}),
+            row(2, "k.1.1", "sleeper", call("c8", "nap", nonce="~8")),
+            row(3, "k.1.1.sealed", "sleeper", response("c8", "nap", error="cancelled")),
+            row(4, "k.1.end", "sleeper", error_code="InvocationCancelledError"),
+        ],
         ONCE: [
             row(1, "x7.1.0", "user", {"text": "do x7.1"}),
             row(2, "x7.1.1", "payer", call("c6", "pay", nonce="~6")),
@@ -85,7 +94,7 @@ def good() -> Evidence:
     """Evidence that no check has anything to say about."""
     events = _events()
     found = Evidence(
-        meta={"seconds": 60.0, "seed": 1, "store": "sqlite"},
+        meta={"seconds": 60.0, "seed": 1, "store": "sqlite", "healed": 9.0, "settled": 11.5},
         heads={
             key: {"revision": len(rows), "lease_invocation_id": None}
             for key, rows in events.items()
@@ -115,16 +124,18 @@ def good() -> Evidence:
     for phase in ("begun", "done"):
         found.ledger.append({**_run("a.1:c2", "refund", "~3", phase), "at": 5.0, "pid": 1})
         found.ledger.append({**_run("z.1:c5", "nap", "~5", phase), "at": 5.0, "pid": 1})
+        found.ledger.append({**_run("k.1:c8", "nap", "~8", phase), "at": 6.0, "pid": 1})
         found.ledger.append({**_run("x7.1:c6", "pay", "~6", phase), "at": 6.0, "pid": 1})
     for key, rows in events.items():
         _add(found, key, rows)
+    found.repeats = [[dict(line) for line in found.journal if line["invocation"] == "p.1"]]
     return found
 
 
 def _add(found: Evidence, key: Key, rows: list[Row]) -> None:
     """What store, workers and client say of an invocation."""
     turn = TURNS[rows[0].invocation]
-    cancelled = key is SLOW
+    cancelled = key in (SLOW, CALM)
     found.invocations[turn.invocation] = {
         "status": "cancelled" if cancelled else "completed",
         "start_seq": 1,
@@ -143,8 +154,8 @@ def _add(found: Evidence, key: Key, rows: list[Row]) -> None:
     )
     found.journal += [{**names, "operation": "run", "at": 11.0, **line} for line in lines]
     if cancelled:
-        reached = {"type": "ok", "reached": True, "at": 10.5}
-        found.journal.append({**names, "operation": "cancel", **reached})
+        tries = ({"type": "invoke", "at": 10.4}, {"type": "ok", "reached": True, "at": 10.5})
+        found.journal += [{**names, "operation": "cancel", **line} for line in tries]
     own = {line["key"]: int(line["value"]) for line in found.state if line["session_id"] == key[2]}
     found.controls[turn.app] = {
         "turns": [{"outcome": "ok", "events": [shaped(one.body, turn) for one in rows]}],

@@ -8,7 +8,7 @@ import pytest
 from campaign.auditor import CHECKS, judge
 from campaign.checks.clients import UNKNOWN
 from campaign.evidence import Evidence, Key
-from campaign.guards import guards
+from campaign.guards import guards, measured
 from campaign.links import links_of
 from campaign.workload import Turn
 from tests.campaign.made import APPROVAL, ONCE, PLAIN, SLOW, changed, good, response, row
@@ -79,6 +79,13 @@ def twice_decided(found: Evidence) -> None:
     """A decision is stored twice."""
     again = row(8, "a.1.again", "user", response("c3", "adk_request_confirmation"))
     found.events[APPROVAL].append(again)
+
+
+def cancel_late(found: Evidence) -> None:
+    """A cancellation is said to have reached a run whose end its client knew before."""
+    (asked, answered) = lines(found, "journal", invocation="k.1", operation="cancel")
+    found.journal.append({**asked, "attempt": 2, "at": 12.0})
+    found.journal.append({**answered, "attempt": 2, "at": 12.1})
 
 
 def told(**said: object) -> Harm:
@@ -182,6 +189,17 @@ CASES: dict[str, list[Harm]] = {
         lose(SLOW, 3),
         change("journal", invocation="z.1", type="fail")(at=20.0),
         repeat("ledger", key="z.1:c5", other={"at": 30.0}),
+    ],
+    "cancel_in_calm": [
+        change("journal", invocation="k.1", type="fail")(at=13.6),
+        drop("journal", invocation="k.1", type="fail"),
+        cancel_late,
+    ],
+    "sent_again": [
+        lambda found: found.repeats[0].pop(2),
+        lambda found: found.repeats[0].pop(),
+        lambda found: found.repeats[0][-1].update(type="fail", error="SessionBusyError"),
+        lambda found: found.repeats[0][1].update(digest="of another text"),
     ],
     "hitl": [
         twice_decided,
@@ -296,3 +314,26 @@ def test_a_link_counts_when_something_was_really_done_to_it() -> None:
     asked = {name: guard for guard in guards(found) if (name := guard.name).startswith(OF_LINKS)}
     assert [guard.passed for guard in asked.values()] == [False, True, True]
     assert list(asked) == [f"{OF_LINKS}{link}" for link in links]
+
+
+def test_only_what_was_cancelled_in_the_calm_counts_for_its_guard() -> None:
+    """I15: of the cancellations under faults most are not judged, so they prove nothing."""
+    found = good()
+    assert measured(found)["cancelled_in_calm"] == 1
+    change("journal", invocation="k.1", operation="cancel", type="ok")(reached=False)(found)
+    assert measured(found)["cancelled_in_calm"] == 0
+
+
+def test_what_is_done_in_the_calm_does_not_count_as_done_under_faults() -> None:
+    """A run whose clients got nowhere has no messages answered."""
+    found = good()
+    assert measured(found)["turns"] == len(found.turns) - 1
+
+
+def test_the_verdict_says_how_long_the_last_message_took_after_the_faults() -> None:
+    """I11: and which it was; what came in the calm is none of them."""
+    found = good()
+    change("journal", invocation="k.1", type="fail")(at=40.0)(found)
+    change("journal", invocation="p.1", type="ok")(at=12.25)(found)
+    settled = measured(found)["settled_in"]
+    assert settled == {"outcomes": 3.2, "last": "p.1", "workflows": 2.5}
