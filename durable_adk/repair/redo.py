@@ -133,6 +133,10 @@ class Redo:
     )
     """When the status of each invocation was last set, as far as histories tell."""
     _begun: dict[SessionKey, float] = field(default_factory=dict[SessionKey, float])
+    _last: dict[tuple[SessionKey, str], int] = field(
+        default_factory=dict[tuple[SessionKey, str], int]
+    )
+    """The last epoch of each invocation."""
     _failures: dict[SessionKey, str] = field(default_factory=dict[SessionKey, str])
 
     async def run(self, trails: Mapping[SessionKey, Sequence[Trail]]) -> dict[SessionKey, Redone]:
@@ -143,7 +147,9 @@ class Redo:
         """
         for key in trails:
             await self._load(key)
-        for key, place, act in _in_order(trails):
+        acts = _in_order(trails)
+        self._last.update({(key, act.step.invocation_id): place.epoch for key, place, act in acts})
+        for key, place, act in acts:
             if key in self._failures or await self._is_stored(key, act, place):
                 continue
             try:
@@ -178,6 +184,7 @@ class Redo:
 
     async def _do(self, key: SessionKey, act: Act, place: Place) -> None:
         world = _world(self.scratch, act)
+        await self._pause_untold(key, place)
         active = await self.scratch.active_invocation(key)
         match act.step:
             case OpenStep() as step:
@@ -200,6 +207,20 @@ class Redo:
                 self._note(key, act, seq=ending.record.end_seq or 0)
             case _:
                 await self._commit(key, act, place)
+
+    async def _pause_untold(self, key: SessionKey, place: Place) -> None:
+        """Pause who was paused by an attempt that no history knows of.
+
+        The worker died after it, and when another one came to that point the answer was there. Only
+        the epochs tell: whoever has the lease now has it under a later one again.
+        """
+        active = await self.scratch.active_invocation(key)
+        if active is None or not active.epoch < place.epoch:
+            return
+        if self._last.get((key, active.invocation_id), 0) > active.epoch:
+            await self.scratch.pause_invocation(
+                key, invocation_id=active.invocation_id, epoch=active.epoch
+            )
 
     async def _commit(self, key: SessionKey, act: Act, place: Place) -> None:
         match act.step, act.result:

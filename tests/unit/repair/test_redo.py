@@ -154,10 +154,12 @@ async def test_who_was_taken_over_is_sealed_as_it_was() -> None:
     assert (old.status, old.end_seq) == (Status.ABANDONED, 4)
 
 
-async def test_an_answer_is_made_again() -> None:
-    """D9: a pause gives the lease back, and the answer takes it under the next epoch."""
+def waits(name: str, epoch: int, seq: int) -> Act:
     call = types.Part(function_call=types.FunctionCall(id="c", name="tool", args={}))
-    pause = act("pause_invocation", PauseStep(key=KEY, invocation_id="a", epoch=1))
+    return commits(name, epoch, seq, parts=[call], long_running_tool_ids={"c"})
+
+
+def answers(epoch: int, seq: int) -> Act:
     answer = AnswerStep(
         key=KEY,
         invocation_id="a",
@@ -168,14 +170,35 @@ async def test_an_answer_is_made_again() -> None:
         timestamp=next(TIMES),
         answer=InvocationAnswer(call_id="c", response={"ok": True}),
     )
-    taken = act("take_answer", answer, AnswerTaken(epoch=2, seq=3, call_ids=["c"]))
-    asked = commits("a", 1, 2, parts=[call], long_running_tool_ids={"c"})
-    _, store = await redone(trail(opens("a", 1, 1), asked, pause, taken, commits("a", 2, 4)))
+    return act("take_answer", answer, AnswerTaken(epoch=epoch, seq=seq, call_ids=["c"]))
+
+
+PAUSED = act("pause_invocation", PauseStep(key=KEY, invocation_id="a", epoch=1))
+
+
+@pytest.mark.parametrize("pause", [[PAUSED], []])
+async def test_an_answer_is_made_again(pause: list[Act]) -> None:
+    """D9: a pause gives the lease back, and the answer takes it under the next epoch.
+
+    Also when no history has the pause (F6): its worker died, and then the answer was there.
+    """
+    acts = [opens("a", 1, 1), waits("a", 1, 2), *pause, answers(2, 3), commits("a", 2, 4)]
+    _, store = await redone(trail(*acts))
     stored = [item.event for item in await store.read_events(KEY)]
     assert [event.id for event in stored] == ["a.0", "a.2", "a.answer.1", "a.4"]
     found = await store.active_invocation(KEY)
     assert found is not None
     assert (found.epoch, found.pauses) == (2, 1)
+
+
+async def test_who_had_paused_untold_is_not_taken_for_gone() -> None:
+    """D7, I21: another invocation had the session meanwhile; the first one goes on afterwards."""
+    first = [opens("a", 1, 1), waits("a", 1, 2), answers(3, 5), commits("a", 3, 6)]
+    other = [opens("b", 2, 3), commits("b", 2, 4), closes("b", 2, 4)]
+    one, store = await redone(trail(*first), trail(*other))
+    assert one.failure == ""
+    stored = [item.event for item in await store.read_events(KEY)]
+    assert [event.id for event in stored] == ["a.0", "a.2", "b.0", "b.4", "a.answer.1", "a.6"]
 
 
 @pytest.mark.parametrize(
