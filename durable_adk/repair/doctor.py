@@ -8,7 +8,7 @@ from durable_adk.repair.findings import Case
 from durable_adk.repair.open_calls import open_calls
 from durable_adk.repair.redo import ALL
 from durable_adk.repair.regressions import compare, first_runs, orphans, regressions
-from durable_adk.repair.sources import Sources
+from durable_adk.repair.sources import Missing, Sources
 from durable_adk.repair.trails import runs_of, trails_of
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
@@ -28,7 +28,7 @@ async def examine(sources: Sources) -> list[Case]:
     runs = await runs_of(sources.client)
     unknown = [run for run in runs if run.id not in ended]
     trails = await trails_of(sources.client, unknown, apps=sources.code)
-    compared = await compare(sources, trails, apps={key.app_name for key in records})
+    compared = await compare(sources, trails, apps=_apps(sources, records))
     found = await regressions(sources, compared)
     found += orphans(sources, compared, is_empty=not records)
     at_home = any(run.id in ended | going for run in runs)
@@ -37,6 +37,16 @@ async def examine(sources: Sources) -> list[Case]:
             found += await dead_holders(sources, key, listed, first_runs(trails), at_home=at_home)
             found += await _session(sources, key, listed)
     return found
+
+
+def _apps(sources: Sources, records: Records) -> set[str]:
+    """Those that the store is for; others may share its Temporal.
+
+    Whoever says that sessions are lost means also an app that has lost all of them, if its code is
+    named.
+    """
+    named = {app.name for app in sources.code} if sources.missing is Missing.LOST else set[str]()
+    return named | {key.app_name for key in records}
 
 
 async def _session(

@@ -188,6 +188,25 @@ async def test_lost_sessions_do_not_hide_what_an_older_session_has_lost(clinic: 
     assert await clinic.findings() == []
 
 
+async def test_an_app_that_has_lost_all_its_sessions_is_put_back_when_it_is_named(
+    clinic: Clinic,
+) -> None:
+    """F37: of one that is not named nobody can say whose it is, as stores may share a Temporal."""
+    backup = clinic.folder / "backup.db"
+    async with clinic.working():
+        await clinic.run("charge", "first")
+        copy(clinic.file, backup)
+        await clinic.run("burst", "lost")
+    whole = clinic.dump()
+    restore(clinic.file, backup)
+    code = list(clinic.apps.values())
+    assert await clinic.findings(missing=Missing.LOST) == await clinic.findings(code=code) == []
+    (finding,) = await clinic.findings(missing=Missing.LOST, code=code)
+    assert (finding.kind, finding.app) == (Kind.REGRESSED, "burst")
+    await clinic.mend(missing=Missing.LOST, code=code)
+    assert_same(clinic.dump(), whole)
+
+
 async def test_a_retry_does_not_get_by_a_store_that_was_put_back_meanwhile(clinic: Clinic) -> None:
     """I21: a worker that lives on has just found all in order, and so asks nobody for a while."""
     backup = clinic.folder / "backup.db"
