@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from google.genai import types
 
+from durable_adk.continuation import Continued, ContinueStep, Cursor
 from durable_adk.events import Event, EventActions
 from durable_adk.manifest import AgentNode
 from durable_adk.messages import InvocationAnswer
@@ -21,7 +22,7 @@ from durable_adk.payloads import (
     PauseStep,
 )
 from durable_adk.repair.redo import Place, Redo, is_stored, place_of
-from durable_adk.repair.trails import Act, Trail
+from durable_adk.repair.trails import Act, Trail, ended
 from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
 from durable_adk.settings import Limits
 
@@ -199,6 +200,23 @@ async def test_who_had_paused_untold_is_not_taken_for_gone() -> None:
     assert one.failure == ""
     stored = [item.event for item in await store.read_events(KEY)]
     assert [event.id for event in stored] == ["a.0", "a.2", "b.0", "b.4", "a.answer.1", "a.6"]
+
+
+@pytest.mark.parametrize("status", [Status.COMPLETED, Status.FAILED])
+async def test_an_end_is_made_again_that_only_the_next_run_knows_of(status: Status) -> None:
+    """I24, F30: its worker died after it, and what came then was the limit of a history.
+
+    Why it failed that run does not know, so such a session is left alone.
+    """
+    place = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
+    found = Ending(record=record("a", 1, 1, status=status, end_seq=2))
+    going_on = act("read_place", ContinueStep(cursor=place, holder="a"), Continued(ending=found))
+    first = trail(opens("a", 1, 1), commits("a", 1, 2), ended(going_on))
+    one, store = await redone(first, trail(opens("b", 2, 3), commits("b", 2, 4)))
+    assert (one.rebuilt is not None) is (status is Status.COMPLETED)
+    if one.rebuilt is not None:
+        assert await store.get_invocation(KEY, "a") == found.record
+        assert [item.event.id for item in await store.read_events(KEY)][2:] == ["b.0", "b.4"]
 
 
 @pytest.mark.parametrize(
