@@ -18,6 +18,7 @@ from durable_adk.repair.findings import Case, Kind, case
 from durable_adk.repair.redo import Redo, Redone, is_stored, place_of, records_of
 from durable_adk.repair.sources import Missing, Sources
 from durable_adk.repair.trails import Trail
+from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.rebuilt import Rebuilt
 from durable_adk.sessions.session import SessionKey
 
@@ -95,15 +96,35 @@ async def regressions(sources: Sources, compared: Compared) -> list[Case]:
     if not wanted:
         return []
     redone = await Redo(sources.sessions).run(wanted)
-    found: list[Case] = []
-    for key, one in redone.items():
-        if sources.mean(key):
-            found.append(_regression(sources, key, one, wanted[key], is_missing=key in lost))
-    return found
+    together = _Together(sources.sessions)
+    return [
+        _regression(key, one, wanted[key], together, is_missing=key in lost)
+        for key, one in redone.items()
+        if sources.mean(key)
+    ]
+
+
+@dataclass
+class _Together:
+    """The sessions that are put back, in one transaction.
+
+    One by one, a message that waits for the repair would find the newest of them in order, take the
+    store for mended, and go on in a session that is not.
+    """
+
+    store: BaseSessionService
+    sessions: list[Rebuilt] = field(default_factory=list[Rebuilt])
+    _done: bool = False
+
+    async def put_back(self) -> None:
+        """Put back all of them, with the first that it is asked for."""
+        if not self._done:
+            await self.store.rebuild(self.sessions)
+            self._done = True
 
 
 def _regression(
-    sources: Sources, key: SessionKey, redone: Redone, trails: list[Trail], *, is_missing: bool
+    key: SessionKey, redone: Redone, trails: list[Trail], together: _Together, *, is_missing: bool
 ) -> Case:
     what = "the session is missing" if is_missing else "the store is older than its histories"
     unread = next((trail.failure for trail in trails if trail.failure), None)
@@ -111,13 +132,14 @@ def _regression(
     if rebuilt is None or unread:
         why = f"{NEEDS_CODE}: {unread}" if unread else redone.failure
         return case(Kind.REGRESSED, key, f"{what}, and cannot be rebuilt: {why}")
+    together.sessions.append(rebuilt)
     return case(
         Kind.REGRESSED,
         key,
         f"{what}: {_lacking(rebuilt)}",
         fix=f"put back {_lacking(rebuilt)}"
         + ("; what it was created with is not in them" if is_missing else ""),
-        remedy=partial(sources.sessions.rebuild, [rebuilt]),
+        remedy=together.put_back,
     )
 
 

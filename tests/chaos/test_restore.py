@@ -16,6 +16,7 @@ from durable_adk.apps import App
 from durable_adk.errors import SessionRegressedError
 from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
+from durable_adk.repair.doctor import examine
 from durable_adk.repair.findings import Kind
 from durable_adk.repair.sources import Missing
 from durable_adk.tools import FunctionTool
@@ -186,6 +187,35 @@ async def test_lost_sessions_do_not_hide_what_an_older_session_has_lost(clinic: 
         await clinic.mend(missing=Missing.LOST)
         await asyncio.wait_for(clinic.workflow("charge", "next").result(), 30)
     assert await clinic.findings() == []
+
+
+async def test_messages_that_wait_go_on_when_all_is_put_back(clinic: Clinic) -> None:
+    """I21: the store is not taken for mended when only what is newest in it has been put back."""
+    backup, names = clinic.folder / "backup.db", ("lost-a", "lost-b", "last-a")
+    async with clinic.working():
+        for session in "ab":
+            await clinic.run("charge", f"first-{session}", session)
+        copy(clinic.file, backup)
+        for name in names:
+            await clinic.run("charge", name, name[-1])
+        await until(lambda: _completed(clinic, 5))
+    restore(clinic.file, backup)
+    async with clinic.working():
+        for session in "ab":
+            with pytest.raises(SessionRegressedError):
+                await asyncio.wait_for(clinic.run("charge", f"next-{session}", session), 30)
+        first, *others = await examine(clinic.sources())
+        assert (first.finding.session, first.remedy is None) == ("a", False)
+        await first.remedy()
+        for session in "ab":
+            await asyncio.wait_for(clinic.run("charge", f"next-{session}", session), 30)
+        for other in others:
+            await other.remedy()
+    for session in "ab":
+        log = await clinic.store.read_events(clinic.key("charge", session))
+        lost = [name for name in names if name.endswith(session)]
+        owners = [f"first-{session}", *lost, f"next-{session}"]
+        assert [item.event.invocation_id for item in log] == [one for one in owners for _ in "1234"]
 
 
 async def test_an_app_that_has_lost_all_its_sessions_is_put_back_when_it_is_named(
