@@ -15,7 +15,7 @@ from rich.table import Table
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
-from campaign.checks import calm, clients, effects, engine, log
+from campaign.checks import calm, clients, effects, engine, log, restored
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence, load
 from campaign.guards import Guard, guards, measured
@@ -57,13 +57,13 @@ CHECKS = (
     Check("sent_again", "I12 I16 I17", calm.sent_again),
     Check("hitl", "I16", effects.hitl),
     Check("stream", "I17", clients.stream),
+    Check("divergence", "I21", restored.divergence),
     Check("clean_end", "I24", log.clean_end),
 )
 NOT_CHECKED = {
     "I18 isolation": "it is about requests of an HTTP server; a campaign has none",
     "I19 confidential": "no canaries are planted here",
     "I20 upgrade": "all workers run the same code",
-    "I21 divergence": "no store is restored from a backup here",
     "I22 containment": "no invocation is poisonous here",
     "I23 secrets": "no secrets are planted here",
 }

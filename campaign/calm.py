@@ -7,7 +7,8 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count, islice
 
@@ -55,22 +56,30 @@ class _Cancelling(Player):
 async def calm(world: World, client: Client, healed: float) -> None:
     """Do all of it, once the last fault can have no effect any more."""
     await asyncio.sleep(max(0.0, healed + AFTERMATH - time.time()))
-    service = DatabaseSessionService(world.url())
-    apps = make_apps(world.folder.path)
-    runners = {
-        name: Runner(
-            app=apps[name],
-            session_service=service,
-            client=client,
-            task_queue=QUEUE,
-            auto_create_session=True,
-        )
-        for name in (SLOW, *SENT_AGAIN)
-    }
-    try:
+    async with visiting(world, client, (SLOW, *SENT_AGAIN)) as runners:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
                 await _all(world, runners)
+
+
+@asynccontextmanager
+async def visiting(
+    world: World, client: Client, names: Iterable[str]
+) -> AsyncGenerator[dict[str, Runner]]:
+    """Runners of some apps in this process, which no fault is done to."""
+    service = DatabaseSessionService(world.url())
+    apps = make_apps(world.folder.path)
+    try:
+        yield {
+            name: Runner(
+                app=apps[name],
+                session_service=service,
+                client=client,
+                task_queue=QUEUE,
+                auto_create_session=True,
+            )
+            for name in names
+        }
     finally:
         await service.close()
 

@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from campaign.controls import Control, is_control, outcome_of
@@ -61,6 +62,10 @@ class Evidence:
     """By sequence number."""
     invocations: dict[str, Line] = field(default_factory=dict[str, Line])
     """By id, which is unique in a run."""
+    rows: Rows = field(default_factory=dict[str, list[Line]])
+    """As they are in the store."""
+    restored: dict[str, Any] | None = None
+    """What came of putting the store back to an older copy; None: that was not done."""
     state: list[Line] = field(default_factory=list[Line])
     journal: list[Line] = field(default_factory=list[Line])
     """All clients' together."""
@@ -123,16 +128,23 @@ def message_of(row: Row) -> str:
 def load(folder: RunFolder) -> Evidence:
     """The evidence of a run that is over."""
     rows: Rows = json.loads(folder.store.read_text())
+    meta = json.loads(folder.meta.read_text())
     found = Evidence(
-        meta=json.loads(folder.meta.read_text()),
+        meta=meta,
+        rows=rows,
+        restored=json.loads(folder.restored.read_text()) if folder.restored.exists() else None,
         state=rows["state"],
         journal=sorted(
             (line for path in folder.journals for line in notes(path)), key=lambda line: line["at"]
         ),
         repeats=[notes(path) for path in folder.repeats],
-        ledger=notes(folder.ledger),
-        asked=[line for line in notes(folder.asked) if not is_control(line["invocation"])],
-        commits=notes(folder.commits),
+        ledger=_until(meta["ended"], folder.ledger),
+        asked=[
+            line
+            for line in _until(meta["ended"], folder.asked)
+            if not is_control(line["invocation"])
+        ],
+        commits=_until(meta["ended"], folder.commits),
         faults=notes(folder.faults),
         workflows=notes(folder.workflows),
         controls=json.loads(folder.controls.read_text()),
@@ -146,6 +158,11 @@ def load(folder: RunFolder) -> Evidence:
         found.events.setdefault(_key(line), []).append(row)
     found.invocations = {line["invocation_id"]: line for line in rows["invocations"]}
     return found
+
+
+def _until(end: float, path: Path) -> list[Line]:
+    """What was noted before the rows were read; what comes later is of another store."""
+    return [line for line in notes(path) if line["at"] <= end]
 
 
 def _key(line: Line) -> Key:

@@ -21,8 +21,7 @@ TABLES = ("sessions", "events", "invocations", "state")
 
 async def gather(world: World, client: Client) -> None:
     """Copy what the store and Temporal have into the run's folder."""
-    rows = await _postgres_rows(world) if world.postgres else _sqlite_rows(world)
-    world.folder.store.write_text(json.dumps(rows))
+    world.folder.store.write_text(json.dumps(await rows_of(world)))
     world.folder.histories.mkdir(exist_ok=True)
     async for execution in client.list_workflows():
         history = await client.get_workflow_handle(
@@ -40,6 +39,11 @@ async def gather(world: World, client: Client) -> None:
             bytes=sum(_size(event) for event in history.events),
             largest=max(_size(event) for event in history.events),
         )
+
+
+async def rows_of(world: World) -> Rows:
+    """What the store has."""
+    return await _postgres_rows(world) if world.postgres else _sqlite_rows(world)
 
 
 def _size(event: Message) -> int:

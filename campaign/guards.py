@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from campaign.checks import calm
 from campaign.checks.clients import REFUSED, undisturbed
+from campaign.checks.restored import lost_events
 from campaign.evidence import Evidence
 from campaign.links import links_of
 from campaign.schedule import least, least_links
@@ -17,6 +18,8 @@ SUCCESS = 0.95
 TURNS_PER_SECOND = 0.25
 CANCELLED = 8
 """Least number of cancellations after the faults; some come too late to reach anything."""
+LOST = 20
+"""Least number of events that a copy of the store lacks; the session for it alone has four."""
 REPEATED = 6
 """Least number of messages that are sent several times at once."""
 
@@ -62,6 +65,7 @@ def guards(found: Evidence) -> list[Guard]:
         Guard("lost acknowledgements absorbed", figures["absorbed"], 1),
         Guard("zombies refused", figures["refused"], 1),
         Guard("histories continued as new", figures["continued"], 1),
+        Guard("events that the copy had lost", figures["lost_by_restore"], LOST),
     ]
 
 
@@ -96,6 +100,7 @@ def measured(found: Evidence) -> dict[str, Any]:
         "heard": len(found.listeners()),
         "refusals": sum(outcome == REFUSED for outcome in outcomes.values()),
         "settled_in": _settled_in(found),
+        "lost_by_restore": _lost(found),
         "cancelled_in_calm": len(cancelled),
         "slowest_cancellation": round(max(cancelled.values(), default=0.0), 2),
         "repeated_model_calls": sum(questions.values()) - len(questions),
@@ -120,6 +125,12 @@ def _settled_in(found: Evidence) -> dict[str, Any]:
         "last": invocation,
         "workflows": round(found.meta["settled"] - healed, 1),
     }
+
+
+def _lost(found: Evidence) -> int:
+    """How many events the store's copy lacked, in sessions that it had and those it had not."""
+    older = found.restored["older"] if found.restored else found.rows
+    return sum(lost_events(found.rows, older).values())
 
 
 def _repeated(found: Evidence) -> int:

@@ -71,6 +71,16 @@ class RunFolder:
         return self.path / "store.json"
 
     @property
+    def backup(self) -> Path:
+        """A copy of the store as it was in the middle of the run."""
+        return self.path / "backup"
+
+    @property
+    def restored(self) -> Path:
+        """What came of putting that back."""
+        return self.path / "restored.json"
+
+    @property
     def workflows(self) -> Path:
         """Temporal's workflows, at the end."""
         return self.path / "workflows.jsonl"

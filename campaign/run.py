@@ -14,6 +14,7 @@ from campaign.gather import gather
 from campaign.journals import RunFolder
 from campaign.links import links_of
 from campaign.nemesis import Nemesis
+from campaign.restoring import back_up, keep, restore
 from campaign.schedule import GAP, schedule
 from campaign.shape import SHAPES, Shape, Size
 from campaign.worker_main import QUEUE
@@ -56,18 +57,24 @@ async def run(plan: Plan, path: Path) -> RunFolder:
     async with running(folder, plan.store, plan.seed, plan.size) as world:
         await write_controls(folder, plan.shape.turns)
         async with staffed(world):
+            await keep(world, await connect(world.temporal.address), 1)
             started = time.time()
             nemesis = Nemesis(world)
             links = links_of(plan.store)
             faults = schedule(plan.seed, plan.seconds, plan.gap, plan.shape.faults, links)
-            await nemesis.attack(faults, plan.seconds)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(back_up(world, plan.seconds / 2))
+                await nemesis.attack(faults, plan.seconds)
             healed = time.time()
             client = await connect(world.temporal.address)
             await _settle(world, client, plan.quiet)
             settled = time.time()
             await calm(world, client, healed)
+            await keep(world, client, 2)
         ended = time.time()
         await gather(world, client)
+        if plan.shape.everything:
+            await restore(world, client)
     meta = {
         "seed": plan.seed,
         "store": plan.store,

@@ -1,10 +1,12 @@
 """Evidence made by hand: five invocations in which everything is as it must be."""
 
+import json
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 from campaign.controls import shaped
-from campaign.evidence import Evidence, Key, Row
+from campaign.evidence import Evidence, Key, Row, Rows
 from campaign.workload import Turn
 
 PLAIN, APPROVAL, SLOW = Key("plain", "u", "p"), Key("approval", "u", "a"), Key("slow", "u", "z")
@@ -17,6 +19,8 @@ TURNS = {
     "x7.1": Turn(*ONCE, 1),
     "k.1": Turn(*CALM, 1),
 }
+LOST = 3
+"""The first of the events of `PLAIN` that a copy of the store lacks."""
 AGENTS = {"p.1": "cashier", "a.1": "approver", "z.1": "sleeper", "x7.1": "payer", "k.1": "sleeper"}
 STEPS = {
     "~1": ("p.1", 0),
@@ -129,6 +133,8 @@ def good() -> Evidence:
     for key, rows in events.items():
         _add(found, key, rows)
     found.repeats = [[dict(line) for line in found.journal if line["invocation"] == "p.1"]]
+    found.rows = deepcopy(_rows(found))
+    found.restored = _restored(found)
     return found
 
 
@@ -163,13 +169,63 @@ def _add(found: Evidence, key: Key, rows: list[Row]) -> None:
     }
 
 
+def _restored(found: Evidence) -> dict[str, Any]:
+    """What came of a copy that lacks the end of a session, and of a message to it."""
+    turn = Turn(*PLAIN, 1000)
+    older, mended = deepcopy(found.rows), deepcopy(found.rows)
+    lost = [row for row in older["events"] if row["app_name"] == PLAIN.app and row["seq"] >= LOST]
+    older["events"] = [row for row in older["events"] if row not in lost]
+    _of(older, "invocations", "p.1").update(status="running", end_seq=None)
+    _of(older, "sessions", "p").update(revision=2)
+    for seq in (5, 6):
+        names = {"seq": seq, "event_id": f"{turn.invocation}.{seq}", "body": "{}"}
+        mended["events"].append({**_owner(PLAIN), **names, "invocation_id": turn.invocation})
+    mended["invocations"].append({**_owner(PLAIN), "invocation_id": turn.invocation})
+    _of(mended, "sessions", "p").update(revision=6)
+    refused = {"turn": list(turn), "invocation": turn.invocation, "first": "SessionRegressedError"}
+    return {
+        "asked": [{**refused, "then": "ok"}],
+        "older": older,
+        "refused": deepcopy(older),
+        "mended": mended,
+        "left": [],
+        "seconds": 1.5,
+    }
+
+
+def _of(rows: Rows, table: str, name: str) -> dict[str, Any]:
+    """The row of an invocation or a session."""
+    own = "invocation_id" if table == "invocations" else "session_id"
+    return next(row for row in rows[table] if row[own] == name)
+
+
+def _rows(found: Evidence) -> Rows:
+    """The store's rows, as far as they are looked at as such."""
+    heads = [{**_owner(key), **head, "update_time": 1.0} for key, head in found.heads.items()]
+    events = [
+        {**_owner(key), "seq": row.seq, "event_id": row.id, "invocation_id": row.invocation}
+        | {"body": json.dumps(row.body)}
+        for key, rows in found.events.items()
+        for row in rows
+    ]
+    keys = {turn.invocation: Key(*turn[:3]) for turn in TURNS.values()}
+    opened = [
+        {**_owner(keys[name]), **line, "invocation_id": name}
+        for name, line in found.invocations.items()
+    ]
+    return {"sessions": heads, "events": events, "invocations": opened, "state": found.state}
+
+
 def _seen(one: Row) -> dict[str, str]:
     return {"event": one.id, "digest": one.digest}
 
 
 def _state(key: Key, name: str, value: str) -> dict[str, str]:
-    owner = {"app_name": key.app, "user_id": key.user, "session_id": key.session}
-    return {**owner, "key": name, "value": value}
+    return {**_owner(key), "key": name, "value": value}
+
+
+def _owner(key: Key) -> dict[str, str]:
+    return {"app_name": key.app, "user_id": key.user, "session_id": key.session}
 
 
 def _run(key: str, tool: str, nonce: str, phase: str) -> dict[str, Any]:

@@ -88,6 +88,26 @@ def cancel_late(found: Evidence) -> None:
     found.journal.append({**answered, "attempt": 2, "at": 12.1})
 
 
+def _stores(found: Evidence) -> dict:
+    assert found.restored is not None
+    return found.restored
+
+
+def restored(name: str, **fields: object) -> Harm:
+    """Change the first line of what came of a restore."""
+    return lambda found: _stores(found)[name][0].update(fields)
+
+
+def in_store(name: str, table: str, row: str, **fields: object) -> Harm:
+    """Change a row of a store of the restore: an event, an invocation or a session."""
+    own = {"events": "event_id", "invocations": "invocation_id", "sessions": "session_id"}[table]
+
+    def harm(found: Evidence) -> None:
+        next(one for one in _stores(found)[name][table] if one[own] == row).update(fields)
+
+    return harm
+
+
 def told(**said: object) -> Harm:
     """Tell something else of the payment."""
     return store(ONCE, 2, content={"parts": [response("c6", "pay", **said)]})
@@ -211,6 +231,23 @@ CASES: dict[str, list[Harm]] = {
         drop("journal", invocation="p.1", event="p.1.3"),
         drop("journal", invocation="p.1", event="p.1.1"),
         lambda found: found.journal.insert(2, found.journal[1]),
+    ],
+    "divergence": [
+        restored("asked", first="ok"),
+        restored("asked", first="TimeoutError"),
+        restored("asked", then="TimeoutError"),
+        in_store("refused", "events", "p.1.0", body="{}"),
+        in_store("refused", "sessions", "p", revision=3),
+        in_store("mended", "events", "p.1.3", body="{}"),
+        in_store("mended", "events", "p.1.3", event_id="p.1.4"),
+        in_store("mended", "events", "p.1000.6", seq=7),
+        in_store("mended", "events", "p.1000.5", seq=0),
+        in_store("mended", "invocations", "p.1", status="abandoned"),
+        in_store("mended", "sessions", "z", revision=3),
+        lambda found: _stores(found)["mended"]["state"].append({**found.state[0], "key": "more"}),
+        lambda found: _stores(found)["mended"]["events"].pop(0),
+        lambda found: _stores(found)["mended"].update(events=found.rows["events"]),
+        lambda found: _stores(found)["left"].append("a finding"),
     ],
     "clean_end": [lambda found: found.heads[PLAIN].update(lease_invocation_id="p.1")],
 }
@@ -337,3 +374,11 @@ def test_the_verdict_says_how_long_the_last_message_took_after_the_faults() -> N
     change("journal", invocation="p.1", type="ok")(at=12.25)(found)
     settled = measured(found)["settled_in"]
     assert settled == {"outcomes": 3.2, "last": "p.1", "workflows": 2.5}
+
+
+def test_a_restore_that_lost_nothing_proves_nothing() -> None:
+    """I21: of a copy that lacks no event nobody has to notice that it is older."""
+    found = good()
+    assert measured(found)["lost_by_restore"] == 2
+    found.restored = None
+    assert measured(found)["lost_by_restore"] == 0

@@ -1,0 +1,116 @@
+"""What must hold when the store was put back to a copy of it: I21."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from campaign.checks.violation import Violation
+from campaign.evidence import Evidence, Key, Rows
+from campaign.journals import Line
+from durable_adk.errors import SessionRegressedError
+
+REFUSED = SessionRegressedError.__name__
+UNTOLD = {
+    "sessions": ("create_time", "update_time", "waiting"),
+    "invocations": ("update_time",),
+    "events": ("timestamp",),
+}
+"""What no history tells.
+
+The store's clock, when it was written to; how many tickets there are, as who was given up before
+its turn has left one in the copy; and of an event that was committed more than once when it was
+made first.
+"""
+SHARED = ("user:noted",)
+"""State that several sessions write at the same time: which is the last, no history tells."""
+Place = tuple[Any, ...]
+
+
+def divergence(found: Evidence) -> Iterator[Violation]:
+    """I21: a store that is older is noticed before an append, and becomes what it was."""
+    restored = found.restored
+    if restored is None:
+        return
+    for line in restored["asked"]:
+        if line["first"] != REFUSED:
+            yield Violation("an older store was not noticed", line["invocation"], line)
+        if line["then"] != "ok":
+            yield Violation("a message did not go on after the repair", line["invocation"], line)
+    for place, one, other in _differences(restored["older"], restored["refused"]):
+        yield Violation("an older store was written to", str(place), (one, other))
+    own = {line["invocation"] for line in restored["asked"]}
+    asked = {Key(*line["turn"][:3]) for line in restored["asked"]}
+    for finding in restored["left"]:
+        yield Violation("the doctor could not mend all", "", finding)
+    for place, one, other in _differences(found.rows, _without(restored["mended"], own)):
+        if one is None or not _goes_on(place, asked):
+            yield Violation("the repair did not make it what it was", str(place), (one, other))
+    yield from _appended(found, restored["mended"], own)
+
+
+def lost_events(whole: Rows, older: Rows) -> dict[Key, int]:
+    """By session, how many events a copy lacks."""
+    counts: dict[Key, int] = defaultdict(int)
+    for rows, number in ((whole, 1), (older, -1)):
+        for row in rows["events"]:
+            counts[_key(row)] += number
+    return {key: number for key, number in counts.items() if number > 0}
+
+
+def _appended(found: Evidence, mended: Rows, own: set[str]) -> Iterator[Violation]:
+    """What came after the repair stands behind what was there before."""
+    ends: dict[Key, int] = defaultdict(int)
+    for row in found.rows["events"]:
+        ends[_key(row)] = max(ends[_key(row)], row["seq"])
+    seen: dict[str, list[int]] = defaultdict(list)
+    for row in mended["events"]:
+        if row["invocation_id"] in own:
+            seen[row["invocation_id"]].append(row["seq"] - ends[_key(row)])
+    for name in own:
+        if not seen[name] or sorted(seen[name]) != list(range(1, len(seen[name]) + 1)):
+            yield Violation("a message after the repair has lost its place", name, seen[name])
+
+
+def _without(rows: Rows, invocations: set[str]) -> Rows:
+    """Rows of other invocations only."""
+    return {
+        table: [row for row in lines if row.get("invocation_id") not in invocations]
+        for table, lines in rows.items()
+    }
+
+
+def _goes_on(place: Place, asked: set[Key]) -> bool:
+    """Whether a row changes with a session's next message: its head, and its state."""
+    table, *key = place
+    return table in ("sessions", "state") and Key(*key[:3]) in asked
+
+
+def _differences(one: Rows, other: Rows) -> Iterator[tuple[Place, Line | None, Line | None]]:
+    """The rows that are not alike, with where they are."""
+    left, right = dict(_told(one)), dict(_told(other))
+    for place in sorted({*left, *right}, key=str):
+        if left.get(place) != right.get(place):
+            yield place, left.get(place), right.get(place)
+
+
+def _told(rows: Rows) -> Iterable[tuple[Place, Line]]:
+    """Each row by its key, without what no history tells."""
+    for table, lines in rows.items():
+        for row in lines:
+            if table == "state" and row["key"] in SHARED:
+                continue
+            own = {"events": "seq", "invocations": "invocation_id", "state": "key"}.get(table)
+            place = (table, *_key(row), *((row[own],) if own else ()))
+            untold = UNTOLD.get(table, ())
+            told = {name: value for name, value in row.items() if name not in untold}
+            yield place, {**told, "body": _timeless(row["body"])} if table == "events" else told
+
+
+def _timeless(body: str) -> str:
+    """A stored event's JSON without its time."""
+    return re.sub(r'"timestamp":[0-9.e+]+', "", body)
+
+
+def _key(row: Line) -> Key:
+    return Key(row["app_name"], row["user_id"], row["session_id"])

