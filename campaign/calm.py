@@ -29,8 +29,8 @@ CANCELLED = 12
 """Invocations that are cancelled."""
 MOMENTS = (0.1, NAP + 0.2)
 """Seconds after which they are; undisturbed they would take somewhat longer."""
-AT_ONCE = 4
-"""Of them run at a time."""
+AT_ONCE = 3
+"""Of them run at a time, and nothing beside them: what is measured is not our own load."""
 TIMES = 3
 """How often each message, answer and cancellation is sent at once (F26)."""
 SENT_AGAIN = ("plain", "approval")
@@ -92,6 +92,7 @@ async def _all(world: World, runners: dict[str, Runner]) -> None:
         for number, turn in enumerate(islice(_slow(), CANCELLED)):
             times = 1 if number % 2 else TIMES
             group.create_task(_cancelled(player, turn, dice.uniform(*MOMENTS), times, some))
+    async with asyncio.TaskGroup() as group:
         for app in SENT_AGAIN:
             group.create_task(_sent_again(world.folder, runners[app], world.shape.turns))
 
@@ -105,8 +106,14 @@ def _slow() -> Iterator[Turn]:
 async def _cancelled(
     player: _Cancelling, turn: Turn, after: float, times: int, some: asyncio.Semaphore
 ) -> None:
-    """Play a turn, cancel it, and cancel it again when it has ended."""
+    """Play a turn, cancel it, and cancel it again when it has ended.
+
+    Its session is there before: what is cancelled before it was opened can be kept from opening
+    late only by a session that exists (see `BaseSessionService.withdraw_invocation`).
+    """
+    names = {"app_name": turn.app, "user_id": turn.user, "session_id": turn.session}
     async with some:
+        await player.runner.session_service.create_session(**names)
         playing = asyncio.create_task(player.play(turn))
         await asyncio.sleep(after)
         await asyncio.gather(*(player.cancel(turn, number) for number in range(times)))

@@ -100,6 +100,8 @@ def _told(rows: Rows) -> Iterable[tuple[Place, Line]]:
         for row in lines:
             if table == "state" and row["key"] in SHARED:
                 continue
+            if table == "sessions" and not row["revision"]:
+                continue  # nothing has happened in it, so it is in no history
             own = {"events": "seq", "invocations": "invocation_id", "state": "key"}.get(table)
             place = (table, *_key(row), *((row[own],) if own else ()))
             untold = UNTOLD.get(table, ())

@@ -382,3 +382,24 @@ def test_a_restore_that_lost_nothing_proves_nothing() -> None:
     assert measured(found)["lost_by_restore"] == 2
     found.restored = None
     assert measured(found)["lost_by_restore"] == 0
+
+
+def test_a_session_in_which_nothing_happened_is_in_no_history() -> None:
+    """I21: so nobody can put it back; of one with events that is asked."""
+    for revision, is_missed in ((0, False), (1, True)):
+        found = good()
+        empty = {**found.rows["sessions"][0], "session_id": "empty", "revision": revision}
+        found.rows["sessions"].append(empty)
+        assert bool(judge(found).violations["divergence"]) is is_missed
+
+
+def test_the_time_of_an_event_may_be_that_of_a_later_attempt() -> None:
+    """I21: a history has no other; all else of it has to be the same."""
+    found = good()
+    times = iter(('{"timestamp":1.5,"id":"p.1.3"}', '{"timestamp":1e9,"id":"p.1.3"}'))
+    for rows in (found.rows, _stores(found)["mended"]):
+        (row,) = [one for one in rows["events"] if one["event_id"] == "p.1.3"]
+        row["body"] = next(times)
+    assert not judge(found).violations["divergence"]
+    row["body"] = row["body"].replace("p.1.3", "p.1.4")
+    assert judge(found).violations["divergence"]
