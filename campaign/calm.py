@@ -111,9 +111,10 @@ async def _cancelled(
     Its session is there before: what is cancelled before it was opened can be kept from opening
     late only by a session that exists (see `BaseSessionService.withdraw_invocation`).
     """
-    names = {"app_name": turn.app, "user_id": turn.user, "session_id": turn.session}
     async with some:
-        await player.runner.session_service.create_session(**names)
+        await player.runner.session_service.create_session(
+            app_name=turn.app, user_id=turn.user, session_id=turn.session
+        )
         playing = asyncio.create_task(player.play(turn))
         await asyncio.sleep(after)
         await asyncio.gather(*(player.cancel(turn, number) for number in range(times)))

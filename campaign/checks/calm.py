@@ -23,7 +23,7 @@ def cancel_in_calm(found: Evidence) -> Iterator[Violation]:
         name = line["invocation"]
         if line["type"] == "invoke":
             asked[name, line["attempt"]] = line["at"]
-        elif line["reached"] and asked[name, line["attempt"]] > ends.get(name, line["at"]):
+        elif line["reached"] and asked[name, line["attempt"]] > ends.get(name, float("inf")):
             yield Violation("a cancellation reached what had ended", name, line)
 
 

@@ -403,3 +403,16 @@ def test_the_time_of_an_event_may_be_that_of_a_later_attempt() -> None:
     assert not judge(found).violations["divergence"]
     row["body"] = row["body"].replace("p.1.3", "p.1.4")
     assert judge(found).violations["divergence"]
+
+
+def test_what_a_terminated_workflow_committed_last_is_in_no_history() -> None:
+    """I21: its call is sealed instead; in other invocations that would be a loss."""
+    sealed = {"event_id": "p.1.1.sealed", "body": "{}"}
+    for status, is_missed in (("abandoned", False), ("completed", True)):
+        found = good()
+        for rows in (found.rows, _stores(found)["mended"]):
+            next(row for row in rows["invocations"] if row["invocation_id"] == "p.1").update(
+                status=status
+            )
+        in_store("mended", "events", "p.1.2", **sealed)(found)
+        assert bool(judge(found).violations["divergence"]) is is_missed
