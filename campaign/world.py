@@ -93,6 +93,8 @@ class Kept:
             await self.process.terminate()
 
     def _said(self) -> str:
+        if not self.log.exists():
+            return ""  # it has been forked, and has not come to its log yet
         with self.log.open("rb") as file:
             file.seek(self._seen)
             return file.read().decode(errors="replace")
