@@ -1,118 +1,36 @@
 """The auditor passes what is right and catches each wrong that it is for."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from campaign.auditor import CHECKS, judge
 from campaign.checks.clients import UNKNOWN
-from campaign.evidence import Evidence, Key
+from campaign.evidence import Evidence
 from campaign.guards import guards, measured
 from campaign.links import links_of
 from campaign.workload import Turn
-from tests.campaign.made import APPROVAL, ONCE, PLAIN, SLOW, changed, good, response, row
+from tests.campaign.harms import (
+    Harm,
+    cancel_late,
+    change,
+    drop,
+    in_store,
+    interleave,
+    invocation,
+    lose,
+    repeat,
+    restored,
+    second_answer,
+    state,
+    store,
+    stores,
+    told,
+    twice_decided,
+)
+from tests.campaign.made import APPROVAL, PLAIN, SLOW, good, response, row
 
 OF_LINKS = "faults of link: "
-Harm = Callable[[Evidence], object]
-
-
-def lines(found: Evidence, name: str, **fields: object) -> list[dict]:
-    """The lines of a list that have these fields."""
-    return [line for line in getattr(found, name) if fields.items() <= line.items()]
-
-
-def change(name: str, **fields: object) -> Callable[..., Harm]:
-    """Give the first line with these fields other ones."""
-    return lambda **other: lambda found: lines(found, name, **fields)[0].update(other)
-
-
-def drop(name: str, **fields: object) -> Harm:
-    """Take the lines with these fields away."""
-
-    def harm(found: Evidence) -> None:
-        gone = lines(found, name, **fields)
-        setattr(found, name, [line for line in getattr(found, name) if line not in gone])
-
-    return harm
-
-
-def repeat(name: str, *, other: dict | None = None, **fields: object) -> Harm:
-    """Add the first line with these fields again, with `other` ones changed."""
-    return lambda found: getattr(found, name).append(
-        {**lines(found, name, **fields)[0], **(other or {})}
-    )
-
-
-def store(key: Key, index: int, **fields: object) -> Harm:
-    """Change a stored event."""
-    return lambda found: changed(found, key, index, **fields)
-
-
-def lose(key: Key, index: int) -> Harm:
-    """Take a stored event away."""
-    return lambda found: found.events[key].pop(index)
-
-
-def state(value: str) -> Harm:
-    """Change the stored state."""
-    return change("state", key="total")(value=value)
-
-
-def invocation(name: str, **fields: object) -> Harm:
-    """Change an invocation's row."""
-    return lambda found: found.invocations[name].update(fields)
-
-
-def interleave(found: Evidence) -> None:
-    """Another invocation in the middle of the first."""
-    found.events[PLAIN].insert(2, row(3, "q.1.0", "user", {"text": "do q.1"}))
-
-
-def second_answer(found: Evidence) -> None:
-    """The answer of a repeated question is used besides the first."""
-    found.asked.append({**found.asked[1], "nonce": "~9"})
-    changed(found, PLAIN, 3, content={"parts": [{"text": "Charged. ~2"}, {"text": "Again. ~9"}]})
-
-
-def twice_decided(found: Evidence) -> None:
-    """A decision is stored twice."""
-    again = row(8, "a.1.again", "user", response("c3", "adk_request_confirmation"))
-    found.events[APPROVAL].append(again)
-
-
-def cancel_late(found: Evidence) -> None:
-    """A cancellation is said to have reached a run whose end its client knew before."""
-    (asked, answered) = lines(found, "journal", invocation="k.1", operation="cancel")
-    found.journal.append({**asked, "attempt": 2, "at": 12.0})
-    found.journal.append({**answered, "attempt": 2, "at": 12.1})
-
-
-def _stores(found: Evidence) -> dict:
-    assert found.restored is not None
-    return found.restored
-
-
-def restored(name: str, **fields: object) -> Harm:
-    """Change the first line of what came of a restore."""
-    return lambda found: _stores(found)[name][0].update(fields)
-
-
-def in_store(name: str, table: str, row: str, **fields: object) -> Harm:
-    """Change a row of a store of the restore: an event, an invocation or a session."""
-    own = {"events": "event_id", "invocations": "invocation_id", "sessions": "session_id"}[table]
-
-    def harm(found: Evidence) -> None:
-        next(one for one in _stores(found)[name][table] if one[own] == row).update(fields)
-
-    return harm
-
-
-def told(**said: object) -> Harm:
-    """Tell something else of the payment."""
-    return store(ONCE, 2, content={"parts": [response("c6", "pay", **said)]})
-
-
 CASES: dict[str, list[Harm]] = {
     "append_once": [
         store(PLAIN, 3, id="p.1.2"),
@@ -244,10 +162,10 @@ CASES: dict[str, list[Harm]] = {
         in_store("mended", "events", "p.1000.5", seq=0),
         in_store("mended", "invocations", "p.1", status="abandoned"),
         in_store("mended", "sessions", "z", revision=3),
-        lambda found: _stores(found)["mended"]["state"].append({**found.state[0], "key": "more"}),
-        lambda found: _stores(found)["mended"]["events"].pop(0),
-        lambda found: _stores(found)["mended"].update(events=found.rows["events"]),
-        lambda found: _stores(found)["left"].append("a finding"),
+        lambda found: stores(found)["mended"]["state"].append({**found.state[0], "key": "more"}),
+        lambda found: stores(found)["mended"]["events"].pop(0),
+        lambda found: stores(found)["mended"].update(events=found.rows["events"]),
+        lambda found: stores(found)["left"].append("a finding"),
     ],
     "clean_end": [lambda found: found.heads[PLAIN].update(lease_invocation_id="p.1")],
 }
@@ -397,7 +315,7 @@ def test_the_time_of_an_event_may_be_that_of_a_later_attempt() -> None:
     """I21: a history has no other; all else of it has to be the same."""
     found = good()
     times = iter(('{"timestamp":1.5,"id":"p.1.3"}', '{"timestamp":1e9,"id":"p.1.3"}'))
-    for rows in (found.rows, _stores(found)["mended"]):
+    for rows in (found.rows, stores(found)["mended"]):
         (row,) = [one for one in rows["events"] if one["event_id"] == "p.1.3"]
         row["body"] = next(times)
     assert not judge(found).violations["divergence"]
@@ -410,7 +328,7 @@ def test_what_a_terminated_workflow_committed_last_is_in_no_history() -> None:
     sealed = {"event_id": "p.1.1.sealed", "body": "{}"}
     for status, is_missed in (("abandoned", False), ("completed", True)):
         found = good()
-        for rows in (found.rows, _stores(found)["mended"]):
+        for rows in (found.rows, stores(found)["mended"]):
             next(row for row in rows["invocations"] if row["invocation_id"] == "p.1").update(
                 status=status
             )

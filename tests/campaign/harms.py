@@ -1,0 +1,105 @@
+"""Ways to make good evidence wrong in one place."""
+
+from collections.abc import Callable
+
+from campaign.evidence import Evidence, Key
+from tests.campaign.made import APPROVAL, ONCE, PLAIN, changed, response, row
+
+Harm = Callable[[Evidence], object]
+
+
+def lines(found: Evidence, name: str, **fields: object) -> list[dict]:
+    """The lines of a list that have these fields."""
+    return [line for line in getattr(found, name) if fields.items() <= line.items()]
+
+
+def change(name: str, **fields: object) -> Callable[..., Harm]:
+    """Give the first line with these fields other ones."""
+    return lambda **other: lambda found: lines(found, name, **fields)[0].update(other)
+
+
+def drop(name: str, **fields: object) -> Harm:
+    """Take the lines with these fields away."""
+
+    def harm(found: Evidence) -> None:
+        gone = lines(found, name, **fields)
+        setattr(found, name, [line for line in getattr(found, name) if line not in gone])
+
+    return harm
+
+
+def repeat(name: str, *, other: dict | None = None, **fields: object) -> Harm:
+    """Add the first line with these fields again, with `other` ones changed."""
+    return lambda found: getattr(found, name).append(
+        {**lines(found, name, **fields)[0], **(other or {})}
+    )
+
+
+def store(key: Key, index: int, **fields: object) -> Harm:
+    """Change a stored event."""
+    return lambda found: changed(found, key, index, **fields)
+
+
+def lose(key: Key, index: int) -> Harm:
+    """Take a stored event away."""
+    return lambda found: found.events[key].pop(index)
+
+
+def state(value: str) -> Harm:
+    """Change the stored state."""
+    return change("state", key="total")(value=value)
+
+
+def invocation(name: str, **fields: object) -> Harm:
+    """Change an invocation's row."""
+    return lambda found: found.invocations[name].update(fields)
+
+
+def interleave(found: Evidence) -> None:
+    """Another invocation in the middle of the first."""
+    found.events[PLAIN].insert(2, row(3, "q.1.0", "user", {"text": "do q.1"}))
+
+
+def second_answer(found: Evidence) -> None:
+    """The answer of a repeated question is used besides the first."""
+    found.asked.append({**found.asked[1], "nonce": "~9"})
+    changed(found, PLAIN, 3, content={"parts": [{"text": "Charged. ~2"}, {"text": "Again. ~9"}]})
+
+
+def twice_decided(found: Evidence) -> None:
+    """A decision is stored twice."""
+    again = row(8, "a.1.again", "user", response("c3", "adk_request_confirmation"))
+    found.events[APPROVAL].append(again)
+
+
+def cancel_late(found: Evidence) -> None:
+    """A cancellation is said to have reached a run whose end its client knew before."""
+    (asked, answered) = lines(found, "journal", invocation="k.1", operation="cancel")
+    found.journal.append({**asked, "attempt": 2, "at": 12.0})
+    found.journal.append({**answered, "attempt": 2, "at": 12.1})
+
+
+def stores(found: Evidence) -> dict:
+    """What came of the restore."""
+    assert found.restored is not None
+    return found.restored
+
+
+def restored(name: str, **fields: object) -> Harm:
+    """Change the first line of what came of a restore."""
+    return lambda found: stores(found)[name][0].update(fields)
+
+
+def in_store(name: str, table: str, row: str, **fields: object) -> Harm:
+    """Change a row of a store of the restore: an event, an invocation or a session."""
+    own = {"events": "event_id", "invocations": "invocation_id", "sessions": "session_id"}[table]
+
+    def harm(found: Evidence) -> None:
+        next(one for one in stores(found)[name][table] if one[own] == row).update(fields)
+
+    return harm
+
+
+def told(**said: object) -> Harm:
+    """Tell something else of the payment."""
+    return store(ONCE, 2, content={"parts": [response("c6", "pay", **said)]})
