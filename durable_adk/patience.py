@@ -31,8 +31,9 @@ class _Patient:
         self._service = service
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._service, name)
-        return found if name in STREAMS or not callable(found) else again(found, PATIENCE)
+        found: Any = getattr(self._service, name)
+        call: Any = found
+        return found if name in STREAMS or not callable(found) else again(call, PATIENCE)
 
 
 def again(

@@ -38,6 +38,7 @@ from durable_adk.errors import (
     InvocationNotFoundError,
     InvocationTerminatedError,
     NoWorkerError,
+    PayloadLostError,
     PayloadTooLargeError,
     SessionRegressedError,
     TemporalUnavailableError,
@@ -74,6 +75,11 @@ class InvocationHandle:
             return InvocationResult.model_validate(await self.workflow.result())
         except WorkflowFailureError as error:
             raise _reason(error) from error
+        except PayloadLostError as error:
+            if await self._status() is not WorkflowExecutionStatus.TERMINATED:
+                raise
+            # What somebody without our keys gave as the reason.
+            raise _closed_outside(f"terminated, for a reason that is lost: {error}") from error
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise InvocationNotFoundError(
@@ -108,8 +114,10 @@ class InvocationHandle:
 
     async def is_open(self) -> bool:
         """Whether the workflow still runs."""
-        description = await self.workflow.describe()
-        return description.status is WorkflowExecutionStatus.RUNNING
+        return await self._status() is WorkflowExecutionStatus.RUNNING
+
+    async def _status(self) -> WorkflowExecutionStatus | None:
+        return (await self.workflow.describe()).status
 
     async def check_store(self) -> None:
         """Raise SessionRegressedError if the run waits for the repair of a store that is older."""
@@ -249,4 +257,8 @@ def _reason(error: WorkflowFailureError) -> Exception:
         detail = next(iter(cause.details), None)
         if isinstance(detail, dict):
             return from_detail(detail)  # pyright: ignore[reportUnknownArgumentType]: as_detail made it
-    return InvocationTerminatedError(f"The invocation's workflow was closed from outside: {cause}")
+    return _closed_outside(str(cause))
+
+
+def _closed_outside(why: str) -> InvocationTerminatedError:
+    return InvocationTerminatedError(f"The invocation's workflow was closed from outside: {why}")

@@ -13,9 +13,10 @@ from temporalio.client import (
 )
 
 from durable_adk.client.connect import converter_of
+from durable_adk.client.invocations import InvocationHandle
 from durable_adk.converter import data_converter
 from durable_adk.encryption import Key
-from durable_adk.errors import EncryptionKeyError
+from durable_adk.errors import EncryptionKeyError, InvocationTerminatedError
 from durable_adk.messages import workflow_id
 from durable_adk.sessions import SessionKey
 from durable_adk.settings import Settings
@@ -125,6 +126,24 @@ async def test_a_worker_without_the_key_fails_tasks_and_no_invocation(
         assert (await handle.describe()).status is WorkflowExecutionStatus.RUNNING
         key_file(theirs, old, new)
         assert (await asyncio.wait_for(handle.result(), 60))["text"] == canary("answer")
+
+
+async def test_who_terminates_needs_no_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S3: its details are plain, which we do not read; the run was terminated all the same."""
+    keys = key_file(tmp_path / "keys", Key.new())
+    settings = {"DURABLE_ADK_ENCRYPTION_KEYS": str(keys)}
+    async with placed(tmp_path, settings, monkeypatch) as place:
+        await place.tell("pay")
+        (pending,) = await place.runner.pending(**WHOSE)
+        key = SessionKey("private", OPEN_USER, OPEN_SESSION)
+        workflow = place.client.get_workflow_handle(workflow_id(key, pending.invocation_id))
+        plain = Client(**{**place.client.config(), "data_converter": data_converter})
+        await plain.get_workflow_handle(workflow.id).terminate("no more", reason="by hand")
+        handle = InvocationHandle(key, pending.invocation_id, workflow)
+        with pytest.raises(InvocationTerminatedError, match="closed from outside: terminated"):
+            await asyncio.wait_for(handle.result(), 60)
 
 
 async def test_a_client_without_keys_is_told_so_and_wedges_nothing(
