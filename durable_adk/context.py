@@ -66,6 +66,8 @@ class StepScope:
     artifact_owner: SessionKey | None = None
     """The session whose artifacts these are, if another's: an agent used as a tool (ART-12)."""
     end_invocation: bool = False
+    ahead: bool = False
+    """Whether the store has events that the loop had not heard of when it asked for the step."""
 
 
 class ReadonlyContext:

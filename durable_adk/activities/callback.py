@@ -5,6 +5,7 @@ import asyncio
 from google.genai import types
 
 from durable_adk.activities.callbacks import first_answer
+from durable_adk.activities.granted import require_new
 from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.agents.base_agent import BaseAgent
@@ -28,6 +29,7 @@ async def run_callback(
     The result has an event if a callback answered (with content) or changed state (without).
     """
     agent, scope = await world.scope(step)
+    await require_new(world, step, scope)
     context = CallbackContext(scope)
     before = step.hook is Hook.BEFORE_AGENT
     await begins()

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from durable_adk.activities.granted import require_new
 from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
@@ -31,6 +32,7 @@ async def execute_code(world: World, step: CodeStep, *, begins: Begins = uncount
     executor = agent.code_executor if isinstance(agent, LlmAgent) else None
     if executor is None:
         raise AgentDefinitionError(f"Agent {agent.name!r} has no code executor any more.")
+    await require_new(world, step, scope)
     context = CallbackContext(scope)
     code = _find_code(scope)
     await begins()

@@ -11,7 +11,8 @@ from durable_adk.activities.telling import closed_by_step
 from durable_adk.activities.world import World
 from durable_adk.closing import uninterrupted
 from durable_adk.code_executors.code_execution_utils import pending_code
-from durable_adk.errors import EventConflictError, StoreUnavailableError
+from durable_adk.context import StepScope
+from durable_adk.errors import EventConflictError, LeaseLostError, StoreUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.patience import again
 from durable_adk.payloads import CommitGrant, CommitStep, ModelStep, Step, StepResult
@@ -20,6 +21,42 @@ from durable_adk.sessions.state import is_temp
 
 PATIENCE: Final = 2.0
 """Seconds in which an attempt that is not the first asks the store again to take its event."""
+
+
+class StoredBeforeError(Exception):
+    """The event of a step is stored, though this is the first that its worker hears of the step.
+
+    Args:
+        result: What the step has come to.
+    """
+
+    def __init__(self, result: StepResult) -> None:
+        super().__init__(result.event and result.event.id)
+        self.result = result
+
+
+async def require_new(world: World, step: Step, scope: StepScope) -> None:
+    """Keep a first attempt from doing what the store says is done (F38).
+
+    A Temporal that was restored from a backup asks again for steps that it has forgotten. The log
+    is longer then than the loop knows. It may be for other reasons, as lanes side by side, so that
+    alone says nothing; and where it is not, this costs nothing.
+
+    Raises:
+        StoredBeforeError: Its event is stored.
+        LeaseLostError: It is not, and the invocation has ended.
+    """
+    if not scope.ahead:
+        return
+    found = await _earlier(world, step) if step.grant is not None else None
+    if found is not None:
+        raise StoredBeforeError(found)
+    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    if record is not None and record.status.closed:
+        raise LeaseLostError(
+            f"The session store says that invocation {step.invocation_id!r} has ended "
+            f"({record.status.value}); nothing of it is run again. Its session has its outcome."
+        )
 
 
 async def committed(
@@ -38,10 +75,11 @@ async def committed(
         raise
     if found is not None:
         work.close()
-        if found.closed and step.grant is not None:
-            await closed_by_step(world, step, step.grant, again=True)
-        return found
-    result = await work
+        return await _told(world, step, found)
+    try:
+        result = await work
+    except StoredBeforeError as before:
+        return await _told(world, step, before.result)
     if step.grant is None or result.event is None:
         return result
     event = result.event
@@ -53,6 +91,12 @@ async def committed(
     # Not to be interrupted: the loop has to learn what is stored.
     commit = _commit(world, step, step.grant, result, event, attempt=attempt)
     return await uninterrupted(commit)
+
+
+async def _told(world: World, step: Step, found: StepResult) -> StepResult:
+    if found.closed and step.grant is not None:
+        await closed_by_step(world, step, step.grant, again=True)
+    return found
 
 
 def _completed(event: Event, grant: CommitGrant) -> Event:
@@ -73,6 +117,17 @@ def _complete_without_loop(step: Step, result: StepResult) -> bool:
     answered = result.model_called or not isinstance(step, ModelStep)
     temp = result.event is not None and any(map(is_temp, result.event.actions.state_delta))
     return answered and not temp and not result.end_invocation
+
+
+def _says_it_all(event: Event) -> bool:
+    """Whether a stored event does not show that its step has reported more than that."""
+    actions = event.actions
+    return not (
+        event.long_running_tool_ids
+        or actions.transfer_to_agent
+        or actions.requested_tool_confirmations
+        or actions.requested_auth_configs
+    )
 
 
 async def _commit(
@@ -132,7 +187,7 @@ async def _stored_meanwhile(world: World, step: Step) -> StepResult | None:
 async def _earlier(world: World, step: Step) -> StepResult | None:
     """The result of an earlier attempt that committed its event."""
     for stored in await world.sessions.read_events(step.key, after=step.revision):
-        if stored.event.id == step.event_id:
+        if stored.event.id == step.event_id and _says_it_all(stored.event):
             closes = step.grant is not None and step.grant.closes
             return StepResult(
                 event=stored.event,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from durable_adk.activities.attempts import Attempt
 from durable_adk.activities.callbacks import answer_of, as_list
 from durable_adk.activities.chunks import Chunks, after_model
+from durable_adk.activities.granted import require_new
 from durable_adk.activities.notes import ANSWER, ArrivedAnswer, find_note, offer_note
 from durable_adk.activities.request import build_request
 from durable_adk.activities.trials import Begins, uncounted
@@ -70,9 +71,10 @@ async def call_model(
     agent, scope = await world.scope(step)
     if not isinstance(agent, LlmAgent):
         raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
+    await require_new(world, step, scope)
     tried = Attempt(world=world, step=step, number=attempt, reports=reports)
     async with tried.recorded():
-        arrived = await _arrived(world, step) if attempt > 1 else None
+        arrived = await _arrived(world, step) if attempt > 1 or scope.ahead else None
         if arrived is None:
             await tried.tell_the_lost()
         await begins()

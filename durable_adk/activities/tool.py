@@ -10,6 +10,7 @@ from google.genai import types
 from durable_adk.activities.activity_answer import ActivityAnswer, activity_call
 from durable_adk.activities.agent_answer import ChildAnswer, child_answer
 from durable_adk.activities.callbacks import answer_of
+from durable_adk.activities.granted import require_new
 from durable_adk.activities.notes import ArrivedResult
 from durable_adk.activities.telling import others_have_answered
 from durable_adk.activities.tool_event import pending_result, response_event, unknown_tool
@@ -68,6 +69,7 @@ async def call_tool(
     agent, scope = await world.scope(step)
     if not isinstance(agent, LlmAgent):
         raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
+    await require_new(world, step, scope)
     run = ToolRun(world=world, step=step, attempt=attempt, agent=agent, reports=reports)
     call = await _Call.of(run, scope)
     await begins()
@@ -222,7 +224,7 @@ class _Call:
         """The call of a step, where an earlier attempt of it has left it."""
         world, step = run.world, run.step
         call = _find_call(scope, step.call_id)
-        arrived = await run.arrived()
+        arrived = await run.arrived(again=scope.ahead)
         before = arrived or step.child or step.activity
         if before is not None:
             # The callbacks before the tool have run; what they changed goes on with the response.

@@ -80,9 +80,13 @@ class ToolRun:
     _final: Exception | None = field(default=None)
     """What an at-most-once tool has raised."""
 
-    async def arrived(self) -> ArrivedResult | None:
-        """The result that an earlier attempt had; None: there is none, or nobody knows (I8)."""
-        if self.attempt == 1 and self._spec.contract is not ToolContract.AT_MOST_ONCE:
+    async def arrived(self, *, again: bool = False) -> ArrivedResult | None:
+        """The result that an earlier attempt had; None: there is none, or nobody knows (I8).
+
+        Args:
+            again: Whether there may have been one, though this is the first.
+        """
+        if self.attempt == 1 and not again and self._spec.contract is not ToolContract.AT_MOST_ONCE:
             return None
         body = await find_note(self.world, self.step, RESULT, self._name)
         return None if body is None else ArrivedResult.model_validate_json(body, extra="ignore")

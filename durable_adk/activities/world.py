@@ -156,8 +156,10 @@ class World:
             SessionNotFoundError: The session was deleted.
         """
         agent = self.registry.agent(step.key.app_name, step.agent)
-        state, events = await self._read(step)
-        return agent, self.scope_over(step, state, events)
+        revision, state, events = await self._read(step)
+        scope = self.scope_over(step, state, events)
+        scope.ahead = revision > step.revision
+        return agent, scope
 
     def plugins(self, step: Step) -> PluginManager:
         """The plugins that see a step; none, if the run is to go without them."""
@@ -189,11 +191,11 @@ class World:
             artifact_owner=step.artifact_owner,
         )
 
-    async def _read(self, step: Step) -> tuple[dict[str, Any], list[Event]]:
-        """The session as the step may see it; waits for a store that is away for a moment.
+    async def _read(self, step: Step) -> tuple[int, dict[str, Any], list[Event]]:
+        """The session's revision, and state and events as the step may see them.
 
-        So an outage costs few attempts. Where it is older than the run, somebody has to be called,
-        so that may take all of the step's time.
+        Waits for a store that is away for a moment, so an outage costs few attempts. Where it
+        is older than the run, somebody has to be called, so that may take all of the step's time.
         """
         begun = time.monotonic()
         until = begun + STORE_PATIENCE
@@ -204,7 +206,7 @@ class World:
                 if revision < step.revision:
                     until = max(until, begun + step.attempt_timeout)
                     raise SessionRegressedError
-                return state, await self.cache.events(
+                events = await self.cache.events(
                     self.sessions, step.key, step.revision, step.invocation_id
                 )
             except StoreUnavailableError as error:
@@ -213,4 +215,6 @@ class World:
                 if not told:  # once, and not five times a second
                     logger.warning("store.unavailable", error_type=error.error_type)
                 told = True
+            else:
+                return revision, state, events
             await asyncio.sleep(0.2)

@@ -1,7 +1,10 @@
 """The examination of a session store and the Temporal that runs its invocations."""
 
+from temporalio.client import WorkflowExecutionStatus
+
 from durable_adk.errors import SessionNotFoundError
 from durable_adk.holders import TemporalHolder
+from durable_adk.repair.behind import behind
 from durable_adk.repair.broken_logs import broken_logs
 from durable_adk.repair.dead_holders import dead_holders
 from durable_adk.repair.findings import Case
@@ -32,9 +35,12 @@ async def examine(sources: Sources) -> list[Case]:
     found = await regressions(sources, compared)
     found += orphans(sources, compared, is_empty=not records)
     at_home = any(run.id in ended | going for run in runs)
+    open_ids = {run.id for run in runs if run.status is WorkflowExecutionStatus.RUNNING}
+    first = first_runs(trails)
     for key, listed in records.items():
         if sources.mean(key) and key not in compared.keys:
-            found += await dead_holders(sources, key, listed, first_runs(trails), at_home=at_home)
+            found += await dead_holders(sources, key, listed, first, at_home=at_home)
+            found += await behind(sources, key, listed, first, going=open_ids)
             found += await _session(sources, key, listed)
     return found
 

@@ -19,6 +19,8 @@ class Kind(StrEnum):
     """A workflow is open, and the store knows nothing of its invocation (I24)."""
     REGRESSED = "regressed"
     """The store lacks what a history says was committed (I21)."""
+    BEHIND = "behind"
+    """A workflow waits for what the store says has been (F38)."""
     BROKEN_LOG = "broken_log"
     """A session's events or state do not add up (I3, I4)."""
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.errors import TemporalUnavailableError
@@ -183,15 +183,15 @@ def _orphan(sources: Sources, key: SessionKey, trail: Trail, *, doubtful: bool) 
         + ("; say --deleted or --lost, whichever it was" if doubtful else ""),
         invocation_id=trail.opening[0].invocation_id if trail.opening else None,
         fix=None if doubtful else "cancel the workflow; terminate it if that does not end it",
-        remedy=None if doubtful else partial(_end, sources, trail),
+        remedy=None
+        if doubtful
+        else partial(end_workflow, sources.client, trail.workflow_id, trail.first_run_id),
     )
 
 
-async def _end(sources: Sources, trail: Trail) -> None:
+async def end_workflow(client: Client, workflow_id: str, first_run_id: str) -> None:
     """Cancel a workflow, and terminate it if no worker is there to end it."""
-    handle = sources.client.get_workflow_handle(
-        trail.workflow_id, first_execution_run_id=trail.first_run_id
-    )
+    handle = client.get_workflow_handle(workflow_id, first_execution_run_id=first_run_id)
     try:
         await handle.cancel()
         with suppress(TimeoutError):
@@ -199,7 +199,7 @@ async def _end(sources: Sources, trail: Trail) -> None:
                 while (await handle.describe()).status is WorkflowExecutionStatus.RUNNING:  # noqa: ASYNC110  # another process ends it
                     await asyncio.sleep(0.1)
                 return
-        await handle.terminate(reason="Its session is not in the store; ended by the doctor.")
+        await handle.terminate(reason="There is nothing left for it to do; ended by the doctor.")
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:  # it has ended
             raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error

@@ -9,7 +9,7 @@ from durable_adk.activities.effects import WorldEffects
 from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
-from durable_adk.errors import StoreUnavailableError
+from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.messages import user_content
 from durable_adk.models import ScriptedModel
 from durable_adk.payloads import CommitGrant, CommitStep, ModelStep, OpenStep, ToolStep
@@ -78,6 +78,28 @@ async def test_a_tool_whose_response_was_committed_is_not_run_again() -> None:
     again = await runs.effects.call_tool(step, attempt=2)
     assert len(runs.runs) == 1
     assert (first.seq, again.seq) == (3, 3)
+
+
+async def test_a_first_attempt_does_nothing_that_is_stored() -> None:
+    """F38: an engine that was restored takes for the first what is not; the store knows better.
+
+    Of an invocation that has ended nothing is begun at all.
+    """
+    runs = Runs([call("charge"), "done"])
+    grant = await runs.open()
+    asking = ModelStep(**runs.step("e-1.1", 1, grant))
+    asked = await runs.effects.call_model(asking)
+    again = await runs.effects.call_model(asking)
+    assert len(runs.model.requests) == 1
+    assert (asked.seq, again.seq, again.event) == (2, 2, asked.event)
+    assert asked.event is not None
+    call_id = asked.event.get_function_calls()[0].id or ""
+    tool = {"call_id": call_id, "tool": "charge"}
+    await runs.effects.call_tool(ToolStep(**runs.step("e-1.2", 2, grant), **tool))
+    await runs.effects.call_model(ModelStep(**runs.step("e-1.3", 3, grant)))
+    with pytest.raises(LeaseLostError, match="has ended"):
+        await runs.effects.call_tool(ToolStep(**runs.step("e-1.x", 2, grant), **tool))
+    assert len(runs.runs) == 1
 
 
 async def test_two_attempts_at_once_agree_on_one_answer() -> None:
