@@ -1,23 +1,26 @@
 """Seeded bugs of our own code, each with the check that has to notice it."""
 
 import asyncio
+import dataclasses
 import itertools
 import uuid
 from typing import Any
 
-from durable_adk.activities import commit, definitions, effects, ending, granted, opening
+from durable_adk import converter
+from durable_adk.activities import commit, definitions, effects, ending, granted, opening, tool
 from durable_adk.activities.tool_run import ToolRun
 from durable_adk.activities.world import SessionCache
 from durable_adk.context import ToolContext
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.flows import answers, invocation
 from durable_adk.flows.pausing import Pauses
+from durable_adk.flows.requests import REQUEST_CONFIRMATION
 from durable_adk.loop_context import Lane
 from durable_adk.sessions import _entry, _log, _steering
 from durable_adk.sessions._head import Head
 from durable_adk.sessions._transactional import TransactionalSessionService
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
-from durable_adk.workflows import invocation as workflows
+from durable_adk.workflows import invocation as workflows, temporal_runtime
 from durable_adk.workflows.temporal_runtime import TemporalRuntime
 from simulation.attempts import current
 from tests.mutants.mutant import Breaks, Mutant, replaces, rewrites, rewritten, wraps
@@ -83,6 +86,10 @@ async def _later(original: Any, self: Any, event: Any) -> None:
     self.kept_alive = [*getattr(self, "kept_alive", ()), task]
 
 
+def _ignored(*_args: Any) -> None:
+    return None
+
+
 async def _nothing(*_args: Any, **_options: Any) -> None:
     return None
 
@@ -128,6 +135,19 @@ def _no_answers_kept(original: Any, self: Any, place: Any) -> None:
     original(self, place)
     self._inbox.outcomes.clear()
     self._inbox.answers = 0
+
+
+def _any_approval(scope: Any, request_id: str | None) -> Any:
+    """The latest decision on any call: the arguments are in the call that it was made for."""
+    found = [r for event in scope.session.events for r in event.get_function_responses()]
+    decided = [r for r in found if r.name == REQUEST_CONFIRMATION]
+    first = next((r for r in decided if (r.response or {}).get("confirmed")), None)
+    return first if request_id is not None else None
+
+
+def _retried(patch: Any) -> None:
+    policy = dataclasses.replace(temporal_runtime.RETRY, non_retryable_error_types=None)
+    patch.setattr(temporal_runtime, "RETRY", policy)
 
 
 def _mutant(name: str, check: str, *breaks: Breaks) -> Mutant:
@@ -185,6 +205,18 @@ MUTANTS = [
         "the cache of a session is not read on",
         "append once",
         wraps(SessionCache, "events", _stale),
+    ),
+    _mutant(
+        # Ours for an expected_seq: the lease keeps out who would come in between, so what is left
+        # to ask is whether the log is as long as the run knows it to be.
+        "a store that is older takes the commits of a run",
+        "known revision",
+        replaces(Head, "require_grown", _ignored),
+    ),
+    _mutant(
+        "a stale copy of a session may be appended to",
+        "fresh copy",
+        replaces(Head, "require_fresh", _ignored),
     ),
     # ----- lease and fence
     _mutant(
@@ -304,6 +336,36 @@ MUTANTS = [
         "approval",
         replaces(Pauses, "_not_waited_for", lambda _self, _answer: None),
         replaces(answers, "_check_standing", lambda *_args: False),
+    ),
+    _mutant(
+        # An answer carries no hash of arguments: they are in the stored call, whose id it names.
+        "an approval holds for other arguments",
+        "each approval for its call",
+        replaces(tool, "_given", _any_approval),
+    ),
+    # ----- what the engine is asked for
+    _mutant("a result that is too large is asked for again", "too large is final", _retried),
+    _mutant(
+        "local activities have no limit",
+        "short local activities",
+        rewrites(
+            TemporalRuntime, "_stored", ("seconds=self._limits.local_commit_timeout", "hours=1")
+        ),
+    ),
+    _mutant(
+        "local activities are tried again where they are",
+        "short local activities",
+        rewrites(TemporalRuntime, "_stored", ("maximum_attempts=1", "maximum_attempts=0")),
+    ),
+    _mutant(
+        "errors are not cut",
+        "short failures",
+        replaces(converter, "storable", lambda text, _room=None: text),
+    ),
+    _mutant(
+        "the causes of errors are not cut off",
+        "short failures",
+        rewrites(converter, "_shortened", ("if room.causes else None", "")),
     ),
     # ----- continuing as new
     _mutant(

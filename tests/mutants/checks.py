@@ -1,6 +1,6 @@
 """The checks that have to notice a mutant: a scenario with every single fault, or a fast rule.
 
-Each returns what it has found wrong, the empty string if nothing.
+Each returns what it has found wrong, the empty string if nothing. The rules are in `rules`.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,6 +22,7 @@ from simulation.catalogue import APPROVAL, SCENARIOS
 from simulation.explore import Explorer, Verdict
 from simulation.schedule import Listed
 from simulation.simulation import Simulation
+from tests.mutants import rules
 
 Check = Callable[[], str]
 WHOLE: set[Check] = set()
@@ -137,4 +138,10 @@ CHECKS: dict[str, Check] = {
     "answers over a roll": _answers_over_a_roll,
     "no partial entries": _no_partial_entries,
     "no forged answers": _no_forged_answers,
+    "each approval for its call": rules.each_approval_for_its_call,
+    "known revision": rules.known_revision,
+    "fresh copy": rules.fresh_copy,
+    "too large is final": rules.too_large_is_final,
+    "short local activities": rules.short_local_activities,
+    "short failures": rules.short_failures,
 }

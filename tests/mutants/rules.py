@@ -1,0 +1,158 @@
+"""The checks that look at one rule, and not at schedules."""
+
+import asyncio
+
+from google.genai import types
+from temporalio.api.failure.v1 import Failure
+from temporalio.bridge.proto.workflow_commands import WorkflowCommand
+
+from durable_adk.activities.attempting import to_application_error
+from durable_adk.agents import LlmAgent
+from durable_adk.converter import MAX_WAITING, data_converter
+from durable_adk.errors import RunError, SessionRegressedError, StaleSessionError
+from durable_adk.events import Event
+from durable_adk.flows.requests import REQUEST_CONFIRMATION
+from durable_adk.models import ScriptedModel
+from durable_adk.runners import InMemoryRunner
+from durable_adk.sessions import InMemorySessionService, SessionKey
+from durable_adk.settings import Limits
+from durable_adk.tools import FunctionTool
+from simulation.catalogue import TOOL_TURN
+from simulation.schedule import Listed
+from simulation.simulation import Simulation
+from tests.support.scripts import USER, calls, send
+
+TOO_LARGE = {"PayloadsTooLarge", "PayloadSizeError"}
+"""As releases of the SDK have called it (reliability 1c)."""
+MAX_FAILURE = 150_000
+"""Bytes: far below what the server takes; six texts and stack traces of 8 KB have room in it."""
+TEXT = "x" * 1_000_000
+
+
+def each_approval_for_its_call() -> str:
+    """Of two calls of one tool, with other arguments, the one that was approved is run (I16)."""
+    return asyncio.run(_approved_and_denied())
+
+
+async def _approved_and_denied() -> str:
+    paid: list[int] = []
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    model = ScriptedModel(replies=[calls(("pay", {"amount": 1}), ("pay", {"amount": 1000})), "So."])
+    tool = FunctionTool(pay, require_confirmation=True)
+    agent = LlmAgent(name="payer", model=model, tools=[tool])
+    async with InMemoryRunner(agent) as runner:
+        events = await send(runner)
+        asked = [call for event in events for call in event.get_function_calls()]
+        requests = [call for call in asked if call.name == REQUEST_CONFIRMATION]
+        for request, confirmed in zip(requests, (True, False), strict=True):
+            answer = types.FunctionResponse(
+                id=request.id, name=request.name, response={"confirmed": confirmed}
+            )
+            message = types.Content(role="user", parts=[types.Part(function_response=answer)])
+            async for _ in runner.run_async(**USER, new_message=message):
+                pass
+    return "" if paid == [1] else f"approved was [1], and paid {paid}"
+
+
+KEY = SessionKey("app", "u", "s")
+
+
+def known_revision() -> str:
+    """A commit of a run that has seen more events than the store has is refused (D2, I21)."""
+    return asyncio.run(_commit_to_an_older_store())
+
+
+async def _commit_to_an_older_store() -> str:
+    service, user = InMemorySessionService(), Event(id="i.0", invocation_id="i", author="user")
+    record = await service.open_invocation(
+        KEY, invocation_id="i", holder="local:1", user_event=user, create_session=True, ttl=60
+    )
+    event = Event(id="i.9", invocation_id="i", author="a")
+    try:
+        await service.commit_event(KEY, event, invocation_id="i", epoch=record.epoch, revision=9)
+    except SessionRegressedError:
+        return ""
+    return "an older store takes the commit of a run that has seen nine events"
+
+
+def fresh_copy() -> str:
+    """A writer from outside of invocations whose copy is stale is refused (D2, SSN-30)."""
+    return asyncio.run(_append_to_a_stale_copy())
+
+
+async def _append_to_a_stale_copy() -> str:
+    service = InMemorySessionService()
+    one = await service.create_session(app_name="app", user_id="u", session_id="s")
+    other = await service.get_session(app_name="app", user_id="u", session_id="s")
+    assert other is not None
+    await service.append_event(one, Event(id="1", invocation_id="i", author="a"))
+    try:
+        await service.append_event(other, Event(id="2", invocation_id="j", author="a"))
+    except StaleSessionError:
+        return ""
+    return "two writers with the same copy both append"
+
+
+def too_large_is_final() -> str:
+    """A result that the engine does not take is not asked for again (F31)."""
+    for command in _commands():
+        if command.HasField("schedule_activity"):
+            asked = command.schedule_activity
+            if not set(asked.retry_policy.non_retryable_error_types) >= TOO_LARGE:
+                return f"{asked.activity_type} is run again when its result is too large"
+    return ""
+
+
+def short_local_activities() -> str:
+    """No local activity may keep the workflow from hearing for longer than a second (D4)."""
+    limit = Limits().local_commit_timeout
+    for command in _commands():
+        if command.HasField("schedule_local_activity"):
+            asked = command.schedule_local_activity
+            seconds = asked.schedule_to_close_timeout.ToMicroseconds() / 1e6
+            if not 0 < seconds <= limit or asked.retry_policy.maximum_attempts != 1:
+                return f"{asked.activity_type} may take {seconds:g} s, or be tried again"
+    return ""
+
+
+def _commands() -> list[WorkflowCommand]:
+    """All that the workflow of a tool turn asks for."""
+    result = Simulation(TOOL_TURN, Listed()).run()
+    commands = [command for run in result.runs for task in run.history for command in task.commands]
+    assert {command.WhichOneof("variant") for command in commands} >= {
+        "schedule_activity",
+        "schedule_local_activity",
+    }
+    return commands
+
+
+def short_failures() -> str:
+    """An error of any length reaches the server, and shows while it is waited for (D6, F13)."""
+    cause = _chain(100)
+    final, again = _size(cause), to_application_error(RunError(TEXT), retry=True, number=1)
+    again.__cause__ = cause
+    if final > MAX_FAILURE:
+        return f"an error crosses with {final} bytes"
+    waiting = _size(again)
+    return "" if waiting <= MAX_WAITING else f"one that is tried again crosses with {waiting} bytes"
+
+
+def _chain(length: int) -> Exception:
+    """An error of user code with a long text, and with so many causes."""
+    error = ValueError(TEXT)
+    for _ in range(length):
+        before, error = error, ValueError(TEXT)
+        error.__cause__ = before
+    return error
+
+
+def _size(error: Exception) -> int:
+    """In bytes, as it crosses to Temporal."""
+    failure = Failure()
+    data_converter.failure_converter.to_failure(error, data_converter.payload_converter, failure)
+    return failure.ByteSize()
