@@ -17,6 +17,7 @@ from durable_adk.continuation import (
     TracePage,
     TraceStep,
 )
+from durable_adk.errors import storable
 from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult
 from durable_adk.payloads import (
     AnswerStep,
@@ -111,6 +112,13 @@ class Effects(Protocol):
         ...
 
 
+MAX_STEERED = 100
+"""Messages that wait to be heard, of which a run knows at a time. Each is asked for in the store,
+before a model is: of a flood only so many. The others wait for their turn, as they may have to."""
+MAX_REASON = 400
+"""Bytes that say why an answer is refused. A query gives all reasons at once, and may have 2 MB."""
+
+
 class Inbox:
     """Answers on their way to a run, in the order in which they came."""
 
@@ -125,18 +133,19 @@ class Inbox:
 
     def put(self, answer: InvocationAnswer) -> None:
         """Hand over an answer, or the news of a message that waits to be heard."""
-        if answer.steers is not None:
-            self.steered.append(answer.steers)
-        else:
+        if answer.steers is None:
             self._queue.put_nowait(answer)
+        elif len(self.steered) < MAX_STEERED and answer.steers not in self.steered:
+            self.steered.append(answer.steers)
 
     def empty(self) -> bool:
         """Whether `get` would have to wait."""
         return self._queue.empty()
 
     def refuse(self, answer_id: str | None, reason: str) -> None:
-        """Note an answer that cannot be read."""
-        self.outcomes[answer_id or f"malformed-{len(self.outcomes) + 1}"] = reason
+        """Note an answer that cannot be read, or that nothing waits for."""
+        name = answer_id or f"malformed-{len(self.outcomes) + 1}"
+        self.outcomes[name] = storable(reason, MAX_REASON)
 
     def wake(self) -> None:
         """Make `get` return None: something else has changed."""

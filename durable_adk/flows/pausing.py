@@ -303,7 +303,7 @@ class Pauses:
         if answer_id in self._inbox.outcomes:
             return  # the same answer again
         if (reason := self._not_waited_for(answer)) is not None:
-            self._inbox.outcomes[answer_id] = reason
+            self._inbox.refuse(answer_id, reason)
             return
         event_id = f"{self._invocation.invocation_id}.answer.{answer_id}"
         await self._store(answer, event_id, author=author)
@@ -312,8 +312,10 @@ class Pauses:
         step = self._step(answer, event_id)
         step.author = author
         taken = await self._invocation.runtime.take_answer(step)
-        self._inbox.outcomes[answer.answer_id or ""] = taken.refused
-        if taken.refused is None:
+        if taken.refused is not None:
+            self._inbox.refuse(answer.answer_id, taken.refused)
+        else:
+            self._inbox.outcomes[answer.answer_id or ""] = None
             delta = taken.heard.actions.state_delta if taken.heard else answer.state_delta
             self._resumed(taken)
             self._invocation.answered(step.event_id, taken)

@@ -1,5 +1,6 @@
 """Workflow type ``Invocation``: one run of an app's agents for one user message."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from temporalio import workflow
@@ -48,14 +49,31 @@ class InvocationWorkflow:
         What became of it is in query ``answers``.
         """
         raw: Any = None
-        if self._runtime is not None:
-            self._runtime.look()
+        self._look()
         try:
             raw = _decoded(answer)
             self._inbox.put(InvocationAnswer.parse(raw))
         except DurableAdkError as error:
             # There is nobody to raise it to, and raising it here would end the run.
             self._inbox.refuse(_answer_id(raw), error.message)
+
+    @workflow.signal(dynamic=True)
+    def other(self, name: str, args: Sequence[RawValue]) -> None:
+        """A signal that nothing is meant by; it is in the history all the same."""
+        del name, args
+        self._look()
+
+    def _look(self) -> None:
+        """See that messages which change nothing do not fill the history of one that waits (F27).
+
+        The server takes so many, and then no answer either.
+        """
+        if self._runtime is None:
+            return
+        self._runtime.look()
+        if self._invocation is not None and self._runtime.fullness() >= 1:
+            self._invocation.rolling.move()
+            self._invocation.pauses.wake()
 
     @workflow.query(name="answers")
     def answers(self) -> dict[str, str | None]:
