@@ -34,7 +34,7 @@ class Limits(BaseModel):
     """How soon a dead worker's activity is given to another (design D19)."""
     max_history_events: int = Field(default=2000, ge=1)
     """How many events a run of a workflow may have before it continues as new (design D10)."""
-    max_history_bytes: int = Field(default=4000_000, ge=1)
+    max_history_bytes: int = Field(default=2_000_000, ge=1)
     """The same in bytes; the server ends a run at 50 MB or 51,200 events."""
     local_commit_timeout: float = 1.0
     """How long a commit may make the workflow deaf before it becomes a normal activity (D4)."""

@@ -165,6 +165,9 @@ def translated(*, retry: Retry, number: int | None = None) -> Generator[None]:
         raise to_application_error(again.error, retry=True, delay=again.delay) from again
     except asyncio.CancelledError:
         raise
+    except MemoryError as error:
+        # The process's, which others may have used up (F44); what a tool raises is its result.
+        raise to_application_error(error, retry=True, number=number) from error
     except BaseException as error:
         # Not foreseen, so a fault of ours: trying again would hang the run (D11).
         raise to_application_error(error, retry=False) from error

@@ -42,10 +42,10 @@ async def clinic(tmp_path: Path, client: Client, server: TemporalServer) -> Asyn
 
 
 async def _send(handle: WorkflowHandle[Any, Any], number: int) -> None:
-    """One of the messages, of every kind in turn."""
-    match number % 4:
+    """One of the messages; those of a wave are of one kind."""
+    match number // WAVE:
         case 0:
-            call = LARGE if number < 40 else f"no-{number}"
+            call = LARGE if number < 10 else f"no-{number}"
             answer = {"callId": call, "confirmed": True, "answerId": f"a-{number}"}
             await handle.signal("answer", answer)
         case 1:

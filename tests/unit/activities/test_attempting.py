@@ -70,6 +70,14 @@ async def test_a_step_that_keeps_losing_its_worker_is_given_up() -> None:
     )
 
 
+async def test_a_process_without_memory_does_not_end_its_steps() -> None:
+    """F44: others may have used it up; a step that never gets enough is given up all the same."""
+    step = Step()
+    for _ in range(MAX_LOST):
+        assert await step.attempt(MemoryError())
+    assert not await step.attempt(MemoryError())
+
+
 @pytest.mark.parametrize("kind", [StoreUnavailableError, SessionRegressedError])
 async def test_a_store_that_does_not_answer_never_ends_a_step(kind: type[Exception]) -> None:
     """F16, I11, I21: however long; and the model may then be asked as often as always."""
