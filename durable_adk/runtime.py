@@ -131,12 +131,15 @@ class Inbox:
         self.outcomes: dict[str, str | None] = {}
         """By answer id, why it was refused; None: it was taken."""
 
-    def put(self, answer: InvocationAnswer) -> None:
-        """Hand over an answer, or the news of a message that waits to be heard."""
+    def put(self, answer: InvocationAnswer) -> bool:
+        """Hand over an answer, or the news of a message that waits; False: of too many."""
         if answer.steers is None:
             self._queue.put_nowait(answer)
-        elif len(self.steered) < MAX_STEERED and answer.steers not in self.steered:
+        elif answer.steers not in self.steered:
+            if len(self.steered) == MAX_STEERED:
+                return False
             self.steered.append(answer.steers)
+        return True
 
     def empty(self) -> bool:
         """Whether `get` would have to wait."""

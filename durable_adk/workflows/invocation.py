@@ -49,31 +49,34 @@ class InvocationWorkflow:
         What became of it is in query ``answers``.
         """
         raw: Any = None
-        self._look()
+        if self._runtime is not None:
+            self._runtime.look()
         try:
             raw = _decoded(answer)
-            self._inbox.put(InvocationAnswer.parse(raw))
+            if not self._inbox.put(InvocationAnswer.parse(raw)):
+                self._let_it_end()
         except DurableAdkError as error:
             # There is nobody to raise it to, and raising it here would end the run.
             self._inbox.refuse(_answer_id(raw), error.message)
+            self._let_it_end()
 
     @workflow.signal(dynamic=True)
     def other(self, name: str, args: Sequence[RawValue]) -> None:
         """A signal that nothing is meant by; it is in the history all the same."""
         del name, args
-        self._look()
+        if self._runtime is not None:
+            self._runtime.look()
+            self._let_it_end()
 
-    def _look(self) -> None:
-        """See that messages which change nothing do not fill the history of one that waits (F27).
+    def _let_it_end(self) -> None:
+        """Have a run that waits look whether its history is long, after what changes nothing (F27).
 
-        The server takes so many, and then no answer either.
+        The server takes so many messages, and then no answer either. Answers see to it themselves.
         """
-        if self._runtime is None:
-            return
-        self._runtime.look()
-        if self._invocation is not None and self._runtime.fullness() >= 1:
-            self._invocation.rolling.move()
-            self._invocation.pauses.wake()
+        runtime, invocation = self._runtime, self._invocation
+        if runtime is not None and invocation is not None and runtime.fullness() >= 1:
+            invocation.rolling.move()
+            invocation.pauses.wake()
 
     @workflow.query(name="answers")
     def answers(self) -> dict[str, str | None]:
