@@ -26,7 +26,8 @@ async def pause_invocation(world: World, step: PauseStep) -> None:
     """Give the lease back; a repeat changes nothing, also when the invocation has gone on since.
 
     A workflow task whose worker dies is done again from its start, with all that it brought: it may
-    have paused the invocation, and then taken an answer that was there already.
+    have paused the invocation, and then taken an answer that was there already. A Temporal that was
+    restored has forgotten both as well; the doctor gives it the answer again (F38).
     """
     failpoint("pause.before")
     await require_known(world, step.key, step.invocation_id)
