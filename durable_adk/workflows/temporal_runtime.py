@@ -67,7 +67,8 @@ RETRY = RetryPolicy(
     # Only a lost worker is retried by this; a model that is unavailable says itself when.
     initial_interval=timedelta(milliseconds=100),
     backoff_coefficient=2.0,
-    maximum_interval=timedelta(seconds=30),
+    # So that what has lost many workers goes on soon after the last of them (I11).
+    maximum_interval=timedelta(seconds=10),
     non_retryable_error_types=theirs.TOO_LARGE,
 )
 STORE_RETRY = RetryPolicy(
