@@ -137,6 +137,10 @@ class Redo:
         default_factory=dict[tuple[SessionKey, str], int]
     )
     """The last epoch of each invocation."""
+    _agents: dict[tuple[SessionKey, str], str] = field(
+        default_factory=dict[tuple[SessionKey, str], str]
+    )
+    """Whom each invocation began with."""
     _failures: dict[SessionKey, str] = field(default_factory=dict[SessionKey, str])
 
     async def run(self, trails: Mapping[SessionKey, Sequence[Trail]]) -> dict[SessionKey, Redone]:
@@ -149,6 +153,9 @@ class Redo:
             await self._load(key)
         acts = _in_order(trails)
         self._last.update({(key, act.step.invocation_id): place.epoch for key, place, act in acts})
+        for key, _, act in acts:
+            if isinstance(act.result, Opened):
+                self._agents[key, act.step.invocation_id] = act.result.agent
         for key, place, act in acts:
             if key in self._failures or await self._is_stored(key, act, place):
                 continue
@@ -203,7 +210,8 @@ class Redo:
                 await pause_invocation(world, step.model_copy(update={"revision": None}))
                 self._note(key, act)
             case CloseStep() as step:
-                ending = await close_invocation(world, step)
+                author = step.author or self._agents.get((key, step.invocation_id), "")
+                ending = await close_invocation(world, step.model_copy(update={"author": author}))
                 self._note(key, act, seq=ending.record.end_seq or 0)
             case _:
                 await self._commit(key, act, place)

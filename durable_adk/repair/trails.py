@@ -197,7 +197,7 @@ async def _trail(client: Client, execution: WorkflowExecution, apps: Iterable[Ap
 
 
 def ended(act: Act) -> Act:
-    """An act; but if a run found on going on that it had completed, the act that had ended it.
+    """An act; but if a run found on going on that it had ended, the act that had ended it.
 
     No history has that one: its worker died after it, and before the loop came to its end again the
     run continued as a new one.
@@ -207,16 +207,19 @@ def ended(act: Act) -> Act:
             pass
         case _:
             return act
-    if record.status is not Status.COMPLETED:
-        return act  # why it failed would be missing, and whoever took it over has it in his own
+    if record.status is not Status.COMPLETED and record.error is None:
+        return act  # why it failed would be missing
+    if record.status is Status.ABANDONED:
+        return act  # whoever took it over has it in his own
     step = CloseStep(
         key=cursor.key,
         invocation_id=cursor.invocation_id,
         epoch=record.epoch,
         status=record.status,
-        author="",  # of an error event, which there is none of
+        author="",  # whoever does it again knows from its opening
         timestamp=record.update_time,
         holder=record.holder,
+        error=record.error,
     )
     return replace(act, step=step, result=ending)
 

@@ -8,6 +8,7 @@ import pytest
 from google.genai import types
 
 from durable_adk.continuation import Continued, ContinueStep, Cursor
+from durable_adk.errors import BudgetExceededError, as_detail
 from durable_adk.events import Event, EventActions
 from durable_adk.manifest import AgentNode
 from durable_adk.messages import InvocationAnswer
@@ -206,7 +207,7 @@ async def test_who_had_paused_untold_is_not_taken_for_gone() -> None:
 async def test_an_end_is_made_again_that_only_the_next_run_knows_of(status: Status) -> None:
     """I24, F30: its worker died after it, and what came then was the limit of a history.
 
-    Why it failed that run does not know, so such a session is left alone.
+    Without a reason for its failure, such a session is left alone.
     """
     place = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
     found = Ending(record=record("a", 1, 1, status=status, end_seq=2))
@@ -217,6 +218,25 @@ async def test_an_end_is_made_again_that_only_the_next_run_knows_of(status: Stat
     if one.rebuilt is not None:
         assert await store.get_invocation(KEY, "a") == found.record
         assert [item.event.id for item in await store.read_events(KEY)][2:] == ["b.0", "b.4"]
+
+
+async def test_so_is_an_end_by_an_error_and_what_seals_the_session() -> None:
+    """I9, I21: the next run knows the error, and the opening whose name is under it."""
+    error = as_detail(BudgetExceededError("It has used up its budget."))
+    ending = Ending(
+        record=record("a", 1, 1, status=Status.FAILED, end_seq=4).model_copy(
+            update={"error": error}
+        )
+    )
+    place = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
+    going_on = act("read_place", ContinueStep(cursor=place, holder="a"), Continued(ending=ending))
+    call = types.Part(function_call=types.FunctionCall(id="c", name="look", args={}))
+    first = trail(opens("a", 1, 1), commits("a", 1, 2, parts=[call]), ended(going_on))
+    one, store = await redone(first, trail(opens("b", 2, 5), commits("b", 2, 6)))
+    assert one.failure == ""
+    stored = [item.event for item in await store.read_events(KEY)]
+    assert [event.id for event in stored] == ["a.0", "a.2", "a.2.sealed", "a.end", "b.0", "b.6"]
+    assert (stored[3].author, stored[3].error_code) == ("root", "BudgetExceededError")
 
 
 @pytest.mark.parametrize(
