@@ -28,7 +28,7 @@ from campaign.shape import Size
 ROUND = 300.0
 """Seconds of faults in each run of a long campaign."""
 RUNS = Path(tempfile.gettempdir()) / "durable-adk-campaign"
-BULKY = ("temporal", "postgres", "histories", "control")
+BULKY = ("temporal", "postgres", "histories", "control", "stores")
 """What is removed when nothing was wrong."""
 SUMMED = (
     *("faults", "turns", "events", "absorbed", "refused", "takeovers", "continued"),
@@ -74,6 +74,7 @@ def _one(plan: Plan, folder: Path, console: Console) -> dict[str, Any]:
     if verdict.passed:
         for name in BULKY:
             shutil.rmtree(path / name, ignore_errors=True)
+        done.telemetry.unlink(missing_ok=True)
     else:
         console.print(f"[red]To do the same faults again:[/red] {plan.command}")
     return json.loads(done.verdict.read_text())

@@ -11,15 +11,18 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count, islice
+from typing import Any
 
 from temporalio.client import Client
 
+from campaign.apps import make_apps
 from campaign.checks.calm import USER
 from campaign.checks.clients import AFTERMATH
 from campaign.journals import RunFolder
+from campaign.stores import shared
 from campaign.turns import UNKNOWN, Player
 from campaign.worker_main import QUEUE
-from campaign.workload import NAP, SLOW, Turn, make_apps
+from campaign.workload import NAP, SLOW, Turn
 from campaign.world import World
 from durable_adk.errors import DurableAdkError
 from durable_adk.runners import Runner
@@ -69,17 +72,15 @@ async def visiting(
     """Runners of some apps in this process, which no fault is done to."""
     service = DatabaseSessionService(world.url())
     apps = make_apps(world.folder.path)
+    options: dict[str, Any] = {"client": client, "task_queue": QUEUE}
     try:
-        yield {
-            name: Runner(
-                app=apps[name],
-                session_service=service,
-                client=client,
-                task_queue=QUEUE,
-                auto_create_session=True,
-            )
-            for name in names
-        }
+        async with shared(world.folder, service, world.url()) as stores:
+            yield {
+                name: Runner(
+                    app=apps[name], auto_create_session=True, **options, **stores.arguments()
+                )
+                for name in names
+            }
     finally:
         await service.close()
 

@@ -12,12 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
+from typing import Any
 
+from campaign.apps import make_apps
 from campaign.journals import Line, RunFolder, notes
 from campaign.shape import SHAPES, Shape, Size
+from campaign.stores import converter, shared
+from campaign.trespasser import Trespasser
 from campaign.turns import PAUSE, Player
 from campaign.worker_main import QUEUE
-from campaign.workload import SLOW, STEADY, Turn, make_apps
+from campaign.workload import SLOW, STEADY, Turn, courses
 from durable_adk.client import connect
 from durable_adk.errors import InvocationTerminatedError, TemporalUnavailableError
 from durable_adk.runners import Runner
@@ -39,17 +43,34 @@ class Lane:
         for turn in turns:
             yield [turn] if turn.rival_after is None else [turn, next(turns)]
 
+    @property
+    def owed(self) -> int:
+        """How many groups are played in any case: on a busy machine a run is soon over."""
+        return len(self._dealt())
+
     def _turns(self) -> Iterator[Turn]:
         user, lane = f"user-{self.slot}", f"{self.slot}-{self.number}"
         # One session for ever: what is terminated needs a next message.
         if self.number == 0 and self.shape.everything:
             yield from (Turn(SLOW, user, f"{SLOW}-{lane}", turn) for turn in count(1))
         dice = random.Random(f"{self.seed}/{lane}")  # noqa: S311 - dice are no secrets
+        dealt = self._dealt()
         for session in islice(count(), self.shape.sessions):
-            # The longest one once for sure: its histories continue as new.
-            app = "steps" if (self.number, session) == (1, 0) else dice.choice(STEADY)
+            app, turns = dealt.pop(0) if dealt else (dice.choice(STEADY), self.shape.turns)
             name = f"{app}-{lane}-{session}"
-            yield from (Turn(app, user, name, turn) for turn in range(1, self.shape.turns + 1))
+            yield from (Turn(app, user, name, turn) for turn in range(1, turns + 1))
+
+    def _dealt(self) -> list[tuple[str, int]]:
+        """The apps this lane begins with, and for how many turns: together lanes play them all."""
+        if self.number == 0 or not self.shape.everything:
+            return []
+        deck = list(STEADY)
+        random.Random(self.seed).shuffle(deck)  # noqa: S311 - dice are no secrets
+        players = self.shape.lanes - 1
+        place = int(self.slot) * players + self.number - 1
+        own = deck[place :: players * self.shape.clients]
+        # The one with the many turns last: the others are to have their turn in any case.
+        return sorted(((app, courses(app, 1)) for app in own), key=lambda one: one[1])
 
 
 class _Known:
@@ -71,35 +92,37 @@ async def main(  # noqa: PLR0917 - as the command line has them
     """Play until told to stop."""
     journal = folder.journal(slot)
     known = _Known(notes(journal))
-    client = await _connected(address)
     service = DatabaseSessionService(store)
-    players = {
-        name: Player(
-            Runner(
-                app=app,
-                session_service=service,
-                client=client,
-                task_queue=QUEUE,
-                auto_create_session=True,
-            ),
-            journal,
+    async with shared(folder, service, store) as stores:
+        options: dict[str, Any] = {"client": await _connected(address, folder), "task_queue": QUEUE}
+        runners = {
+            name: Runner(app=app, auto_create_session=True, **options, **stores.arguments())
+            for name, app in make_apps(folder.path).items()
+        }
+        players = {name: Player(runner, journal) for name, runner in runners.items()}
+        trespasser = Trespasser(
+            folder, slot, f"user-{slot}", runners, stores.artifact_service, stores.memory_service
         )
-        for name, app in make_apps(folder.path).items()
-    }
-    async with asyncio.TaskGroup() as group:
-        for number in range(shape.lanes):
-            group.create_task(_play(Lane(slot, seed, number, shape), players, known, folder.stop))
+        roaming = asyncio.create_task(trespasser.roam())
+        async with asyncio.TaskGroup() as group:
+            for number in range(shape.lanes):
+                lane = Lane(slot, seed, number, shape)
+                group.create_task(_play(lane, players, known, folder.stop))
+        roaming.cancel()
+        await asyncio.gather(roaming, return_exceptions=True)
     # Not by the usual way: a client's connection may abort the process at exit (reliability 1g).
     os._exit(0)
 
 
 async def _play(lane: Lane, players: dict[str, Player], known: _Known, stop: Path) -> None:
     outcomes: set[str] = set()
-    for group in lane.groups():
+    for number, group in enumerate(lane.groups()):
         left = [turn for turn in group if turn.invocation not in known.over]
         # A terminated invocation is ended by its session's next message, so there must be one.
-        owed = InvocationTerminatedError.__name__ in outcomes or any(
-            turn.invocation in known.sent for turn in left
+        owed = (
+            number < lane.owed
+            or InvocationTerminatedError.__name__ in outcomes
+            or any(turn.invocation in known.sent for turn in left)
         )
         if left and not owed and _is_there(stop):
             return
@@ -118,10 +141,10 @@ def _is_there(path: Path) -> bool:
     return path.exists()
 
 
-async def _connected(address: str):  # noqa: ANN202 - of Temporal's client
+async def _connected(address: str, folder: RunFolder):  # noqa: ANN202 - of Temporal's client
     while True:
         try:
-            return await connect(address)
+            return await connect(address, data_converter=converter(folder))
         except TemporalUnavailableError:
             await asyncio.sleep(PAUSE)
 

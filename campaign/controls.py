@@ -6,18 +6,23 @@ import re
 import shutil
 from typing import Any
 
+from campaign.apps import make_apps
 from campaign.journals import Line, RunFolder, notes
 from campaign.turns import Player
-from campaign.workload import STEADY, Turn, make_apps
+from campaign.workload import PREFIX, STEADY, Turn, courses
 from durable_adk.apps import App
+from durable_adk.artifacts import InMemoryArtifactService
+from durable_adk.auth.credential_service import InMemoryCredentialService
+from durable_adk.memory import InMemoryMemoryService
 from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService, SessionKey
 
-PREFIX = "control"
+PATIENCE = 120.0
+"""Seconds in which all controls must be over."""
 Shape = dict[str, Any]
 """An event as it must be in every run."""
 Control = dict[str, Any]
-"""Of one app: by turn what its client learns and its events, and the session's state at the end."""
+"""Of one app: by `Turn.course` what its client learns and its events; and the state at the end."""
 
 
 def shaped(event: dict[str, Any], turn: Turn) -> Shape:
@@ -28,8 +33,9 @@ def shaped(event: dict[str, Any], turn: Turn) -> Shape:
 
 def plain(text: str, turn: Turn) -> str:
     """A text without ids of the run and the model's numbers."""
-    for own, name in ((turn.invocation, "INV"), (turn.session, "SESSION"), (turn.user, "USER")):
-        text = text.replace(own, name)
+    own = {turn.word: "WORD", turn.invocation: "INV", turn.session: "SESSION", turn.user: "USER"}
+    for word, name in own.items():
+        text = text.replace(word, name)
     text = re.sub(r"~[0-9a-f]{8}", "~", text)
     text = re.sub(r"\.answer\.[0-9a-f]{32}", ".answer", text)
     found: dict[str, str] = {}
@@ -38,18 +44,20 @@ def plain(text: str, turn: Turn) -> str:
     )
 
 
-def is_control(invocation: str) -> bool:
-    """Whether an invocation is a control's."""
-    return invocation.startswith(f"{PREFIX}-")
-
-
 async def write_controls(folder: RunFolder, turns: int) -> None:
-    """Run all apps but ``slow``, in a session of so many invocations, and keep what they store."""
+    """Run all apps but ``slow``, in a session of so many invocations, and keep what they store.
+
+    Raises:
+        TimeoutError: One of them comes to no end, without any fault.
+    """
     own = RunFolder(folder.path / "control")  # its ledger is not the run's
     own.path.mkdir()
     shutil.copy(folder.path / "model.url", own.path)
     apps = make_apps(own.path)
-    controls = await asyncio.gather(*(_control(own, apps[kind], turns) for kind in STEADY))
+    async with asyncio.timeout(PATIENCE):
+        controls = await asyncio.gather(
+            *(_control(own, apps[kind], courses(kind, turns)) for kind in STEADY)
+        )
     folder.controls.write_text(json.dumps(dict(zip(STEADY, controls, strict=True))))
 
 
@@ -57,7 +65,14 @@ async def _control(folder: RunFolder, app: App, count: int) -> Control:
     sessions = InMemorySessionService()
     journal = folder.journal(PREFIX)
     turns = [Turn(app.name, PREFIX, f"{PREFIX}-{app.name}", n + 1) for n in range(count)]
-    runner = Runner(app=app, session_service=sessions, auto_create_session=True)
+    runner = Runner(
+        app=app,
+        session_service=sessions,
+        artifact_service=InMemoryArtifactService(),
+        memory_service=InMemoryMemoryService(),
+        credential_service=InMemoryCredentialService(),
+        auto_create_session=True,
+    )
     async with runner:
         for turn in turns:
             await Player(runner, journal).play(turn)
@@ -75,7 +90,7 @@ async def _control(folder: RunFolder, app: App, count: int) -> Control:
                     if event.invocation_id == turn.invocation
                 ],
             }
-            for turn in turns
+            for turn in sorted(turns, key=lambda turn: turn.course)
         ],
         "state": {
             name: json.loads(plain(json.dumps(value), last))

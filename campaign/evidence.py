@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from campaign.controls import Control, is_control, outcome_of
+from campaign.controls import Control, outcome_of
 from campaign.journals import Line, RunFolder, notes
+from campaign.leaks import search
 from campaign.turns import digest
-from campaign.workload import Turn
+from campaign.workload import Turn, is_control
 from durable_adk.events import Event
 
 Rows = dict[str, list[Line]]
@@ -76,6 +77,21 @@ class Evidence:
     commits: list[Line] = field(default_factory=list[Line])
     faults: list[Line] = field(default_factory=list[Line])
     workflows: list[Line] = field(default_factory=list[Line])
+    memories: list[Line] = field(default_factory=list[Line])
+    artifacts: list[Line] = field(default_factory=list[Line])
+    """All versions."""
+    cut: list[str] = field(default_factory=list[str])
+    """What killed processes have left among the artifacts."""
+    left: list[str] = field(default_factory=list[str])
+    """What of it stays although it is old, and more is saved."""
+    tries: list[Line] = field(default_factory=list[Line])
+    """To reach what is another user's."""
+    starts: list[Line] = field(default_factory=list[Line])
+    """Of workers, with their release."""
+    leaks: list[Line] = field(default_factory=list[Line])
+    """Files of the run that hold what they must not."""
+    searched: dict[str, int] = field(default_factory=dict[str, int])
+    """Bytes that were looked through for that, by kind of file."""
     controls: dict[str, Control] = field(default_factory=dict[str, Control])
 
     @property
@@ -147,8 +163,14 @@ def load(folder: RunFolder) -> Evidence:
         commits=_until(meta["ended"], folder.commits),
         faults=notes(folder.faults),
         workflows=notes(folder.workflows),
+        memories=rows.get("memories", []),
+        tries=[line for path in folder.all_tries for line in notes(path)],
+        starts=[line for line in notes(folder.starts) if line["release"] is not None],
         controls=json.loads(folder.controls.read_text()),
     )
+    if folder.kept.exists():
+        kept = json.loads(folder.kept.read_text())
+        found.artifacts, found.cut, found.left = kept["versions"], kept["cut"], kept["left"]
     for line in rows["sessions"]:
         found.heads[_key(line)] = line
     for line in sorted(rows["events"], key=lambda line: line["seq"]):
@@ -157,12 +179,19 @@ def load(folder: RunFolder) -> Evidence:
         row = Row(line["seq"], line["event_id"], line["invocation_id"], body, digest(event))
         found.events.setdefault(_key(line), []).append(row)
     found.invocations = {line["invocation_id"]: line for line in rows["invocations"]}
+    _look_through(folder, found)
     return found
 
 
 def _until(end: float, path: Path) -> list[Line]:
     """What was noted before the rows were read; what comes later is of another store."""
     return [line for line in notes(path) if line["at"] <= end]
+
+
+def _look_through(folder: RunFolder, found: Evidence) -> None:
+    words = {turn.word for turn in found.turns.values()}
+    leaks, searched = search(folder, words | {line["nonce"] for line in found.asked})
+    found.leaks, found.searched = leaks, dict(searched)
 
 
 def _key(line: Line) -> Key:

@@ -6,6 +6,7 @@ The store is read row by row, past the code that wrote it.
 import json
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 from google.protobuf.message import Message
 from sqlalchemy import make_url, text
@@ -14,14 +15,18 @@ from temporalio.client import Client
 
 from campaign.evidence import Rows
 from campaign.journals import note
+from campaign.kept_files import gather_files
 from campaign.world import World
 
 TABLES = ("sessions", "events", "invocations", "state")
+MEMORIES = "memories"
+"""The table of what is remembered; with SQLite it is in a file of its own."""
 
 
 async def gather(world: World, client: Client) -> None:
     """Copy what the store and Temporal have into the run's folder."""
     world.folder.store.write_text(json.dumps(await rows_of(world)))
+    await gather_files(world.folder)
     world.folder.histories.mkdir(exist_ok=True)
     async for execution in client.list_workflows():
         history = await client.get_workflow_handle(
@@ -51,11 +56,18 @@ def _size(event: Message) -> int:
 
 
 def _sqlite_rows(world: World) -> Rows:
-    with closing(sqlite3.connect(world.sqlite)) as store:
+    memory = world.folder.stores / "memory.db"
+    nothing: Rows = {MEMORIES: []}
+    remembered = _tables(memory, (MEMORIES,)) if memory.exists() else nothing
+    return _tables(world.sqlite, TABLES) | remembered
+
+
+def _tables(path: Path, names: tuple[str, ...]) -> Rows:
+    with closing(sqlite3.connect(path)) as store:
         store.row_factory = sqlite3.Row
         return {
             table: [dict(row) for row in store.execute(f"SELECT * FROM {table}")]  # noqa: S608 - our own names
-            for table in TABLES
+            for table in names
         }
 
 
@@ -66,7 +78,7 @@ async def _postgres_rows(world: World) -> Rows:
         async with engine.connect() as store:
             found = {
                 table: await store.execute(text(f"SELECT * FROM {table}"))  # noqa: S608 - our own names
-                for table in TABLES
+                for table in (*TABLES, MEMORIES)
             }
             return {table: [dict(row) for row in rows.mappings()] for table, rows in found.items()}
     finally:

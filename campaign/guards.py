@@ -1,16 +1,22 @@
 """What a run must have seen, so that it cannot pass because nothing happened."""
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from campaign.checks import calm
+from campaign.checks.asking import question_of
 from campaign.checks.clients import REFUSED, undisturbed
+from campaign.checks.neighbours import beside_poison, poisons, served_by_both
+from campaign.checks.privacy import signed_in, trespasses
 from campaign.checks.restored import lost_events
 from campaign.evidence import Evidence
+from campaign.leaks import SECRETS, SEEN, SPOKEN
 from campaign.links import links_of
 from campaign.schedule import least, least_links
 from campaign.shape import SHAPES, Size
-from campaign.workload import SLOW
+from campaign.trespasser import WAYS
+from campaign.workload import KINDS, SLOW, Poison
 from durable_adk.messages import WhenBusy
 
 SUCCESS = 0.95
@@ -22,6 +28,8 @@ LOST = 20
 """Least number of events that a copy of the store lacks; the session for it alone has four."""
 REPEATED = 6
 """Least number of messages that are sent several times at once."""
+TRIES_PER_SECOND = 0.1
+"""Of each way to reach what is another's."""
 
 
 class Guard(NamedTuple):
@@ -66,7 +74,31 @@ def guards(found: Evidence) -> list[Guard]:
         Guard("zombies refused", figures["refused"], 1),
         Guard("histories continued as new", figures["continued"], 1),
         Guard("events that the copy had lost", figures["lost_by_restore"], LOST),
+        *_widths(found, seconds),
     ]
+
+
+def _widths(found: Evidence, seconds: float) -> Iterator[Guard]:
+    """How much of what there is was played, tried and looked at."""
+    outcomes, turns = found.outcomes(), found.turns
+    played = Counter(
+        turns[name].app
+        for name, outcome in outcomes.items()
+        if outcome and turns[name].user != calm.USER
+    )
+    for kind in KINDS:
+        yield Guard(f"played: {kind}", played[kind], 1)
+    yield Guard("kinds of poison", len(poisons(found)), len(Poison) * min(1, seconds / 60) / 2)
+    yield Guard("invocations beside a poison", len(beside_poison(found)), 1)
+    yield Guard("invocations that two releases ran", len(served_by_both(found)), 1)
+    tried = Counter(trespasses(found))
+    for way in WAYS:
+        yield Guard(f"tried in vain: {way}", tried[way], max(1, seconds * TRIES_PER_SECOND))
+    keyed = sum(line.get("keyed", False) for line in found.asked)
+    yield Guard("keys used", min(signed_in(found), keyed), 1)
+    yield Guard("words found where they may be", found.searched.get(SEEN, 0), 1)
+    for kind in (SPOKEN, SECRETS):
+        yield Guard(f"bytes searched: {kind}", found.searched.get(kind, 0), 10_000)
 
 
 def measured(found: Evidence) -> dict[str, Any]:
@@ -78,7 +110,7 @@ def measured(found: Evidence) -> dict[str, Any]:
     wrong = {violation.where for violation in undisturbed(found)}
     steady = [name for name in outcomes if turns[name].app != SLOW]
     refused = Counter(line["error"] for line in found.commits if line["phase"] == "refused")
-    questions = Counter((line["invocation"], line["agent"], line["step"]) for line in found.asked)
+    questions = Counter(map(question_of, found.asked))
     return {
         "faults": sum(line["done"] for line in found.faults),
         "killed_while_ending": sum(bool(line.get("killed")) for line in found.faults),

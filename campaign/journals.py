@@ -60,6 +60,35 @@ class RunFolder:
         """Those of all such clients."""
         return sorted(self.path.glob("repeat-*.jsonl"))
 
+    def tries(self, slot: str) -> Path:
+        """What a client tried that is not its to do."""
+        return self.path / f"tries-{slot}.jsonl"
+
+    @property
+    def all_tries(self) -> list[Path]:
+        """Those of all clients."""
+        return sorted(self.path.glob("tries-*.jsonl"))
+
+    @property
+    def starts(self) -> Path:
+        """Which release each worker is of."""
+        return self.path / "starts.jsonl"
+
+    @property
+    def telemetry(self) -> Path:
+        """Spans and metrics of workers."""
+        return self.path / "telemetry.txt"
+
+    @property
+    def stores(self) -> Path:
+        """The folder of the stores beside the sessions'."""
+        return self.path / "stores"
+
+    @property
+    def encrypted(self) -> Path:
+        """There if what Temporal holds is encrypted in this run."""
+        return self.path / "encrypted"
+
     @property
     def stop(self) -> Path:
         """There as soon as clients are to send nothing new."""
@@ -79,6 +108,11 @@ class RunFolder:
     def restored(self) -> Path:
         """What came of putting that back."""
         return self.path / "restored.json"
+
+    @property
+    def kept(self) -> Path:
+        """What the artifacts' folder has, at the end."""
+        return self.path / "kept.json"
 
     @property
     def workflows(self) -> Path:

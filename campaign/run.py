@@ -17,6 +17,7 @@ from campaign.nemesis import Nemesis
 from campaign.restoring import back_up, keep, restore
 from campaign.schedule import GAP, schedule
 from campaign.shape import SHAPES, Shape, Size
+from campaign.stores import converter
 from campaign.worker_main import QUEUE
 from campaign.world import World, running, staffed, until
 from durable_adk.client import connect
@@ -42,6 +43,11 @@ class Plan:
         return SHAPES[self.size]
 
     @property
+    def encrypts(self) -> bool:
+        """Whether what Temporal holds is encrypted: in every second run."""
+        return self.seed % 2 == 0
+
+    @property
     def command(self) -> str:
         """What does the same faults again."""
         return (
@@ -54,10 +60,12 @@ class Plan:
 async def run(plan: Plan, path: Path) -> RunFolder:
     """Do it; everything is in the folder afterwards."""
     folder = _made(path)
+    if plan.encrypts:
+        folder.encrypted.touch()
     async with running(folder, plan.store, plan.seed, plan.size) as world:
         await write_controls(folder, plan.shape.turns)
         async with staffed(world):
-            await keep(world, await connect(world.temporal.address), 1)
+            await keep(world, await _connected(world), 1)
             started = time.time()
             nemesis = Nemesis(world)
             links = links_of(plan.store)
@@ -66,7 +74,7 @@ async def run(plan: Plan, path: Path) -> RunFolder:
                 group.create_task(back_up(world, plan.seconds / 2))
                 await nemesis.attack(faults, plan.seconds)
             healed = time.time()
-            client = await connect(world.temporal.address)
+            client = await _connected(world)
             await _settle(world, client, plan.quiet)
             settled = time.time()
             await calm(world, client, healed)
@@ -89,6 +97,11 @@ async def run(plan: Plan, path: Path) -> RunFolder:
     }
     folder.meta.write_text(json.dumps(meta))
     return folder
+
+
+async def _connected(world: World) -> Client:
+    """A client past all proxies, which writes as all others do."""
+    return await connect(world.temporal.address, data_converter=converter(world.folder))
 
 
 def _made(path: Path) -> RunFolder:

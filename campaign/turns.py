@@ -13,8 +13,8 @@ from google.genai import types
 from temporalio.service import RPCError
 
 from campaign.journals import note
-from campaign.model_stub import MARK
-from campaign.workload import Turn
+from campaign.tools import signed_in
+from campaign.workload import SIGN_IN, Turn
 from durable_adk.errors import DurableAdkError, InvalidRequestError, TransientError
 from durable_adk.events import Event
 from durable_adk.runners import Runner
@@ -63,7 +63,7 @@ class Player:
     async def _once(self, turn: Turn, attempt: int) -> None:
         later = asyncio.create_task(self._cancel_later(turn, attempt))
         try:
-            await self._follow(turn, "run", attempt, f"{MARK}{turn.invocation}")
+            await self._follow(turn, "run", attempt, turn.message)
             while (pending := await self._pending(turn)) is not None:
                 await self._answer(turn, attempt, pending)
         finally:
@@ -92,8 +92,8 @@ class Player:
         waiting = await self.runner.pending(user_id=turn.user, session_id=turn.session)
         for call in waiting:
             if call.invocation_id == turn.invocation:
-                response = {"confirmed": turn.approves}
-                return types.FunctionResponse(id=call.call_id, name=call.name, response=response)
+                answer = signed_in(turn) if turn.app == SIGN_IN else _decided(turn)
+                return answer.model_copy(update={"id": call.call_id, "name": call.name})
         return None
 
     async def _answer(self, turn: Turn, attempt: int, answer: types.FunctionResponse) -> None:
@@ -120,3 +120,7 @@ class Player:
     def _note(self, turn: Turn, operation: str, kind: str, attempt: int, **fields: Any) -> None:
         names = {**turn._asdict(), "invocation": turn.invocation, "attempt": attempt}
         note(self.journal, operation=operation, type=kind, **names, **fields)
+
+
+def _decided(turn: Turn) -> types.FunctionResponse:
+    return types.FunctionResponse(response={"confirmed": turn.approves})

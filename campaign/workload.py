@@ -1,28 +1,20 @@
-"""The apps that a campaign runs; every invocation of them has one expected outcome.
+"""What a campaign's clients send; every message has one expected outcome.
 
-Control run, client and workers build them over a run's folder; their model is `model_stub`.
+Which app answers what is in `apps`, what their tools do in `tools`.
 """
 
-import asyncio
 import hashlib
 import random
-import uuid
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from enum import StrEnum
+from typing import NamedTuple
 
-from google.genai import types
-
-from campaign.journals import RunFolder, note
-from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelAgent
-from durable_adk.apps import App
-from durable_adk.context import ToolContext
-from durable_adk.events import Event, EventActions
 from durable_adk.messages import WhenBusy
-from durable_adk.models import Gemini
-from durable_adk.tools import FunctionTool
 
+ONCE = "once"
+"""The app whose tool runs once at most: its agent may be told that nobody knows what came of it."""
+FILES, MEMORY, SIGN_IN, POISON = "files", "memory", "sign_in", "poison"
+SLOW = "slow"
+"""The app whose invocations are cancelled, terminated, interrupted, refused and steered."""
 STEADY = (
     "plain",
     "scoped",
@@ -31,29 +23,50 @@ STEADY = (
     "parallel",
     "count",
     "steps",
-    "once",
+    ONCE,
     "approval",
     "failing",
+    "budget",
+    FILES,
+    MEMORY,
+    SIGN_IN,
+    POISON,
 )
 """The apps whose invocations always end alike."""
-ONCE = "once"
-"""The app whose tool runs once at most: its agent may be told that nobody knows what came of it."""
-SLOW = "slow"
-"""The app whose invocations are cancelled, terminated, interrupted, refused and steered."""
 KINDS = (*STEADY, SLOW)
+PREFIX = "control"
+"""How the sessions of the controls are called."""
+MARK = "do "
+"""How each message begins; the invocation's id follows, and a word of its own."""
+WORD = r"\bword-[0-9a-f]{12}\b"
+NONCE = r"~[0-9a-f]{8}\b"
+"""The numbers in what models say; see `model_stub`."""
+SECRET = "sk-campaign-"  # noqa: S105 - a mark of those that nobody may find anywhere
+"""How each secret begins."""
 NAP = 1.5
 """Seconds that the tool of ``slow`` takes."""
-PAYING = 0.4
-"""Seconds that the tool of ``once`` takes."""
-COUNTED = 4
-"""Events of the custom agent without steps."""
-DRAWN = 6
-"""Steps of the other one."""
 RIVALS = (
     *(WhenBusy.STEER, WhenBusy.STEER, WhenBusy.INTERRUPT, WhenBusy.INTERRUPT),
     *(WhenBusy.ENQUEUE, WhenBusy.REJECT),
 )
 """What messages want that come while their session is busy."""
+
+
+class Poison(StrEnum):
+    """What the tool of ``poison`` does to its worker, a turn each (F12, F13)."""
+
+    SYSTEM_EXIT = "system_exit"
+    """It raises what is no Exception."""
+    OBJECT = "object"
+    """It returns what no store can keep; so do the next two."""
+    DEEP = "deep"
+    NAN = "nan"
+    LONG_ERROR = "long_error"
+    """It raises an exception of 3 MB."""
+    BLOCK = "block"
+    """It blocks the event loop."""
+    EXIT = "exit"
+    """It ends the process, but not the second time."""
 
 
 class Turn(NamedTuple):
@@ -65,10 +78,42 @@ class Turn(NamedTuple):
     number: int
     """1, 2 ... within the session."""
 
+    @classmethod
+    def of(cls, app: str, user: str, invocation: str) -> "Turn":
+        """The turn of an invocation."""
+        session, _, number = invocation.rpartition(".")
+        return cls(app, user, session, int(number))
+
     @property
     def invocation(self) -> str:
         """Its id: unique in the run, and the same however often it is sent."""
         return f"{self.session}.{self.number}"
+
+    @property
+    def word(self) -> str:
+        """What nobody else says, and no log may (I18, I19)."""
+        return f"word-{_hash(self.invocation)}"
+
+    @property
+    def message(self) -> str:
+        """What is sent."""
+        return f"{MARK}{self.invocation} {self.word}"
+
+    @property
+    def secret(self) -> str:
+        """The key that the session's user signs in with; only the credential store keeps it."""
+        return f"{SECRET}{_hash(f'secret of {self.session}')}"
+
+    @property
+    def poison(self) -> Poison:
+        """What the tool of ``poison`` does in this turn; all kinds in so many turns."""
+        kinds = list(Poison)
+        return kinds[(int(_hash(self.session), 16) + self.number) % len(kinds)]
+
+    @property
+    def course(self) -> int:
+        """Which turn of its app's control goes the same way, from 0."""
+        return list(Poison).index(self.poison) if self.app == POISON else self.number - 1
 
     @property
     def approves(self) -> bool:
@@ -103,151 +148,15 @@ class Turn(NamedTuple):
         return random.Random(f"{self.invocation}/{what}")  # noqa: S311 - dice are no secrets
 
 
-@dataclass(frozen=True)
-class Tools:
-    """The tools; each notes in the ledger when it begins and when it has taken effect."""
-
-    folder: RunFolder
-
-    async def charge(self, amount: int, nonce: str, tool_context: ToolContext) -> dict[str, Any]:
-        """Charge the card."""
-        await self._work(tool_context, "charge", nonce)
-        total = tool_context.state.get("total", 0) + amount
-        tool_context.state["total"] = total
-        return {"total": total, "nonce": nonce}
-
-    async def scope(self, amount: int, nonce: str, tool_context: ToolContext) -> dict[str, Any]:
-        """Write to each scope of the state."""
-        await self._work(tool_context, "scope", nonce)
-        state, session = tool_context.state, tool_context.session.id
-        state[f"app:{session}"] = state.get(f"app:{session}", 0) + amount
-        state[f"user:{session}"] = state.get(f"user:{session}", 0) + amount * 2
-        state["user:noted"] = nonce
-        state["temp:scratch"] = nonce
-        state["kept"] = {"nonce": nonce, "amount": amount}
-        return {"kept": amount}
-
-    async def mark(self, side: str, nonce: str, tool_context: ToolContext) -> dict[str, Any]:
-        """Count on one side."""
-        await self._work(tool_context, "mark", nonce)
-        tool_context.state[side] = tool_context.state.get(side, 0) + 1
-        return {side: tool_context.state[side]}
-
-    async def late(self, nonce: str, tool_context: ToolContext) -> str:
-        """Be slower than the others of a turn."""
-        await asyncio.sleep(0.3)
-        await self._work(tool_context, "late", nonce)
-        return "late"
-
-    async def refund(self, amount: int, nonce: str, tool_context: ToolContext) -> dict[str, Any]:
-        """Give money back; somebody has to approve it."""
-        await self._work(tool_context, "refund", nonce)
-        tool_context.state["refunded"] = tool_context.state.get("refunded", 0) + amount
-        return {"refunded": amount, "nonce": nonce}
-
-    async def pay(self, amount: int, nonce: str, tool_context: ToolContext) -> dict[str, Any]:
-        """Pay, by a way that knows no keys."""
-        await self._work(tool_context, "pay", nonce, PAYING)
-        return {"paid": amount, "nonce": nonce}
-
-    async def fail(self, nonce: str, tool_context: ToolContext) -> str:
-        """Break."""
-        await self._work(tool_context, "fail", nonce)
-        raise RuntimeError("as always")
-
-    async def nap(self, nonce: str, tool_context: ToolContext) -> str:
-        """Take long."""
-        await self._work(tool_context, "nap", nonce, NAP)
-        tool_context.state["rested"] = nonce
-        return "rested"
-
-    async def _work(
-        self, context: ToolContext, tool: str, nonce: str, seconds: float | None = None
-    ) -> None:
-        key = context.idempotency_key
-        line = {
-            "tool": tool,
-            "key": key,
-            "nonce": nonce,
-            "invocation": context.invocation_id,
-            "user": context.session.user_id,
-            "session": context.session.id,
-        }
-        note(self.folder.ledger, durable=True, phase="begun", **line)
-        await asyncio.sleep(_pause(key) if seconds is None else seconds)
-        note(self.folder.ledger, durable=True, phase="done", **line)
+def courses(app: str, turns: int) -> int:
+    """How many turns an app's control has, if a session has so many."""
+    return len(Poison) if app == POISON else turns
 
 
-def _pause(key: str) -> float:
-    """Up to 0.15 s, the same for each attempt."""
-    return hashlib.sha256(key.encode()).digest()[0] / 255 * 0.15
+def is_control(invocation: str) -> bool:
+    """Whether an invocation is a control's."""
+    return invocation.startswith(f"{PREFIX}-")
 
 
-class Counter(BaseAgent):
-    """A custom agent whose events depend on the state it finds, with no step between them."""
-
-    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        for _ in range(COUNTED):
-            count = ctx.session.state.get("count", 0) + 1
-            yield Event(author=self.name, actions=EventActions(state_delta={"count": count}))
-
-
-class Drawer(BaseAgent):
-    """A custom agent that draws numbers, which differ each time, in steps of its own."""
-
-    asked: Path
-    """Where it is noted what was drawn, as the model's answers are."""
-
-    async def draw(self, invocation: str, step: int) -> str:
-        """Draw a number."""
-        await asyncio.sleep(_pause(f"{invocation}/{step}"))
-        nonce = f"~{uuid.uuid4().hex[:8]}"
-        what: dict[str, Any] = {"agent": self.name, "invocation": invocation, "step": step}
-        note(self.asked, nonce=nonce, paired=True, **what)
-        return nonce
-
-    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        for step in range(DRAWN):
-            nonce = await ctx.step(self.draw, ctx.invocation_id, step)
-            delta = {"drawn": ctx.session.state.get("drawn", 0) + 1, "last": nonce}
-            yield Event(
-                author=self.name,
-                content=types.Content(role="model", parts=[types.Part(text=f"Drawn {nonce}")]),
-                actions=EventActions(state_delta=delta),
-            )
-
-
-def make_apps(folder: Path) -> dict[str, App]:
-    """The apps by name; the model's stub must have said where it is."""
-    run = RunFolder(folder)
-    tools = Tools(run)
-    model = Gemini(base_url=(folder / "model.url").read_text(), api_key="none", timeout=10)  # pyright: ignore[reportArgumentType]: pydantic makes a secret of it
-    roots = {**_roots(tools, _agents(model)), "steps": Drawer(name="drawer", asked=run.asked)}
-    return {kind: App(name=kind, root_agent=roots[kind]) for kind in KINDS}
-
-
-MakeAgent = Callable[..., LlmAgent]
-
-
-def _agents(model: Gemini) -> MakeAgent:
-    def make(name: str, **options: Any) -> LlmAgent:
-        return LlmAgent(name=name, model=model, instruction=f"agent:{name}", **options)
-
-    return make
-
-
-def _roots(tools: Tools, make: MakeAgent) -> dict[str, BaseAgent]:
-    helper = make("helper", description="helps", tools=[tools.charge])
-    sides: list[BaseAgent] = [make(side, tools=[tools.mark]) for side in ("left", "right")]
-    return {
-        "plain": make("cashier", tools=[tools.charge]),
-        "scoped": make("scoped", tools=[tools.charge, tools.scope]),
-        "triple": make("tripler", tools=[tools.charge, tools.late]),
-        "transfer": make("greeter", sub_agents=[helper]),
-        "parallel": ParallelAgent(name="both", sub_agents=sides),
-        "count": Counter(name="counter"),
-        "once": make("payer", tools=[FunctionTool(tools.pay, contract="at_most_once")]),
-        "approval": make("approver", tools=[FunctionTool(tools.refund, require_confirmation=True)]),
-        "failing": make("failer", tools=[tools.fail]),
-        "slow": make("sleeper", tools=[tools.nap]),
-    }
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

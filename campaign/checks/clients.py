@@ -56,7 +56,7 @@ def undisturbed(found: Evidence) -> Iterator[Violation]:
             continue
         finished[turn.session] += 1
         controls = found.controls[turn.app]["turns"]
-        expected = controls[turn.number - 1]
+        expected = controls[turn.course]
         if outcomes[name] != expected["outcome"]:
             yield Violation("a client was told another outcome", name, outcomes[name])
         shapes = [shaped(row.body, turn) for row in by_invocation.get(name, [])]

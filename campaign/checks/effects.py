@@ -1,19 +1,21 @@
-"""What must hold between the log and the world outside, tools and model: I8, I9, I10, I16."""
+"""What must hold between the log and what tools did, and were asked to do: I8, I9, I16."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from campaign.checks.log import CLOSED
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence, Row
-from campaign.journals import Line
 
-IN_FLIGHT = 8.0
-"""Seconds that a second question may be on its way while the answer to the first is stored."""
-FREEZES = ("freeze_worker", "usurp")
 REQUEST = "adk_request_confirmation"
-TOOLS = frozenset(("charge", "scope", "mark", "late", "refund", "fail", "nap", "pay"))
+CREDENTIAL = "adk_request_credential"
+TOOLS = frozenset(
+    (
+        *("charge", "scope", "mark", "late", "refund", "fail", "nap", "pay"),
+        *("save", "load", "remember", "recall", "sign_in", "poison"),
+    )
+)
 
 
 class _Call(NamedTuple):
@@ -74,39 +76,6 @@ def pairing(found: Evidence) -> Iterator[Violation]:
             yield Violation("a prompt has calls without responses", line["invocation"], line)
 
 
-def no_re_asking(found: Evidence) -> Iterator[Violation]:
-    """I10, F2: of a question's answers one is used; once it is stored nobody asks again."""
-    used: dict[tuple[Any, ...], set[str]] = defaultdict(set)
-    stored_at: dict[tuple[Any, ...], float] = {}
-    questions = {line["nonce"]: _question(line) for line in found.asked}
-    acknowledged = {line["event"]: line["at"] for line in found.commits if line["phase"] == "ok"}
-    for rows in found.events.values():
-        for row in rows:
-            for nonce in _nonces(row):
-                question = questions.get(nonce)
-                if question is None:
-                    yield Violation("an answer is stored that the model never gave", row.id, nonce)
-                    continue
-                used[question].add(nonce)
-                if row.id in acknowledged:
-                    first = acknowledged[row.id]
-                    stored_at[question] = min(first, stored_at.get(question, first))
-    for question, nonces in used.items():
-        if len(nonces) > 1:
-            yield Violation("two answers to one question are used", str(question), sorted(nonces))
-    for line in found.asked:
-        stored = stored_at.get(_question(line))
-        if stored is not None and not _was_in_flight(found, stored, line["at"]):
-            yield Violation("the model was asked for a stored answer", line["invocation"], line)
-
-
-def _was_in_flight(found: Evidence, stored: float, asked: float) -> bool:
-    """Whether who asked may have begun to before the answer was stored, and slept meanwhile."""
-    sleeps = [(one["began"], one["at"]) for one in found.faults if one["kind"] in FREEZES]
-    spans = [(stored, stored), *sleeps]
-    return any(began <= stored and asked <= end + IN_FLIGHT for began, end in spans)
-
-
 def hitl(found: Evidence) -> Iterator[Violation]:
     """I16: a decision counts once; what was refused was not done."""
     turns, outcomes = found.turns, found.outcomes()
@@ -134,23 +103,11 @@ def _responses(found: Evidence) -> Iterator[tuple[Row, dict[str, Any]]]:
 
 
 def _confirmed(row: Row) -> list[str]:
-    """The calls that a request for confirmation is about: they are answered twice."""
-    return [
-        call["args"]["originalFunctionCall"]["id"] for call in row.calls if call["name"] == REQUEST
-    ]
+    """The calls that a request of the user is about: they are answered twice."""
+    requests = [call["args"] for call in row.calls if call["name"] in (REQUEST, CREDENTIAL)]
+    return [args.get("functionCallId") or args["originalFunctionCall"]["id"] for args in requests]
 
 
 def _open_request(found: Evidence, invocation: str, missing: Counter[str]) -> bool:
     """Whether what is missing are decisions that an ended run no longer waits for."""
     return not missing and found.status(invocation) != "completed"
-
-
-def _question(line: Line) -> tuple[Any, ...]:
-    return (line["invocation"], line["agent"], line["step"])
-
-
-def _nonces(row: Row) -> set[str]:
-    """The model's numbers in an answer of the model."""
-    texts = [part["text"] for part in row.parts if row.body["author"] != "user" and "text" in part]
-    said = {word for text in texts for word in text.split() if word.startswith("~")}
-    return said | {str(call["args"]["nonce"]) for call in row.calls if "nonce" in call["args"]}

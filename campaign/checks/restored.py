@@ -24,6 +24,8 @@ made first.
 """
 SHARED = ("user:noted",)
 """State that several sessions write at the same time: which is the last, no history tells."""
+KEPT_BESIDE = ("memories",)
+"""Tables beside the log: whoever restores them too has them as they were then."""
 Place = tuple[Any, ...]
 
 
@@ -113,8 +115,8 @@ def _differences(one: Rows, other: Rows) -> Iterator[tuple[Place, Line | None, L
 
 def _told(rows: Rows) -> Iterable[tuple[Place, Line]]:
     """Each row by its key, without what no history tells."""
-    for table, lines in rows.items():
-        for row in lines:
+    for table in rows.keys() - KEPT_BESIDE:
+        for row in rows[table]:
             if table == "state" and row["key"] in SHARED:
                 continue
             if table == "sessions" and not row["revision"]:

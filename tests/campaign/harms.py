@@ -50,6 +50,11 @@ def state(value: str) -> Harm:
     return change("state", key="total")(value=value)
 
 
+def fault(kind: str, **fields: object) -> dict:
+    """A fault while the second question of `PLAIN` is open, if it is repeated at once."""
+    return {"kind": kind, "done": True, "began": 0.5, "at": 0.9, **fields}
+
+
 def invocation(name: str, **fields: object) -> Harm:
     """Change an invocation's row."""
     return lambda found: found.invocations[name].update(fields)
@@ -62,8 +67,9 @@ def interleave(found: Evidence) -> None:
 
 def second_answer(found: Evidence) -> None:
     """The answer of a repeated question is used besides the first."""
-    found.asked.append({**found.asked[1], "nonce": "~9"})
-    changed(found, PLAIN, 3, content={"parts": [{"text": "Charged. ~2"}, {"text": "Again. ~9"}]})
+    found.asked.append({**found.asked[1], "nonce": "~00000009"})
+    texts = [{"text": "Charged. ~00000002"}, {"text": "Again. ~00000009"}]
+    changed(found, PLAIN, 3, content={"parts": texts})
 
 
 def twice_decided(found: Evidence) -> None:
@@ -103,3 +109,25 @@ def in_store(name: str, table: str, row: str, **fields: object) -> Harm:
 def told(**said: object) -> Harm:
     """Tell something else of the payment."""
     return store(ONCE, 2, content={"parts": [response("c6", "pay", **said)]})
+
+
+def leak(kind: str) -> Harm:
+    """A file of the run holds what it must not."""
+    return lambda found: found.leaks.append({"kind": kind, "file": "x.log", "what": "x"})
+
+
+def left(found: Evidence) -> None:
+    """Nobody was killed, and there is an unfinished file all the same."""
+    found.cut = [f"/artifacts/.new-{n}" for n in range(5)]
+
+
+def neighbour(found: Evidence) -> None:
+    """An invocation beside the poison comes out wrong."""
+    repeat("ledger", key="p.1:c1", phase="done", other={"pid": 2, "at": 9.4})(found)
+    store(PLAIN, 3, author="another")(found)
+
+
+def deploy(found: Evidence) -> None:
+    """A worker of the other release has gone on, and something else came out."""
+    change("commits", event="p.1.3", phase="ok")(pid=2)(found)
+    store(PLAIN, 3, author="another")(found)

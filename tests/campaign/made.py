@@ -1,4 +1,4 @@
-"""Evidence made by hand: five invocations in which everything is as it must be."""
+"""Evidence made by hand: some invocations in which everything is as it must be."""
 
 import json
 from copy import deepcopy
@@ -7,30 +7,59 @@ from typing import Any
 
 from campaign.controls import shaped
 from campaign.evidence import Evidence, Key, Row, Rows
-from campaign.workload import Turn
+from campaign.journals import Line
+from campaign.leaks import SECRETS, SEEN, SPOKEN
+from campaign.schedule import Kind
+from campaign.trespasser import WAYS
+from campaign.workload import KINDS, Poison, Turn
 
 PLAIN, APPROVAL, SLOW = Key("plain", "u", "p"), Key("approval", "u", "a"), Key("slow", "u", "z")
 ONCE = Key("once", "u7", "x7")
 CALM = Key("slow", "calm", "k")
+FILES, MEMORY, SIGN_IN = (
+    Key("files", "u8", "f8"),
+    Key("memory", "u8", "m8"),
+    Key("sign_in", "u8", "s8"),
+)
+POISON = Key("poison", "u8", "k4")
+"""In its first turn it ends its worker."""
 TURNS = {
     "p.1": Turn(*PLAIN, 1),
     "a.1": Turn(*APPROVAL, 1),
     "z.1": Turn(*SLOW, 1),
     "x7.1": Turn(*ONCE, 1),
     "k.1": Turn(*CALM, 1),
+    "f8.1": Turn(*FILES, 1),
+    "m8.1": Turn(*MEMORY, 1),
+    "s8.1": Turn(*SIGN_IN, 1),
+    "k4.1": Turn(*POISON, 1),
 }
 LOST = 3
 """The first of the events of `PLAIN` that a copy of the store lacks."""
-AGENTS = {"p.1": "cashier", "a.1": "approver", "z.1": "sleeper", "x7.1": "payer", "k.1": "sleeper"}
+AGENTS = {
+    "p.1": "cashier",
+    "a.1": "approver",
+    "z.1": "sleeper",
+    "x7.1": "payer",
+    "k.1": "sleeper",
+    "f8.1": "filer",
+    "m8.1": "keeper",
+    "s8.1": "signer",
+    "k4.1": "poisoner",
+}
 STEPS = {
-    "~1": ("p.1", 0),
-    "~2": ("p.1", 1),
-    "~3": ("a.1", 0),
-    "~4": ("a.1", 1),
-    "~5": ("z.1", 0),
-    "~6": ("x7.1", 0),
-    "~7": ("x7.1", 1),
-    "~8": ("k.1", 0),
+    "~00000001": ("p.1", 0),
+    "~00000002": ("p.1", 1),
+    "~00000003": ("a.1", 0),
+    "~00000004": ("a.1", 1),
+    "~00000005": ("z.1", 0),
+    "~00000006": ("x7.1", 0),
+    "~00000007": ("x7.1", 1),
+    "~00000008": ("k.1", 0),
+    "~00000010": ("f8.1", 0),
+    "~00000011": ("m8.1", 0),
+    "~00000012": ("s8.1", 0),
+    "~00000013": ("k4.1", 0),
 }
 """The model's answers: to whom, and to which question."""
 
@@ -59,37 +88,65 @@ def _events() -> dict[Key, list[Row]]:
     request = call("c3", "adk_request_confirmation", originalFunctionCall={"id": "c2"})
     return {
         PLAIN: [
-            row(1, "p.1.0", "user", {"text": "do p.1"}),
-            row(2, "p.1.1", "cashier", call("c1", "charge", nonce="~1")),
+            row(1, "p.1.0", "user", {"text": TURNS["p.1"].message}),
+            row(2, "p.1.1", "cashier", call("c1", "charge", nonce="~00000001")),
             row(3, "p.1.2", "cashier", response("c1", "charge", total=1), delta={"total": 1}),
-            row(4, "p.1.3", "cashier", {"text": "Charged. ~2"}),
+            row(4, "p.1.3", "cashier", {"text": "Charged. ~00000002"}),
         ],
         APPROVAL: [
-            row(1, "a.1.0", "user", {"text": "do a.1"}),
-            row(2, "a.1.1", "approver", call("c2", "refund", nonce="~3")),
+            row(1, "a.1.0", "user", {"text": TURNS["a.1"].message}),
+            row(2, "a.1.1", "approver", call("c2", "refund", nonce="~00000003")),
             row(3, "a.1.3", "approver", request),
             row(4, "a.1.2", "approver", response("c2", "refund", error="asked")),
             row(5, "a.1.answer", "user", response("c3", "adk_request_confirmation")),
             row(6, "a.1.4", "approver", response("c2", "refund", refunded=7)),
-            row(7, "a.1.5", "approver", {"text": "Settled. ~4"}),
+            row(7, "a.1.5", "approver", {"text": "Settled. ~00000004"}),
         ],
         SLOW: [
-            row(1, "z.1.0", "user", {"text": "do z.1"}),
-            row(2, "z.1.1", "sleeper", call("c5", "nap", nonce="~5")),
+            row(1, "z.1.0", "user", {"text": TURNS["z.1"].message}),
+            row(2, "z.1.1", "sleeper", call("c5", "nap", nonce="~00000005")),
             row(3, "z.1.1.sealed", "sleeper", response("c5", "nap", error="cancelled")),
             row(4, "z.1.end", "sleeper", error_code="InvocationCancelledError"),
         ],
         CALM: [
-            row(1, "k.1.0", "user", {"text": "do k.1"}),
-            row(2, "k.1.1", "sleeper", call("c8", "nap", nonce="~8")),
-            row(3, "k.1.1.sealed", "sleeper", response("c8", "nap", error="cancelled")),
+            row(1, "k.1.0", "user", {"text": TURNS["k.1"].message}),
+            row(2, "k.1.1", "sleeper", call("k8", "nap", nonce="~00000008")),
+            row(3, "k.1.1.sealed", "sleeper", response("k8", "nap", error="cancelled")),
             row(4, "k.1.end", "sleeper", error_code="InvocationCancelledError"),
         ],
         ONCE: [
-            row(1, "x7.1.0", "user", {"text": "do x7.1"}),
-            row(2, "x7.1.1", "payer", call("c6", "pay", nonce="~6")),
+            row(1, "x7.1.0", "user", {"text": TURNS["x7.1"].message}),
+            row(2, "x7.1.1", "payer", call("c6", "pay", nonce="~00000006")),
             row(3, "x7.1.2", "payer", response("c6", "pay", paid=4, nonce="~")),
-            row(4, "x7.1.3", "payer", {"text": "Paid. ~7"}),
+            row(4, "x7.1.3", "payer", {"text": "Paid. ~00000007"}),
+        ],
+        **_keeping_events(),
+    }
+
+
+def _keeping_events() -> dict[Key, list[Row]]:
+    saved = row(3, "f8.1.2", "filer", response("c8", "save", report=0))
+    saved.body["actions"]["artifact_delta"] = {"report.txt": 0}
+    return {
+        FILES: [
+            row(1, "f8.1.0", "user", {"text": TURNS["f8.1"].message}),
+            row(2, "f8.1.1", "filer", call("c8", "save", nonce="~00000010")),
+            saved,
+        ],
+        MEMORY: [
+            row(1, "m8.1.0", "user", {"text": TURNS["m8.1"].message}),
+            row(2, "m8.1.1", "keeper", call("c9", "remember", nonce="~00000011")),
+            row(3, "m8.1.2", "keeper", response("c9", "remember", remembered="~00000011")),
+        ],
+        SIGN_IN: [
+            row(1, "s8.1.0", "user", {"text": TURNS["s8.1"].message}),
+            row(2, "s8.1.1", "signer", call("c10", "sign_in", nonce="~00000012")),
+            row(3, "s8.1.2", "signer", response("c10", "sign_in", signed_in=True)),
+        ],
+        POISON: [
+            row(1, "k4.1.0", "user", {"text": TURNS["k4.1"].message}),
+            row(2, "k4.1.1", "poisoner", call("c11", "poison", nonce="~00000013")),
+            row(3, "k4.1.2", "poisoner", response("c11", "poison", nonce="~00000013")),
         ],
     }
 
@@ -106,7 +163,7 @@ def good() -> Evidence:
         events=events,
         state=[_state(PLAIN, "total", "1")],
         ledger=[
-            {**_run("p.1:c1", "charge", "~1", phase), "at": at, "pid": 1}
+            {**_run("p.1:c1", "charge", "~00000001", phase), "at": at, "pid": 1}
             for phase, at in (("begun", 2.1), ("done", 2.2))
         ],
         asked=[
@@ -126,10 +183,11 @@ def good() -> Evidence:
         ],
     )
     for phase in ("begun", "done"):
-        found.ledger.append({**_run("a.1:c2", "refund", "~3", phase), "at": 5.0, "pid": 1})
-        found.ledger.append({**_run("z.1:c5", "nap", "~5", phase), "at": 5.0, "pid": 1})
-        found.ledger.append({**_run("k.1:c8", "nap", "~8", phase), "at": 6.0, "pid": 1})
-        found.ledger.append({**_run("x7.1:c6", "pay", "~6", phase), "at": 6.0, "pid": 1})
+        found.ledger.append({**_run("a.1:c2", "refund", "~00000003", phase), "at": 5.0, "pid": 1})
+        found.ledger.append({**_run("z.1:c5", "nap", "~00000005", phase), "at": 5.0, "pid": 1})
+        found.ledger.append({**_run("k.1:k8", "nap", "~00000008", phase), "at": 6.0, "pid": 1})
+        found.ledger.append({**_run("x7.1:c6", "pay", "~00000006", phase), "at": 6.0, "pid": 1})
+    _add_keeping(found)
     for key, rows in events.items():
         _add(found, key, rows)
     found.repeats = [[dict(line) for line in found.journal if line["invocation"] == "p.1"]]
@@ -138,10 +196,71 @@ def good() -> Evidence:
     return found
 
 
+def _add_keeping(found: Evidence) -> None:
+    """What is there beside the sessions."""
+    assert TURNS["k4.1"].poison is Poison.EXIT
+    runs = {"f8.1:c8": ("save", "~00000010"), "m8.1:c9": ("remember", "~00000011")}
+    runs |= {"s8.1:c10": ("sign_in", "~00000012"), "k4.1:c11": ("poison", "~00000013")}
+    for key, (tool, nonce) in runs.items():
+        for phase in ("begun", "done"):
+            found.ledger.append({**_run(key, tool, nonce, phase), "at": 9.5, "pid": 2})
+    killed = _run("k4.1:c11", "poison", "~00000013", "begun")
+    found.ledger += [{**killed, "phase": phase, "at": 9.0, "pid": 1} for phase in ("begun", "exit")]
+    found.artifacts = [{**_owner(FILES), "filename": "report.txt", "version": 0}]
+    found.artifacts[0]["text"] = "Report ~00000010"
+    found.memories = [
+        _memory(MEMORY._replace(session=""), "made-of-it", "Noted m ~00000011"),
+        _memory(MEMORY, "m8.1.0", TURNS["m8.1"].message),
+    ]
+    found.tries = [{**dict(zip(("app", "user", "session"), PLAIN, strict=True))}]
+    found.tries[0] |= {"way": "attach", "type": "refused", "as_user": "u7"}
+    found.starts = [{"pid": 1, "release": 1}, {"pid": 2, "release": 2}]
+    found.searched = {SECRETS: 10**6, SPOKEN: 10**6, SEEN: 5}
+
+
+def busy() -> Evidence:
+    """Evidence with which the guards are content too."""
+    found = good()
+    found.meta["seconds"] = 10.0
+    for app in {*KINDS} - {turn.app for turn in TURNS.values()}:
+        key = Key(app, "u9", f"{app}-9")
+        rows = [row(1, f"{app}-9.1.0", "user", {"text": Turn(*key, 1).message})]
+        found.events[key] = [*rows, row(2, f"{app}-9.1.1", "a", {"text": "So be it."})]
+        found.heads[key] = {"revision": 2, "lease_invocation_id": None}
+        _add(found, key, found.events[key])
+    long_ago = {"done": True, "began": -100.0, "at": -99.0}
+    found.faults = [{"kind": kind.value, **long_ago} for kind in Kind for _ in range(6)]
+    found.workflows.append({**found.workflows[0], "status": "CONTINUED_AS_NEW"})
+    told = {"invocation": "p.1", "pid": 2, "at": 10.0, "event": "p.1.9"}
+    found.commits += [
+        {**told, "phase": "found", "event": "p.1.1"},
+        {**told, "phase": "refused", "error": "LeaseLostError", "operation": "commit"},
+        {**told, "phase": "ok", "event": "", "operation": "resume"},
+    ]
+    found.tries = [{**found.tries[0], "way": way} for way in WAYS]
+    _add_calm(found)
+    return found
+
+
+def _add_calm(found: Evidence) -> None:
+    """More of what is done after the faults, and of what a copy of the store lacks."""
+    for number in range(7):
+        key = CALM._replace(session=f"k-{number}")
+        asked = row(1, f"k-{number}.1.0", "user", {"text": Turn(*key, 1).message})
+        end = row(2, f"k-{number}.1.end", "sleeper", error_code="InvocationCancelledError")
+        found.events[key] = [asked, end]
+        found.heads[key] = {"revision": 2, "lease_invocation_id": None}
+        _add(found, key, found.events[key])
+    found.repeats = [[dict(line) for line in found.journal if line["user"] != CALM.user]]
+    assert found.restored is not None
+    for name in ("older", "refused"):
+        found.restored[name]["events"] = []
+
+
 def _add(found: Evidence, key: Key, rows: list[Row]) -> None:
     """What store, workers and client say of an invocation."""
-    turn = TURNS[rows[0].invocation]
-    cancelled = key in (SLOW, CALM)
+    turn = Turn.of(key.app, key.user, rows[0].invocation)
+    cancelled = key is SLOW or key.user == CALM.user
     found.invocations[turn.invocation] = {
         "status": "cancelled" if cancelled else "completed",
         "start_seq": 1,
@@ -164,7 +283,8 @@ def _add(found: Evidence, key: Key, rows: list[Row]) -> None:
         found.journal += [{**names, "operation": "cancel", **line} for line in tries]
     own = {line["key"]: int(line["value"]) for line in found.state if line["session_id"] == key[2]}
     found.controls[turn.app] = {
-        "turns": [{"outcome": "ok", "events": [shaped(one.body, turn) for one in rows]}],
+        "turns": [{}] * turn.course
+        + [{"outcome": "ok", "events": [shaped(one.body, turn) for one in rows]}],
         "state": own,
     }
 
@@ -224,8 +344,13 @@ def _state(key: Key, name: str, value: str) -> dict[str, str]:
     return {**_owner(key), "key": name, "value": value}
 
 
-def _owner(key: Key) -> dict[str, str]:
+def _owner(key: Key) -> Line:
     return {"app_name": key.app, "user_id": key.user, "session_id": key.session}
+
+
+def _memory(key: Key, id: str, text: str) -> Line:  # noqa: A002 # the entry's own word
+    entry = json.dumps({"content": {"parts": [{"text": text}]}})
+    return {**_owner(key), "entry_id": id, "entry": entry}
 
 
 def _run(key: str, tool: str, nonce: str, phase: str) -> dict[str, Any]:
@@ -240,6 +365,8 @@ def _question(nonce: str) -> dict[str, Any]:
         "invocation": invocation,
         "agent": AGENTS[invocation],
         "step": step,
+        "seen": [TURNS[invocation].word],
+        "keyed": True,
     }
 
 

@@ -7,18 +7,23 @@ import pytest
 from campaign.auditor import CHECKS, judge
 from campaign.checks.clients import UNKNOWN
 from campaign.evidence import Evidence
-from campaign.guards import guards, measured
-from campaign.links import links_of
+from campaign.leaks import SECRETS, SPOKEN
 from campaign.workload import Turn
 from tests.campaign.harms import (
     Harm,
     cancel_late,
     change,
+    deploy,
     drop,
+    fault,
     in_store,
     interleave,
     invocation,
+    leak,
+    left,
+    lines,
     lose,
+    neighbour,
     repeat,
     restored,
     second_answer,
@@ -28,9 +33,20 @@ from tests.campaign.harms import (
     told,
     twice_decided,
 )
-from tests.campaign.made import APPROVAL, PLAIN, SLOW, good, response, row
+from tests.campaign.made import (
+    APPROVAL,
+    MEMORY,
+    ONCE,
+    PLAIN,
+    POISON,
+    SIGN_IN,
+    SLOW,
+    TURNS,
+    good,
+    response,
+    row,
+)
 
-OF_LINKS = "faults of link: "
 CASES: dict[str, list[Harm]] = {
     "append_once": [
         store(PLAIN, 3, id="p.1.2"),
@@ -83,7 +99,7 @@ CASES: dict[str, list[Harm]] = {
     ],
     "tool_effects": [
         drop("ledger", key="p.1:c1", phase="done"),
-        change("ledger", key="p.1:c1")(nonce="~9"),
+        change("ledger", key="p.1:c1")(nonce="~00000009"),
         repeat("ledger", key="p.1:c1", other={"key": "p.1:c9"}),
     ],
     "at_most_once": [
@@ -99,9 +115,73 @@ CASES: dict[str, list[Harm]] = {
     ],
     "no_re_asking": [
         second_answer,
-        repeat("asked", nonce="~2", other={"nonce": "~9", "at": 60.0}),
-        store(PLAIN, 3, content={"parts": [{"text": "Invented. ~77"}]}),
+        repeat("asked", nonce="~00000002", other={"nonce": "~00000009", "at": 60.0}),
+        store(PLAIN, 3, content={"parts": [{"text": "Invented. ~00000077"}]}),
     ],
+    "repeats": [
+        repeat("asked", nonce="~00000002", other={"nonce": "~00000009"}),
+        lambda found: (
+            [
+                repeat("asked", nonce="~00000002", other={"nonce": f"~0000009{n}"})(found)
+                for n in range(2)
+            ]
+            + [found.faults.append(fault("cut"))]
+        ),
+        lambda found: (
+            repeat("asked", nonce="~00000002", other={"nonce": "~00000009"})(found),
+            found.faults.append(fault("cut", link="client-temporal")),
+        ),
+        lambda found: (
+            repeat("asked", nonce="~00000002", other={"nonce": "~00000009"})(found),
+            found.faults.append(fault("kill_client")),
+        ),
+    ],
+    "artifacts": [
+        lambda found: found.artifacts.clear(),
+        repeat("artifacts", other={"version": 1}),
+        repeat("artifacts"),
+        change("artifacts")(version=1),
+        change("artifacts")(text="Report ~00000001"),
+        change("artifacts")(filename="another.txt"),
+    ],
+    "memories": [
+        drop("memories", session_id=""),
+        repeat("memories", session_id=""),
+        repeat("memories", session_id="", other={"entry_id": "more"}),
+        repeat("memories", session_id="m8", other={"entry_id": "m8.1.7"}),
+        lambda found: lines(found, "memories", session_id="m8")[0].update(
+            entry='{"content": {"parts": [{"text": "another"}]}}'
+        ),
+        store(MEMORY, 1, content={"parts": []}),
+    ],
+    "isolation": [
+        store(ONCE, 3, content={"parts": [{"text": "Paid. ~00000002"}]}),
+        store(ONCE, 3, content={"parts": [{"text": TURNS["p.1"].word}]}),
+        store(APPROVAL, 6, content={"parts": [{"text": TURNS["p.1"].word}]}),
+        change("state")(value='"~00000007"'),
+        change("artifacts")(text="Report ~00000011"),
+        change("memories", session_id="")(user_id="u7"),
+        repeat("ledger", key="m8.1:c9", other={"app": "once", "found": ["~00000007"], "user": "u"}),
+        change("asked", invocation="p.1")(seen=[TURNS["x7.1"].word]),
+        change("journal", event="p.1.2")(event="x7.1.2"),
+    ],
+    "trespass": [change("tries")(type="given", given="all")],
+    "confidential": [leak(SPOKEN)],
+    "upgrade": [deploy],
+    "containment": [
+        change("journal", invocation="k4.1", type="ok")(type="fail", error="ToolError"),
+        invocation("k4.1", status="running"),
+        store(POISON, 2, error_code="ToolError"),
+        store(POISON, 2, content={"parts": [{"text": "x" * 100_000}]}),
+        drop("ledger", phase="exit"),
+        repeat("ledger", phase="exit"),
+        neighbour,
+    ],
+    "secrets": [
+        leak(SECRETS),
+        store(SIGN_IN, 2, content={"parts": [response("c10", "sign_in", signed_in=False)]}),
+    ],
+    "nothing_unfinished": [left, lambda found: found.left.append("/artifacts/.spool/1")],
     "liveness": [
         drop("journal", invocation="p.1", type="ok"),
         invocation("p.1", status="running"),
@@ -173,7 +253,7 @@ CASES: dict[str, list[Harm]] = {
 
 
 def test_what_is_right_passes_every_check() -> None:
-    """I1-I17, I24: evidence in which all is as it must be has no violations."""
+    """I1-I24: evidence in which all is as it must be has no violations."""
     assert {name: some for name, some in judge(good()).violations.items() if some} == {}
 
 
@@ -199,10 +279,27 @@ def test_a_tool_that_was_given_up_is_no_violation() -> None:
 def test_a_question_of_a_worker_that_slept_is_no_violation() -> None:
     """I10: it had begun to ask before the answer was stored, by whoever took over."""
     found = good()
-    repeat("asked", nonce="~2", other={"nonce": "~9", "at": 60.0})(found)
+    repeat("asked", nonce="~00000002", other={"nonce": "~00000009", "at": 60.0})(found)
     assert judge(found).violations["no_re_asking"]
     found.faults.append({"kind": "usurp", "done": True, "began": 9.0, "at": 59.0})
     assert not judge(found).violations["no_re_asking"]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        fault("cut", link="worker-model"),
+        fault("freeze_server"),
+        fault("stop_worker", began=-5.0, at=-5.0),
+    ],
+)
+def test_a_question_repeated_for_a_reason_is_no_violation(reason: dict) -> None:
+    """I10: also the one that a stopped worker could not bring to an end in its grace."""
+    found = good()
+    repeat("asked", nonce="~00000002", other={"nonce": "~00000009"})(found)
+    assert judge(found).violations["repeats"]
+    found.faults.append(reason)
+    assert not judge(found).violations["repeats"]
 
 
 def hear(found: Evidence, *, by: str = "z.1", session: str = "s5") -> None:
@@ -239,7 +336,7 @@ def test_a_message_that_was_heard_is_stored_where_it_was_heard() -> None:
     ("name", "number"), [(name, n) for name, harms in CASES.items() for n in range(len(harms))]
 )
 def test_each_check_catches_what_it_is_for(name: str, number: int) -> None:
-    """I1-I17, I24: each wrong made by hand is found by the check it belongs to."""
+    """I1-I24: each wrong made by hand is found by the check it belongs to."""
     found = good()
     CASES[name][number](found)
     assert judge(found).violations[name]
@@ -248,58 +345,6 @@ def test_each_check_catches_what_it_is_for(name: str, number: int) -> None:
 def test_every_check_has_been_seen_to_catch_something() -> None:
     """A check that nothing was ever caught by is no check."""
     assert CASES.keys() == {check.name for check in CHECKS}
-
-
-def test_a_run_in_which_nothing_happened_does_not_pass() -> None:
-    """Jepsen's lesson: without faults, refusals and takeovers a run proves nothing."""
-    verdict = judge(good())
-    assert not verdict.passed
-    failed = {guard.name for guard in verdict.guards if not guard.passed}
-    assert {"zombies refused", "takeovers", "lost acknowledgements absorbed"} <= failed
-    assert {name for name in failed if name.startswith("faults: ")}
-
-
-def test_a_link_counts_when_something_was_really_done_to_it() -> None:
-    """F23: each link of a run's store has to be broken; a fault that found nothing breaks none."""
-    found = good()
-    links = links_of(found.meta["store"])
-    fault = {"kind": "cut", "began": 1.0, "at": 1.0}
-    found.faults += [{**fault, "link": link, "done": True} for link in links[1:]]
-    found.faults.append({**fault, "link": links[0], "done": False})
-    asked = {name: guard for guard in guards(found) if (name := guard.name).startswith(OF_LINKS)}
-    assert [guard.passed for guard in asked.values()] == [False, True, True]
-    assert list(asked) == [f"{OF_LINKS}{link}" for link in links]
-
-
-def test_only_what_was_cancelled_in_the_calm_counts_for_its_guard() -> None:
-    """I15: of the cancellations under faults most are not judged, so they prove nothing."""
-    found = good()
-    assert measured(found)["cancelled_in_calm"] == 1
-    change("journal", invocation="k.1", operation="cancel", type="ok")(reached=False)(found)
-    assert measured(found)["cancelled_in_calm"] == 0
-
-
-def test_what_is_done_in_the_calm_does_not_count_as_done_under_faults() -> None:
-    """A run whose clients got nowhere has no messages answered."""
-    found = good()
-    assert measured(found)["turns"] == len(found.turns) - 1
-
-
-def test_the_verdict_says_how_long_the_last_message_took_after_the_faults() -> None:
-    """I11: and which it was; what came in the calm is none of them."""
-    found = good()
-    change("journal", invocation="k.1", type="fail")(at=40.0)(found)
-    change("journal", invocation="p.1", type="ok")(at=12.25)(found)
-    settled = measured(found)["settled_in"]
-    assert settled == {"outcomes": 3.2, "last": "p.1", "workflows": 2.5}
-
-
-def test_a_restore_that_lost_nothing_proves_nothing() -> None:
-    """I21: of a copy that lacks no event nobody has to notice that it is older."""
-    found = good()
-    assert measured(found)["lost_by_restore"] == 2
-    found.restored = None
-    assert measured(found)["lost_by_restore"] == 0
 
 
 def test_a_session_in_which_nothing_happened_is_in_no_history() -> None:

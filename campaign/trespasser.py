@@ -1,0 +1,165 @@
+"""A client that, beside its own work, tries to reach what is another user's (I18).
+
+All tries go through the public API, under its own user's name and with ids that it cannot know
+otherwise; what came of each is noted.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from google.genai import types
+from temporalio.service import RPCError
+
+from campaign.journals import RunFolder, note, notes
+from campaign.tools import REPORT, code_of
+from campaign.workload import PREFIX, Turn
+from durable_adk.artifacts import BaseArtifactService
+from durable_adk.errors import DurableAdkError, TransientError
+from durable_adk.memory import BaseMemoryService
+from durable_adk.runners import Runner
+
+EVERY = 2.0
+"""Seconds between two rounds."""
+PATIENCE = 10.0
+"""Seconds until a try is given up."""
+_UNKNOWN = (TransientError, RPCError, TimeoutError, OSError)
+
+
+@dataclass(frozen=True)
+class Trespasser:
+    """Who tries."""
+
+    folder: RunFolder
+    slot: str
+    user: str
+    runners: dict[str, Runner]
+    """By app."""
+    artifacts: BaseArtifactService
+    memory: BaseMemoryService
+
+    async def roam(self) -> None:
+        """Try all ways at one foreign turn after another, until cancelled."""
+        dice = random.Random(self.slot)  # noqa: S311 - dice are no secrets
+        while True:
+            await asyncio.sleep(EVERY)
+            turns = self._foreign()
+            if turns:
+                await self._round(dice.choice(turns))
+
+    def _foreign(self) -> list[Turn]:
+        """What other users have begun, and seen something of."""
+        own = self.folder.journal(self.slot)
+        lines = [line for path in self.folder.journals if path != own for line in notes(path)]
+        found = {
+            Turn(*(line[name] for name in Turn._fields))
+            for line in lines
+            if line["type"] == "event"
+        }
+        return sorted(turn for turn in found if turn.user not in (self.user, PREFIX))
+
+    async def _round(self, turn: Turn) -> None:
+        for way, attempt in WAYS.items():
+            what: dict[str, Any] = {**turn._asdict(), "invocation": turn.invocation}
+            what |= {"way": way, "as_user": self.user}
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    given = await attempt(self, turn)
+            except _UNKNOWN as error:
+                what |= {"type": "unknown", "error": repr(error)[:300]}
+            except DurableAdkError as error:
+                what |= {"type": "refused", "error": error.error_type}
+            else:
+                what |= {"type": "given", "given": repr(given)} if given else {"type": "nothing"}
+            note(self.folder.tries(self.slot), **what)
+
+    # ----- the ways
+
+    async def attach(self, turn: Turn) -> Any:
+        """Follow a foreign invocation."""
+        feed = self.runners[turn.app].run_async(**self._at(turn), invocation_id=turn.invocation)
+        async with aclosing(feed) as events:
+            return [event.id async for event in events]
+
+    async def answer(self, turn: Turn) -> Any:
+        """Decide what somebody else is asked."""
+        runner = self.runners[turn.app]
+        waiting = await runner.pending(user_id=turn.user, session_id=turn.session)
+        call = waiting[0].call_id if waiting else "adk-guessed"
+        name = waiting[0].name if waiting else "adk_request_confirmation"
+        response = types.FunctionResponse(id=call, name=name, response={"confirmed": True})
+        message = types.Content(role="user", parts=[types.Part(function_response=response)])
+        async with aclosing(runner.run_async(**self._at(turn), new_message=message)) as events:
+            return [event.id async for event in events]
+
+    async def session(self, turn: Turn) -> Any:
+        """Read a foreign session."""
+        sessions = self.runners[turn.app].session_service
+        return await sessions.get_session(app_name=turn.app, **self._at(turn))
+
+    async def pending(self, turn: Turn) -> Any:
+        """See what a foreign session waits for."""
+        return await self.runners[turn.app].pending(**self._at(turn))
+
+    async def attempts(self, turn: Turn) -> Any:
+        """See what a foreign invocation has asked the model."""
+        name = turn.invocation
+        return await self.runners[turn.app].attempts(**self._at(turn), invocation_id=name)
+
+    async def cancel(self, turn: Turn) -> Any:
+        """End a foreign invocation."""
+        name = turn.invocation
+        return await self.runners[turn.app].cancel(**self._at(turn), invocation_id=name)
+
+    async def rewind(self, turn: Turn) -> Any:
+        """Take a foreign session back."""
+        runner, name = self.runners[turn.app], turn.invocation
+        await runner.rewind_async(**self._at(turn), rewind_before_invocation_id=name)
+        return "rewound"
+
+    async def artifact(self, turn: Turn) -> Any:
+        """Load a foreign file, by its session's name."""
+        at: dict[str, Any] = {"app_name": turn.app, **self._at(turn)}
+        return await self.artifacts.list_artifact_keys(**at) or await self.artifacts.load_artifact(
+            **at, filename=REPORT
+        )
+
+    async def reference(self, turn: Turn) -> Any:
+        """Load a foreign file through a file of one's own that refers to it."""
+        uri = (
+            f"artifact://apps/{turn.app}/users/{turn.user}/sessions/{turn.session}"
+            f"/artifacts/{REPORT}/versions/0"
+        )
+        own: dict[str, Any] = {"app_name": turn.app, "user_id": self.user, "session_id": "own"}
+        part = types.Part(file_data=types.FileData(file_uri=uri))
+        await self.artifacts.save_artifact(**own, filename="link", artifact=part)
+        return await self.artifacts.load_artifact(**own, filename="link")
+
+    async def search(self, turn: Turn) -> Any:
+        """Search for what a foreign session has noted."""
+        query = f"{code_of(turn.session)} {turn.word}"
+        found = await self.memory.search_memory(app_name=turn.app, user_id=self.user, query=query)
+        return [one.text for one in found.memories if _is_of(turn, one.text)]
+
+    def _at(self, turn: Turn) -> dict[str, Any]:
+        """The foreign session's name under our own user's."""
+        return {"user_id": self.user, "session_id": turn.session}
+
+
+def _is_of(turn: Turn, text: str) -> bool:
+    """Whether a memory is of a session; our own ones share words like ``word`` with the query."""
+    return code_of(turn.session) in text or turn.word in text
+
+
+WAYS: dict[str, Callable[[Trespasser, Turn], Awaitable[Any]]] = {
+    way.__name__: way
+    for way in (
+        *(Trespasser.attach, Trespasser.answer, Trespasser.session, Trespasser.pending),
+        *(Trespasser.attempts, Trespasser.cancel, Trespasser.rewind),
+        *(Trespasser.artifact, Trespasser.reference, Trespasser.search),
+    )
+}
+"""What is tried, by name."""

@@ -1,0 +1,149 @@
+"""The guards are content with a run in which enough happened, and with no other."""
+
+import pytest
+
+from campaign.auditor import judge
+from campaign.evidence import Evidence
+from campaign.guards import guards, measured
+from campaign.leaks import SECRETS, SEEN, SPOKEN
+from campaign.links import links_of
+from campaign.schedule import MINIMUM
+from campaign.trespasser import WAYS
+from campaign.workload import KINDS
+from tests.campaign.harms import Harm, change, drop, store
+from tests.campaign.made import PLAIN, SIGN_IN, busy, good
+
+OF_LINKS = "faults of link: "
+
+
+def fewer(**meta: object) -> Harm:
+    """Ask for more than there is."""
+    return lambda found: found.meta.update(meta)
+
+
+def unplayed(app: str) -> Harm:
+    """Take away what was sent to an app."""
+    return drop("journal", app=app)
+
+
+def nothing(kind: str) -> Harm:
+    """Nothing was looked through."""
+    return lambda found: found.searched.update({kind: 0})
+
+
+GUARDED: dict[str, Harm] = {
+    "messages answered": fewer(seconds=1000.0),
+    "share that ended as undisturbed": store(PLAIN, 3, author="another"),
+    "cancellations judged in the calm": drop("journal", operation="cancel"),
+    "messages sent three times at once": lambda found: found.repeats.clear(),
+    "takeovers": lambda found: [line.update(pid=1) for line in found.ledger],
+    **{f"faults: {kind}": drop("faults", kind=kind.value) for kind in MINIMUM},
+    **{f"{OF_LINKS}{link}": fewer(seconds=60.0) for link in links_of("sqlite")},
+    "lost acknowledgements absorbed": drop("commits", phase="found"),
+    "zombies refused": drop("commits", phase="refused"),
+    "histories continued as new": drop("workflows", status="CONTINUED_AS_NEW"),
+    "events that the copy had lost": lambda found: setattr(found, "restored", None),
+    **{f"played: {kind}": unplayed(kind) for kind in KINDS},
+    "kinds of poison": unplayed("poison"),
+    "invocations beside a poison": drop("ledger", tool="poison"),
+    "invocations that two releases ran": lambda found: found.starts.pop(),
+    **{f"tried in vain: {way}": drop("tries", way=way) for way in WAYS},
+    "keys used": store(SIGN_IN, 2, content={"parts": []}),
+    "words found where they may be": nothing(SEEN),
+    "bytes searched: spoken": nothing(SPOKEN),
+    "bytes searched: secret": nothing(SECRETS),
+}
+"""By guard: a way to make it say that there was too little."""
+
+
+def too_little(found: Evidence) -> set[str]:
+    """The guards that are not content."""
+    return {guard.name for guard in guards(found) if not guard.passed}
+
+
+def test_a_run_in_which_enough_happened_passes() -> None:
+    """Evidence that no check and no guard has anything to say about makes a passed run."""
+    verdict = judge(busy())
+    assert {name: some for name, some in verdict.violations.items() if some} == {}
+    assert too_little(busy()) == set()
+    assert verdict.passed
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_each_guard_says_when_there_was_too_little(name: str) -> None:
+    """Jepsen's lesson: what did not happen, was not tried or not looked at, proves nothing."""
+    found = busy()
+    GUARDED[name](found)
+    assert name in too_little(found)
+
+
+def test_every_guard_has_been_seen_to_say_so() -> None:
+    """A guard that is always content is no guard."""
+    assert GUARDED.keys() == {guard.name for guard in guards(busy())}
+
+
+@pytest.mark.parametrize("type", ["unknown", "given"])
+def test_a_try_that_came_to_nothing_known_is_not_counted(type: str) -> None:  # noqa: A002 # the line's own word
+    """I18: who could not be asked has not refused."""
+    found = busy()
+    change("tries", way="attach")(type=type)(found)
+    assert "tried in vain: attach" in too_little(found)
+
+
+def test_a_try_at_what_is_not_there_is_not_counted() -> None:
+    """I18: nothing is also what is given of what does not exist."""
+    found = busy()
+    change("tries", way="attach")(session="nowhere")(found)
+    assert "tried in vain: attach" in too_little(found)
+
+
+def test_a_run_in_which_nothing_happened_does_not_pass() -> None:
+    """Jepsen's lesson: without faults, refusals and takeovers a run proves nothing."""
+    verdict = judge(good())
+    assert not verdict.passed
+    failed = {guard.name for guard in verdict.guards if not guard.passed}
+    assert {"zombies refused", "lost acknowledgements absorbed"} <= failed
+    assert {name for name in failed if name.startswith("faults: ")}
+
+
+def test_a_link_counts_when_something_was_really_done_to_it() -> None:
+    """F23: each link of a run's store has to be broken; a fault that found nothing breaks none."""
+    found = good()
+    links = links_of(found.meta["store"])
+    fault = {"kind": "cut", "began": 1.0, "at": 1.0}
+    found.faults += [{**fault, "link": link, "done": True} for link in links[1:]]
+    found.faults.append({**fault, "link": links[0], "done": False})
+    asked = {name: guard for guard in guards(found) if (name := guard.name).startswith(OF_LINKS)}
+    assert [guard.passed for guard in asked.values()] == [False, True, True]
+    assert list(asked) == [f"{OF_LINKS}{link}" for link in links]
+
+
+def test_only_what_was_cancelled_in_the_calm_counts_for_its_guard() -> None:
+    """I15: of the cancellations under faults most are not judged, so they prove nothing."""
+    found = good()
+    assert measured(found)["cancelled_in_calm"] == 1
+    change("journal", invocation="k.1", operation="cancel", type="ok")(reached=False)(found)
+    assert measured(found)["cancelled_in_calm"] == 0
+
+
+def test_what_is_done_in_the_calm_does_not_count_as_done_under_faults() -> None:
+    """A run whose clients got nowhere has no messages answered."""
+    found = good()
+    assert measured(found)["turns"] == len(found.turns) - 1
+
+
+def test_the_verdict_says_how_long_the_last_message_took_after_the_faults() -> None:
+    """I11: and which it was; what came in the calm is none of them."""
+    found = good()
+    change("journal", invocation="k.1", type="fail")(at=40.0)(found)
+    change("journal", invocation="p.1", type="ok")(at=12.25)(found)
+    settled = measured(found)["settled_in"]
+    assert settled == {"outcomes": 3.2, "last": "p.1", "workflows": 2.5}
+
+
+def test_a_restore_that_lost_nothing_proves_nothing() -> None:
+    """I21: of a copy that lacks no event nobody has to notice that it is older."""
+    found = good()
+    assert measured(found)["lost_by_restore"] == 2
+    found.restored = None
+    assert measured(found)["lost_by_restore"] == 0

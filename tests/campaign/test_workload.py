@@ -1,0 +1,44 @@
+"""What the campaign's clients send."""
+
+from itertools import islice
+
+from campaign.client_main import Lane
+from campaign.shape import SHAPES, Size
+from campaign.workload import POISON, STEADY, Poison, Turn, courses
+
+USUAL = SHAPES[Size.USUAL]
+
+
+def test_a_session_s_turns_bring_every_poison_once() -> None:
+    """I22: in an order of the session's own, and each goes the way of one turn of the control."""
+    turns = [Turn(POISON, "u", "poison-0-1-2", number + 1) for number in range(len(Poison))]
+    assert {turn.poison for turn in turns} == set(Poison)
+    assert sorted(turn.course for turn in turns) == list(range(courses(POISON, 3)))
+
+
+def test_every_message_has_a_word_of_its_own() -> None:
+    """I18, I19: by which it can be found; the invocation it opens can be told from its id."""
+    turns = [Turn("plain", "u", session, number) for session in "ab" for number in (1, 2)]
+    assert len({turn.word for turn in turns}) == len(turns)
+    assert all(Turn.of("plain", "u", turn.invocation) == turn for turn in turns)
+
+
+def test_lanes_play_all_apps_first() -> None:
+    """A short run has seen each app: every one is dealt once among the lanes of all clients."""
+    for seed in range(20):
+        dealt = [
+            app
+            for slot in range(USUAL.clients)
+            for number in range(1, USUAL.lanes)
+            for app, _ in Lane(str(slot), seed, number, USUAL)._dealt()
+        ]
+        assert sorted(dealt) == sorted(STEADY)
+
+
+def test_what_a_lane_owes_has_a_turn_of_each_app_that_it_was_dealt() -> None:
+    """However soon clients are told to stop, every app was played."""
+    lane = Lane("1", 3, 2, USUAL)
+    owed = [group[0] for group in islice(lane.groups(), lane.owed)]
+    assert [turn.app for turn in owed] == [app for app, _ in lane._dealt()]
+    assert {turn.number for turn in owed} == {1}
+    assert Lane("1", 3, 0, USUAL).owed == 0  # a session that has no end
