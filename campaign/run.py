@@ -79,6 +79,7 @@ async def run(plan: Plan, path: Path) -> RunFolder:
             settled = time.time()
             await calm(world, client, healed)
             await keep(world, client, 2)
+            await _ended(client, plan.quiet)  # clients know of an end before its workflow is over
         ended = time.time()
         await gather(world, client)
         if plan.shape.everything:
@@ -116,6 +117,12 @@ async def _settle(world: World, client: Client, quiet: float) -> None:
         world.folder.stop.touch()
     end = time.monotonic() + quiet
     await until(lambda: all(one.ended for one in world.clients), quiet)
+    await _ended(client, end - time.monotonic())
+
+
+async def _ended(client: Client, quiet: float) -> None:
+    """Wait until no workflow runs, for so many seconds at most."""
+    end = time.monotonic() + quiet
     while time.monotonic() < end:
         running = await client.count_workflows("ExecutionStatus = 'Running'")
         if not running.count:
