@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from campaign.checks.clients import CANCELLED_WITHIN, no_loss, stream
+from campaign.checks.clients import no_loss, stream
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence
 from campaign.journals import Line
 
+CANCELLED_WITHIN = 3.0
+"""Seconds, if nothing else goes wrong."""
 USER = "calm"
 """Who sends and cancels when the faults are over."""
 
