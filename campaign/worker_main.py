@@ -23,8 +23,9 @@ from durable_adk.settings import Limits
 from durable_adk.worker import WorkerOptions, worker
 
 QUEUE = "campaign"
-LIMITS = Limits(max_history_events=30)
-"""So few that longer invocations continue as new."""
+LIMITS = Limits(max_history_events=30, model_attempts=100)
+"""So few events that longer invocations continue as new; and so many attempts that a model which is
+cut off again and again fails no run."""
 RELEASES = 2
 """Of the apps; workers have them by turns (I20)."""
 SPANS_EVERY, METRICS_EVERY = 200, 1_000
