@@ -101,8 +101,11 @@ def _goes_on(place: Place, asked: set[Key]) -> bool:
 def _is_untold(rows: Rows, place: Place, one: Line, other: Line | None) -> bool:
     """Whether a row tells of the last commit of a workflow that was terminated.
 
-    Temporal has never heard of it; whoever rebuilds the session seals the call in its place.
+    Temporal has never heard of it; whoever rebuilds the session seals the call in its place. So it
+    is with the end of who was cancelled while it opened.
     """
+    if (Key(*place[1:4]), one.get("invocation_id", "")) in _cut_short(rows):
+        return place[0] == "invocations" or str(one.get("event_id")).endswith(".end")
     terminated = {
         (*_key(row), row["invocation_id"])
         for row in rows["invocations"]
@@ -118,20 +121,27 @@ def _is_untold(rows: Rows, place: Place, one: Line, other: Line | None) -> bool:
 def _untold_openings(rows: Rows, left: Iterable[str]) -> set[Key]:
     """The sessions that the doctor leaves alone because an event is in no history.
 
-    That may be so where an invocation was cancelled while it opened: its history takes the opening
-    for lost, though the store has it. Of any other session it is a violation.
+    That may be so where an invocation was cancelled while it opened. Of any other session it is a
+    violation.
+    """
+    cut_short = {key for key, _ in _cut_short(rows)}
+    return cut_short & {_session(finding) for finding in left if UNTOLD_EVENT in finding}
+
+
+def _cut_short(rows: Rows) -> set[tuple[Key, str]]:
+    """The invocations that were cancelled before they had done anything.
+
+    Their histories may take the opening for lost, though the store has it, and with it the end.
     """
     events: dict[tuple[Key, str], list[str]] = defaultdict(list)
     for row in rows["events"]:
         events[_key(row), row["invocation_id"]].append(row["event_id"])
-    cut_short = {
-        _key(row)
+    return {
+        (_key(row), name)
         for row in rows["invocations"]
         if row["status"] == "cancelled"
-        and events[_key(row), row["invocation_id"]]
-        == [f"{row['invocation_id']}.0", f"{row['invocation_id']}.end"]
+        and events[_key(row), name := row["invocation_id"]] == [f"{name}.0", f"{name}.end"]
     }
-    return cut_short & {_session(finding) for finding in left if UNTOLD_EVENT in finding}
 
 
 def _session(finding: str) -> Key:
