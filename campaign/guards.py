@@ -9,7 +9,7 @@ from campaign.checks.asking import question_of
 from campaign.checks.clients import REFUSED, undisturbed
 from campaign.checks.neighbours import beside_poison, poisons, served_by_both
 from campaign.checks.privacy import signed_in, trespasses
-from campaign.checks.restored import lost_events
+from campaign.checks.restored import left_alone, lost_events
 from campaign.evidence import Evidence
 from campaign.leaks import SECRETS, SEEN, SPOKEN
 from campaign.links import links_of
@@ -19,6 +19,8 @@ from campaign.trespasser import WAYS
 from campaign.workload import KINDS, SLOW, Poison
 from durable_adk.messages import WhenBusy
 
+PUT_BACK = 0.8
+"""Of the sessions that have lost events; the doctor leaves the others alone, and says why."""
 SUCCESS = 0.95
 """Least share of messages that end as they do without faults."""
 TURNS_PER_SECOND = 0.25
@@ -74,6 +76,7 @@ def guards(found: Evidence) -> list[Guard]:
         Guard("zombies refused", figures["refused"], 1),
         Guard("histories continued as new", figures["continued"], 1),
         Guard("events that the copy had lost", figures["lost_by_restore"], LOST),
+        Guard("share of sessions that the doctor put back", figures["put_back"], PUT_BACK),
         *_widths(found, seconds),
     ]
 
@@ -133,6 +136,7 @@ def measured(found: Evidence) -> dict[str, Any]:
         "refusals": sum(outcome == REFUSED for outcome in outcomes.values()),
         "settled_in": _settled_in(found),
         "lost_by_restore": _lost(found),
+        "put_back": _put_back(found),
         "cancelled_in_calm": len(cancelled),
         "slowest_cancellation": round(max(cancelled.values(), default=0.0), 2),
         "repeated_model_calls": sum(questions.values()) - len(questions),
@@ -163,6 +167,13 @@ def _lost(found: Evidence) -> int:
     """How many events the store's copy lacked, in sessions that it had and those it had not."""
     older = found.restored["older"] if found.restored else found.rows
     return sum(lost_events(found.rows, older).values())
+
+
+def _put_back(found: Evidence) -> float:
+    """Of the sessions that had lost events, the share that the doctor has not left alone."""
+    older = found.restored["older"] if found.restored else found.rows
+    lost = lost_events(found.rows, older)
+    return 1 - len(left_alone(found)) / max(1, len(lost))
 
 
 def _repeated(found: Evidence) -> int:

@@ -50,7 +50,7 @@ def _unlike(found: Evidence, restored: dict[str, Any]) -> Iterator[Violation]:
     """Where the store that was put back is not what it was."""
     own = {line["invocation"] for line in restored["asked"]}
     asked = {Key(*line["turn"][:3]) for line in restored["asked"]}
-    untold = _untold_openings(found.rows, restored["left"])
+    untold = left_alone(found)
     for finding in restored["left"]:
         if _session(finding) not in untold:
             yield Violation("the doctor could not mend all", "", finding)
@@ -118,14 +118,14 @@ def _is_untold(rows: Rows, place: Place, one: Line, other: Line | None) -> bool:
     return table == "events" and sealed and (*key[:3], one["invocation_id"]) in terminated
 
 
-def _untold_openings(rows: Rows, left: Iterable[str]) -> set[Key]:
-    """The sessions that the doctor leaves alone because an event is in no history.
+def left_alone(found: Evidence) -> set[Key]:
+    """The sessions that the doctor leaves alone because an event is in no history, as it says.
 
-    That may be so where an invocation was cancelled while it opened. Of any other session it is a
-    violation.
+    Most often somebody was cancelled while it opened. A guard says how many of those that have lost
+    events they may be.
     """
-    cut_short = {key for key, _ in _cut_short(rows)}
-    return cut_short & {_session(finding) for finding in left if UNTOLD_EVENT in finding}
+    left = found.restored["left"] if found.restored else []
+    return {_session(finding) for finding in left if UNTOLD_EVENT in finding}
 
 
 def _cut_short(rows: Rows) -> set[tuple[Key, str]]:

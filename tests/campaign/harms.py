@@ -1,5 +1,6 @@
 """Ways to make good evidence wrong in one place."""
 
+import json
 from collections.abc import Callable
 
 from campaign.evidence import Evidence, Key
@@ -131,3 +132,10 @@ def deploy(found: Evidence) -> None:
     """A worker of the other release has gone on, and something else came out."""
     change("commits", event="p.1.3", phase="ok")(pid=2)(found)
     store(PLAIN, 3, author="another")(found)
+
+
+def leave_alone(found: Evidence) -> None:
+    """Have the doctor say of all sessions that lack events that it cannot put them back."""
+    for session in "abcdefghij":
+        told = {"app": "plain", "user": "u", "session": session, "problem": "3 is in no history"}
+        stores(found)["left"].append(json.dumps(told))

@@ -47,8 +47,7 @@ from tests.campaign.made import (
     row,
 )
 
-FINDING = '{"app":"plain","user":"u","session":"p","problem":"event 3 is in no history"}'
-"""Of a session in which nobody was cancelled while the invocation opened."""
+FINDING = '{"app":"plain","user":"u","session":"p","problem":"it has forked"}'
 CASES: dict[str, list[Harm]] = {
     "append_once": [
         store(PLAIN, 3, id="p.1.2"),

@@ -10,7 +10,7 @@ from campaign.links import links_of
 from campaign.schedule import MINIMUM
 from campaign.trespasser import WAYS
 from campaign.workload import KINDS
-from tests.campaign.harms import Harm, change, drop, store
+from tests.campaign.harms import Harm, change, drop, leave_alone, store
 from tests.campaign.made import PLAIN, SIGN_IN, busy, good
 
 OF_LINKS = "faults of link: "
@@ -43,6 +43,7 @@ GUARDED: dict[str, Harm] = {
     "zombies refused": drop("commits", phase="refused"),
     "histories continued as new": drop("workflows", status="CONTINUED_AS_NEW"),
     "events that the copy had lost": lambda found: setattr(found, "restored", None),
+    "share of sessions that the doctor put back": leave_alone,
     **{f"played: {kind}": unplayed(kind) for kind in KINDS},
     "kinds of poison": unplayed("poison"),
     "invocations beside a poison": drop("ledger", tool="poison"),
