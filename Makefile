@@ -53,8 +53,8 @@ chaos: $(STAMP) ## A minute of real faults on both stores, and the auditor
 chaos-crowd: $(STAMP) ## 500 invocations on PostgreSQL, four workers and the store killed
 	$(CAMPAIGN) --size crowd --store postgres --seconds 180 --gap 2.5 --quiet 400
 
-chaos-long: $(STAMP) ## The same for HOURS=3
-	$(CAMPAIGN) --hours $(HOURS)
+chaos-long: $(STAMP) ## The same for HOURS=3, and a restored store
+	$(CAMPAIGN) --hours $(HOURS) --restore
 
 simulate: $(STAMP) ## Run random schedules with faults for a minute
 	$(BIN)/python -m simulation --seconds 60 --jobs $$(getconf _NPROCESSORS_ONLN)

@@ -47,6 +47,9 @@ def _options() -> argparse.Namespace:
         "--quiet", type=float, default=QUIET, help="seconds after the faults in which all must end"
     )
     parser.add_argument("--size", type=Size, choices=list(Size), default=Size.USUAL)
+    parser.add_argument(
+        "--restore", action="store_true", help="put an older store in the place, and mend it"
+    )
     parser.add_argument("--hours", type=float, default=0.0, help="go on, with new seeds")
     parser.add_argument("--folder", type=Path, default=RUNS, help="where the runs are kept")
     return parser.parse_args()
@@ -56,12 +59,12 @@ def _plans(options: argparse.Namespace) -> Iterator[Plan]:
     """The runs to do; for hours, without end."""
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
     stores = STORES if options.store == "both" else (options.store,)
+    of_all = (options.gap, options.quiet, options.size, options.restore)
     if options.hours:
         for number, store in enumerate(itertools.cycle(stores)):
-            yield Plan(seed + number, store, ROUND, options.gap, options.quiet, options.size)
+            yield Plan(seed + number, store, ROUND, *of_all)
     for store in stores:
-        seconds = options.seconds / len(stores)
-        yield Plan(seed, store, seconds, options.gap, options.quiet, options.size)
+        yield Plan(seed, store, options.seconds / len(stores), *of_all)
 
 
 def _one(plan: Plan, folder: Path, console: Console) -> dict[str, Any]:

@@ -86,6 +86,7 @@ NOT_CHECKED = {
     "I22 latency": "faults make others wait as well, so who waits for a poison cannot be told",
 }
 """Invariants of the list, or parts of them, that a campaign says nothing about."""
+NOT_RESTORED = {"I21": "of runs without --restore"}
 SHOWN = 5
 """Violations of a check that the verdict holds."""
 
@@ -101,6 +102,11 @@ class Verdict(NamedTuple):
     def passed(self) -> bool:
         """Whether nothing is wrong, and enough has happened."""
         return not any(self.violations.values()) and all(guard.passed for guard in self.guards)
+
+
+def unchecked(meta: dict[str, Any]) -> dict[str, str]:
+    """What a run says nothing about, and why."""
+    return NOT_CHECKED if meta.get("restores") else NOT_CHECKED | NOT_RESTORED
 
 
 def judge(found: Evidence) -> Verdict:
@@ -123,7 +129,7 @@ async def audit(folder: RunFolder) -> Verdict:
             for name, some in verdict.violations.items()
         },
         "guards": [{**guard._asdict(), "passed": guard.passed} for guard in verdict.guards],
-        "not_checked": NOT_CHECKED,
+        "not_checked": unchecked(found.meta),
     }
     folder.verdict.write_text(json.dumps(written, indent=1, default=str))
     return verdict
@@ -155,7 +161,7 @@ def show(verdict: Verdict, meta: dict[str, Any], console: Console) -> None:
     for check in CHECKS:
         count = len(verdict.violations[check.name])
         table.add_row(check.name, check.ids, f"[red]{count}[/red]" if count else "0")
-    for name, why in NOT_CHECKED.items():
+    for name, why in unchecked(meta).items():
         table.add_row(f"[dim]{name}[/dim]", "", f"[dim]not checked: {why}[/dim]")
     console.print(table)
     for guard in verdict.guards:

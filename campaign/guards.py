@@ -75,10 +75,15 @@ def guards(found: Evidence) -> list[Guard]:
         Guard("lost acknowledgements absorbed", figures["absorbed"], 1),
         Guard("zombies refused", figures["refused"], 1),
         Guard("histories continued as new", figures["continued"], 1),
-        Guard("events that the copy had lost", figures["lost_by_restore"], LOST),
-        Guard("share of sessions that the doctor put back", figures["put_back"], PUT_BACK),
+        *(_of_restore(figures) if found.meta.get("restores") else ()),
         *_widths(found, seconds),
     ]
+
+
+def _of_restore(figures: dict[str, Any]) -> Iterator[Guard]:
+    """What the copy of a run that puts one in the store's place must have lacked."""
+    yield Guard("events that the copy had lost", figures["lost_by_restore"], LOST)
+    yield Guard("share of sessions that the doctor put back", figures["put_back"], PUT_BACK)
 
 
 def _widths(found: Evidence, seconds: float) -> Iterator[Guard]:

@@ -36,6 +36,8 @@ class Plan:
     quiet: float = QUIET
     """Seconds after the last fault in which every message must be answered (I11)."""
     size: Size = Size.USUAL
+    restores: bool = False
+    """Whether the store is put back to a copy in the end (I21)."""
 
     @property
     def shape(self) -> Shape:
@@ -53,7 +55,7 @@ class Plan:
         return (
             f"python -m campaign --seed {self.seed} --store {self.store} "
             f"--seconds {self.seconds:g} --gap {self.gap:g} --quiet {self.quiet:g} "
-            f"--size {self.size}"
+            f"--size {self.size}{' --restore' if self.restores else ''}"
         )
 
 
@@ -65,30 +67,34 @@ async def run(plan: Plan, path: Path) -> RunFolder:
     async with running(folder, plan.store, plan.seed, plan.size) as world:
         await write_controls(folder, plan.shape.turns)
         async with staffed(world):
-            await keep(world, await _connected(world), 1)
+            if plan.restores:
+                await keep(world, await _connected(world), 1)
             started = time.time()
             nemesis = Nemesis(world)
             links = links_of(plan.store)
             faults = schedule(plan.seed, plan.seconds, plan.gap, plan.shape.faults, links)
             async with asyncio.TaskGroup() as group:
-                group.create_task(back_up(world, plan.seconds / 2))
+                if plan.restores:
+                    group.create_task(back_up(world, plan.seconds / 2))
                 await nemesis.attack(faults, plan.seconds)
             healed = time.time()
             client = await _connected(world)
             await _settle(world, client, plan.quiet)
             settled = time.time()
             await calm(world, client, healed)
-            await keep(world, client, 2)
+            if plan.restores:
+                await keep(world, client, 2)
             await _ended(client, plan.quiet)  # clients know of an end before its workflow is over
         ended = time.time()
         await gather(world, client)
-        if plan.shape.everything:
+        if plan.restores:
             await restore(world, client)
     meta = {
         "seed": plan.seed,
         "store": plan.store,
         "seconds": plan.seconds,
         "size": plan.size,
+        "restores": plan.restores,
         "command": plan.command,
         "queue": QUEUE,
         "started": started,

@@ -26,6 +26,12 @@ made first.
 SHARED = ("user:noted",)
 """State that several sessions write at the same time: which is the last, no history tells."""
 UNTOLD_EVENT = "is in no history"
+STOPPED = ("abandoned", "cancelled")
+"""Invocations that ended from outside.
+
+Whoever ran their last call may have committed it and died before Temporal heard of that; it gives
+no call of theirs to somebody else, who would find it committed.
+"""
 KEPT_BESIDE = ("memories",)
 """Tables beside the log: whoever restores them too has them as they were then."""
 Place = tuple[Any, ...]
@@ -47,12 +53,16 @@ def divergence(found: Evidence) -> Iterator[Violation]:
 
 
 def _unlike(found: Evidence, restored: dict[str, Any]) -> Iterator[Violation]:
-    """Where the store that was put back is not what it was."""
+    """Where the store that was put back is not what it was.
+
+    A message that has waited for the repair goes on while the doctor looks once more, so it may
+    find that one in the middle of its run.
+    """
     own = {line["invocation"] for line in restored["asked"]}
     asked = {Key(*line["turn"][:3]) for line in restored["asked"]}
     untold = left_alone(found)
     for finding in restored["left"]:
-        if _session(finding) not in untold:
+        if _session(finding) not in untold and json.loads(finding).get("invocationId") not in own:
             yield Violation("the doctor could not mend all", "", finding)
     for place, one, other in _differences(found.rows, _without(restored["mended"], own)):
         known = Key(*place[1:4]) in untold or _goes_on(place, asked)
@@ -99,23 +109,23 @@ def _goes_on(place: Place, asked: set[Key]) -> bool:
 
 
 def _is_untold(rows: Rows, place: Place, one: Line, other: Line | None) -> bool:
-    """Whether a row tells of the last commit of a workflow that was terminated.
+    """Whether a row tells of the last commit of a workflow that was terminated or cancelled.
 
     Temporal has never heard of it; whoever rebuilds the session seals the call in its place. So it
     is with the end of who was cancelled while it opened.
     """
     if (Key(*place[1:4]), one.get("invocation_id", "")) in _cut_short(rows):
         return place[0] == "invocations" or str(one.get("event_id")).endswith(".end")
-    terminated = {
+    stopped = {
         (*_key(row), row["invocation_id"])
         for row in rows["invocations"]
-        if row["status"] == "abandoned"
+        if row["status"] in STOPPED
     }
     table, *key = place
     if table == "state":
-        return any(Key(*key[:3]) == Key(*run[:3]) for run in terminated)
+        return any(Key(*key[:3]) == Key(*run[:3]) for run in stopped)
     sealed = other is not None and str(other.get("event_id")).endswith(".sealed")
-    return table == "events" and sealed and (*key[:3], one["invocation_id"]) in terminated
+    return table == "events" and sealed and (*key[:3], one["invocation_id"]) in stopped
 
 
 def left_alone(found: Evidence) -> set[Key]:
@@ -124,7 +134,7 @@ def left_alone(found: Evidence) -> set[Key]:
     Most often somebody was cancelled while it opened. A guard says how many of those that have lost
     events they may be.
     """
-    left = found.restored["left"] if found.restored else []
+    left: list[str] = found.restored["left"] if found.restored else []
     return {_session(finding) for finding in left if UNTOLD_EVENT in finding}
 
 

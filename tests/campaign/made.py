@@ -155,7 +155,8 @@ def good() -> Evidence:
     """Evidence that no check has anything to say about."""
     events = _events()
     found = Evidence(
-        meta={"seconds": 60.0, "seed": 1, "store": "sqlite", "healed": 9.0, "settled": 11.5},
+        meta={"seconds": 60.0, "seed": 1, "store": "sqlite", "healed": 9.0, "settled": 11.5}
+        | {"restores": True},
         heads={
             key: {"revision": len(rows), "lease_invocation_id": None}
             for key, rows in events.items()

@@ -1,5 +1,6 @@
 """The auditor passes what is right and catches each wrong that it is for."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -356,6 +357,15 @@ def test_a_session_in_which_nothing_happened_is_in_no_history() -> None:
         assert bool(judge(found).violations["divergence"]) is is_missed
 
 
+def test_a_message_may_be_in_the_middle_of_its_run_when_the_doctor_looks() -> None:
+    """I21: the one that waited for the repair; an open call of others is left unmended."""
+    for name, is_missed in (("p.1000", False), ("p.1", True)):
+        found = good()
+        finding = json.loads(FINDING) | {"kind": "open_call", "invocationId": name}
+        stores(found)["left"].append(json.dumps(finding))
+        assert bool(judge(found).violations["divergence"]) is is_missed
+
+
 def test_the_time_of_an_event_may_be_that_of_a_later_attempt() -> None:
     """I21: a history has no other; all else of it has to be the same."""
     found = good()
@@ -368,10 +378,10 @@ def test_the_time_of_an_event_may_be_that_of_a_later_attempt() -> None:
     assert judge(found).violations["divergence"]
 
 
-def test_what_a_terminated_workflow_committed_last_is_in_no_history() -> None:
+def test_what_was_committed_last_before_an_end_from_outside_is_in_no_history() -> None:
     """I21: its call is sealed instead; in other invocations that would be a loss."""
     sealed = {"event_id": "p.1.1.sealed", "body": "{}"}
-    for status, is_missed in (("abandoned", False), ("completed", True)):
+    for status, is_missed in (("abandoned", False), ("cancelled", False), ("completed", True)):
         found = good()
         for rows in (found.rows, stores(found)["mended"]):
             next(row for row in rows["invocations"] if row["invocation_id"] == "p.1").update(

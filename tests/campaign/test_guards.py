@@ -2,7 +2,7 @@
 
 import pytest
 
-from campaign.auditor import judge
+from campaign.auditor import judge, unchecked
 from campaign.evidence import Evidence
 from campaign.guards import guards, measured
 from campaign.leaks import SECRETS, SEEN, SPOKEN
@@ -140,6 +140,17 @@ def test_the_verdict_says_how_long_the_last_message_took_after_the_faults() -> N
     change("journal", invocation="p.1", type="ok")(at=12.25)(found)
     settled = measured(found)["settled_in"]
     assert settled == {"outcomes": 3.2, "last": "p.1", "workflows": 2.5}
+
+
+def test_a_run_without_a_restore_says_so() -> None:
+    """I21: it passes, and its verdict names what nobody has looked at."""
+    found = busy()
+    found.restored = None
+    assert "events that the copy had lost" in too_little(found)
+    found.meta["restores"] = False
+    assert judge(found).passed
+    assert "I21" in unchecked(found.meta)
+    assert "I21" not in unchecked(busy().meta)
 
 
 def test_a_restore_that_lost_nothing_proves_nothing() -> None:
