@@ -8,6 +8,7 @@ from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.context import ToolContext
 from durable_adk.errors import from_detail
 from durable_adk.events.event import Event
+from durable_adk.failpoints import failpoint
 from durable_adk.payloads import ChildEnd
 from durable_adk.sessions.state import without_temp
 from durable_adk.tools._output_schema import parse_answer
@@ -59,4 +60,5 @@ async def child_answer(world: World, end: ChildEnd, invocation_id: str) -> Child
     if record is None:
         return ChildAnswer([], end.error)
     stored = await world.sessions.read_events(end.key, after=record.start_seq)
+    failpoint("child.read")
     return ChildAnswer([item.event for item in stored], end.error)

@@ -104,9 +104,12 @@ async def _withdrawn(world: World, step: CloseStep) -> InvocationRecord | None:
     """
     of_whom = {"invocation_id": step.invocation_id, "holder": step.holder}
     if ttl_of(step.holder) is None:
-        return await world.sessions.withdraw_invocation(
+        failpoint("withdraw.before")
+        record = await world.sessions.withdraw_invocation(
             step.key, create_session=step.create_session, **of_whom
         )
+        failpoint("withdraw.after")
+        return record
     # In process no attempt is left over; and the same holder may be asked for it again.
     await world.sessions.leave_queue(step.key, **of_whom)
     return await world.sessions.get_invocation(step.key, step.invocation_id)

@@ -282,9 +282,11 @@ async def _freed(world: World, step: OpenStep) -> bool:
 async def _rejected(world: World, step: OpenStep) -> None:
     """Keep an attempt that is late from opening what its sender is told is refused (I12)."""
     if step.when_busy is WhenBusy.REJECT and ttl_of(step.holder) is None:
+        failpoint("reject.before")
         await world.sessions.withdraw_invocation(
             step.key, invocation_id=step.invocation_id, holder=step.holder
         )
+        failpoint("reject.after")
 
 
 async def _end_for(world: World, step: OpenStep, record: InvocationRecord) -> None:

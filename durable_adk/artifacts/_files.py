@@ -38,6 +38,7 @@ from durable_adk.artifacts._record import Record, fields_of
 from durable_adk.artifacts._stored import Draft
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion
 from durable_adk.errors import StoreUnavailableError
+from durable_adk.failpoints import failpoint
 
 _TRIES = 100
 """Every try but the last was lost to somebody who deleted the name meanwhile."""
@@ -150,6 +151,7 @@ def _add(folder: Path, filename: str, draft: Draft, spool: Path | None) -> int:
                 if _is_of(folder / str(number), draft.save_key):
                     return number
         _write(new, filename, draft, spool)
+        failpoint("save.written")
         number = max(present, default=-1) + 1
         while not _publish(new, version := folder / str(number)):
             if draft.save_key and _is_of(version, draft.save_key):

@@ -19,6 +19,7 @@ from durable_adk.artifacts.base_artifact_service import (
     BaseArtifactService,
 )
 from durable_adk.errors import InvalidRequestError
+from durable_adk.failpoints import failpoint
 from durable_adk.values import check_json
 
 _MAX_REFERENCES = 5
@@ -113,7 +114,7 @@ class StoredArtifactService(BaseArtifactService):
         key = key_of(app_name, user_id, session_id, filename)
         part = _checked(artifact)
         reference_in(part, key)
-        return await self._store.add(key, _draft(part, custom_metadata, save_key))
+        return await self._saved(key, _draft(part, custom_metadata, save_key))
 
     async def save_artifact_stream(
         self,
@@ -131,7 +132,13 @@ class StoredArtifactService(BaseArtifactService):
         key = key_of(app_name, user_id, session_id, filename)
         part = _checked({"inline_data": {"data": b"", "mime_type": mime_type}})
         draft = _draft(part, custom_metadata, save_key)
-        return await self._store.add(key, replace(draft, chunks=chunks))
+        return await self._saved(key, replace(draft, chunks=chunks))
+
+    async def _saved(self, key: ArtifactKey, draft: Draft) -> int:
+        failpoint("save.before")
+        version = await self._store.add(key, draft)
+        failpoint("save.after")
+        return version
 
     async def load_artifact(
         self,

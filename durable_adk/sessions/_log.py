@@ -19,6 +19,7 @@ from durable_adk.errors import (
     SessionNotFoundError,
     as_detail,
 )
+from durable_adk.failpoints import failpoint
 from durable_adk.sessions import _queue
 from durable_adk.sessions._entry import Entry, decode_event
 from durable_adk.sessions._head import Head, lease_lost
@@ -106,6 +107,7 @@ def commit(
     head = _advance(tables, key, head, entry)
     if closing is not None:
         close(tables, key, invocation_id=invocation_id, epoch=epoch, status=closing)
+    failpoint("commit.written")
     return head.revision
 
 
@@ -150,6 +152,7 @@ def open_invocation(
     leased = appended(tables, key, head.leased(invocation_id, ttl, now), entry)
     _abandon(tables, key, head)  # not before the event's id has proved to be free
     _queue.leave(tables, key, leased, invocation_id, now)
+    failpoint("open.written")
     record = InvocationRecord(
         invocation_id=invocation_id,
         status=Status.RUNNING,
@@ -278,7 +281,9 @@ def close(
     record.error, record.end_seq = error, head.revision
     tables.remove_notes(key, invocation_id)
     _queue.leave(tables, key, head, invocation_id, time.time())
-    return _set_status(tables, key, record, status)
+    record = _set_status(tables, key, record, status)
+    failpoint("close.written")
+    return record
 
 
 def invocation_not_found(key: SessionKey, invocation_id: str) -> InvocationNotFoundError:

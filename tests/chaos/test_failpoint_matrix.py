@@ -22,7 +22,7 @@ from durable_adk.embedded import TemporalServer
 from durable_adk.events import Event
 from durable_adk.sessions import DatabaseSessionService, Status
 from durable_adk.tools import ToolContract
-from tests.support.matrix_cases import SCENES, STORES, Case, Due, Scene, cases
+from tests.support.matrix_cases import SCENES, STORES, Case, Due, Rival, Scene, cases
 from tests.support.matrix_hands import Crew
 from tests.support.matrix_runs import Outcome, Place, run
 from tests.support.matrix_worker import apps_in
@@ -165,6 +165,8 @@ def _check(case: Case, outcome: Outcome, control: Outcome) -> None:
     assert shapes(outcome.stored) == shapes(kept)
     assert shapes(outcome.yielded) == shapes(control.yielded)
     assert outcome.state == control.state
+    assert outcome.versions == control.versions
+    assert outcome.place.refusal == control.place.refusal
 
 
 def _check_calls(outcome: Outcome) -> None:
@@ -178,8 +180,8 @@ def _check_calls(outcome: Outcome) -> None:
 def _check_ledger(case: Case, outcome: Outcome, control: Outcome) -> None:
     """I8, I10: what runs a second time was running when it was hurt, and has one effect."""
     before, after = control.place.traces, outcome.place.traces
-    # Who dies where a message is heard may be running the tool that waits meanwhile.
-    repeats = 1 if outcome.scene.steered else case.repeats
+    # Who dies where a second message comes may be running the tool that waits meanwhile.
+    repeats = 1 if outcome.scene.rival else case.repeats
     assert sum(after.asked.values()) <= sum(before.asked.values()) + repeats
     runs, known = (
         Counter((run["tool"], run["key"]) for run in traces.runs()) for traces in (after, before)
@@ -216,6 +218,15 @@ def test_both_stores_hold_the_same(controls: Controls) -> None:
         one, other = (controls[scene, store] for store in STORES)
         assert shapes(one.stored) == shapes(other.stored), scene
         assert one.state == other.state, scene
+
+
+def test_second_messages_are_told_what_they_wanted(controls: Controls) -> None:
+    """D7: undisturbed, the one is heard, the others are refused; files have one version (I5)."""
+    refusals = {scene.rival: controls[scene, "sqlite"].place.refusal for scene in SCENES}
+    assert refusals[Rival.STEER] == ""
+    assert refusals[Rival.REJECT] == "SessionBusyError"
+    assert refusals[Rival.CANCEL] == "InvocationCancelledError"
+    assert controls[Scene("saving"), "postgres"].versions == [0]
 
 
 async def test_every_history_replays(

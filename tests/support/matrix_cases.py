@@ -21,6 +21,14 @@ def failpoints() -> list[str]:
     return sorted({name for text in sources for name in re.findall(r'failpoint\("(.+?)"\)', text)})
 
 
+class Rival(StrEnum):
+    """What becomes of a second message."""
+
+    STEER = "it is heard"
+    REJECT = "it is refused"
+    CANCEL = "it waits for its turn, and is cancelled"
+
+
 @dataclass(frozen=True)
 class Scene:
     """A conversation that passes by some of the failpoints."""
@@ -28,8 +36,8 @@ class Scene:
     app: str
     history: int = 4000
     """How many events a run of its workflow may have."""
-    steered: bool = False
-    """Whether a second message is to be heard while a tool waits."""
+    rival: Rival | None = None
+    """What becomes of a second message that is sent while a tool waits."""
 
 
 SCENES = [
@@ -41,7 +49,9 @@ SCENES = [
     Scene("plugged"),
     Scene("summed"),
     Scene(ToolContract.AT_MOST_ONCE.value),
-    Scene("tool", steered=True),
+    Scene("saving"),
+    Scene("asking"),
+    *(Scene("tool", rival=rival) for rival in Rival),
 ]
 """The first one that passes by a failpoint is the one in which it acts."""
 
@@ -65,7 +75,8 @@ DUE = {
 
 AGAIN = {
     *("model.after_call", "tool.after_run", "commit.before", "code.after_run"),
-    *("hook.after", "compact.made"),
+    *("hook.after", "compact.made", "commit.written", "close.written"),
+    *("save.before", "save.written", "save.after"),
 }
 """Where something has been done that nobody has written down: it is done once more (I8, I10)."""
 

@@ -10,19 +10,21 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.activities.steering import TOLD
+from durable_adk.artifacts import FileArtifactService
 from durable_adk.errors import DurableAdkError
 from durable_adk.events import Event
 from durable_adk.runners import Runner
 from durable_adk.sessions import DatabaseSessionService
 from durable_adk.sessions.base_session_service import InvocationRecord
-from tests.support.matrix_cases import Scene, failpoints
+from tests.support.matrix_apps import SAVED
+from tests.support.matrix_cases import Rival, Scene, failpoints
 from tests.support.matrix_hands import Crew
 from tests.support.matrix_worker import Order, apps_in
 from tests.support.processes import INVOCATION, SESSION, Workplace, until
 
 PATIENCE = 60.0
 """Seconds; a worker that dies in a workflow task is missed after 5."""
-STEERING = "steering"
+RIVAL = "rival"
 """Of the second message."""
 COUNTED = ";".join(f"{name}:kill@0" for name in failpoints())
 """Every hit is written down, and none acts."""
@@ -33,6 +35,8 @@ class Place(Workplace):
     """A workplace on either store."""
 
     store: str
+    refusal: str = ""
+    """What the sender of a second message was told, if it was not heard."""
 
     @cached_property
     def sessions(self) -> DatabaseSessionService:
@@ -60,21 +64,49 @@ class Place(Workplace):
             **more,
         )
 
-    async def steered(self, app: str) -> AsyncGenerator[Event]:
+    async def beside(self, app: str, rival: Rival) -> AsyncGenerator[Event]:
         """The events of an invocation, then of the message that is sent while its tool waits."""
         first = asyncio.create_task(self.all_of(app))
         try:
             await until(lambda: self.traces.runs() or first.done())
-            options = {"message": "two", "invocation_id": STEERING, "when_busy": "steer"}
-            second = asyncio.create_task(self.all_of(app, **options))
+            second = asyncio.create_task(self._second(app, rival))
             under = {"invocation_id": INVOCATION, "kind": TOLD}
-            while not (first.done() or await self.sessions.read_notes(self.key(app), **under)):
+            while not (
+                first.done()
+                or second.done()
+                or await self.sessions.read_notes(self.key(app), **under)
+            ):
                 await asyncio.sleep(0.02)
             self.traces.open_gate()
             for event in [*await first, *await second]:
                 yield event
         finally:
             first.cancel()
+
+    async def _second(self, app: str, rival: Rival) -> list[Event]:
+        """The events of a second message; none, and why, if it is not heard."""
+        when_busy = {Rival.STEER: "steer", Rival.REJECT: "reject"}.get(rival, "enqueue")
+        options = {"message": "two", "invocation_id": RIVAL, "when_busy": when_busy}
+        hands = [self._cancelled(app)] if rival is Rival.CANCEL else []
+        try:
+            events, *_ = await asyncio.gather(self.all_of(app, **options), *hands)
+        except DurableAdkError as error:
+            self.refusal = type(error).__name__
+            return []
+        return events
+
+    async def _cancelled(self, app: str) -> None:
+        """Cancel the second message once it waits for its turn."""
+        while not await self.sessions.waiting(self.key(app)):
+            await asyncio.sleep(0.02)
+        async with self.runner(app) as runner:
+            await runner.cancel(user_id=self.queue, session_id=SESSION, invocation_id=RIVAL)
+
+    async def versions(self, app: str) -> list[int]:
+        """Of the file that a tool saves."""
+        files = FileArtifactService(self.folder / "artifacts")
+        whose = {"app_name": app, "user_id": self.queue, "session_id": SESSION}
+        return await files.list_versions(**whose, filename=SAVED)
 
     async def talk(self, app: str) -> AsyncGenerator[Event]:
         """The events of an invocation; what waits for an approval is approved."""
@@ -113,6 +145,8 @@ class Outcome:
     """The invocation that has the session's lease."""
     error: str | None
     """What the client was told."""
+    versions: list[int]
+    """Of the file that a tool saves."""
     deaths: int
 
 
@@ -125,8 +159,9 @@ async def run(
     async with crew.serving(place.order(scene, failpoint), workers) as hands:
         try:
             async with asyncio.timeout(PATIENCE):
-                talk = place.steered if scene.steered else place.talk
-                async for event in talk(scene.app):
+                rival = scene.rival
+                talk = place.beside(scene.app, rival) if rival else place.talk(scene.app)
+                async for event in talk:
                     yielded.append(event)  # noqa: PERF401 - what came before an error counts
         except DurableAdkError as raised:
             error = raised.error_type
@@ -141,6 +176,7 @@ async def run(
         record=await place.sessions.get_invocation(place.key(scene.app), INVOCATION),
         holder=await place.sessions.active_invocation(place.key(scene.app)),
         error=error,
+        versions=await place.versions(scene.app),
         deaths=sum(hand.dead for hand in hands),
     )
     await place.sessions.close()  # PostgreSQL has a hundred connections, the matrix more cases

@@ -14,14 +14,16 @@ from temporalio.client import Client
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
+from durable_adk.artifacts import FileArtifactService
 from durable_adk.client import connect
 from durable_adk.failpoints import arm
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import DatabaseSessionService
 from durable_adk.settings import Limits
 from durable_adk.worker import WorkerOptions, worker
-from tests.support.chaos_apps import chaos_apps
+from tests.support.chaos_apps import Traces, chaos_apps
 from tests.support.contract_apps import contract_apps
+from tests.support.matrix_apps import asking, saving
 from tests.support.scripts import call
 
 
@@ -50,7 +52,8 @@ LEAVE = "leave"
 
 def apps_in(folder: Path) -> dict[str, App]:
     """All apps by name, with their traces in `folder`."""
-    return chaos_apps(folder) | contract_apps(folder) | {LONG: _long()}
+    more = (_long(), saving(Traces(folder)), asking(Traces(folder)))
+    return chaos_apps(folder) | contract_apps(folder) | {app.name: app for app in more}
 
 
 def _long() -> App:
@@ -101,6 +104,7 @@ async def _served(client: Client, order: Order, stack: AsyncExitStack) -> None:
         client,
         apps=list(apps_in(order.folder).values()),
         session_service=sessions,
+        artifact_service=FileArtifactService(order.folder / "artifacts"),
         options=WorkerOptions(
             task_queue=order.queue,
             max_cached_workflows=order.cache,

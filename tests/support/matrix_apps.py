@@ -1,0 +1,35 @@
+"""Apps that only the matrix plays: a tool that saves a file, and an agent that asks another one."""
+
+from google.genai import types
+
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import App
+from durable_adk.context import ToolContext
+from durable_adk.models import ScriptedModel
+from durable_adk.tools import AgentTool
+from tests.support.chaos_apps import Traces
+from tests.support.scripts import call
+
+SAVED = "receipt.txt"
+
+
+def saving(traces: Traces) -> App:
+    """An app whose tool saves a file; however often it runs for a call, that is one version."""
+
+    async def save(tool_context: ToolContext) -> int:
+        """Save the receipt."""
+        traces.note("save", tool_context.idempotency_key)
+        return await tool_context.save_artifact(SAVED, types.Part(text="Paid."))
+
+    model = ScriptedModel(log=traces.folder / "model", replies=[call("save"), "Saved."])
+    return App(name="saving", root_agent=LlmAgent(name="clerk", model=model, tools=[save]))
+
+
+def asking(traces: Traces) -> App:
+    """An app whose agent asks another one as a tool, which is an invocation of its own."""
+    log = traces.folder / "model"
+    knowing = ScriptedModel(log=log, replies=["Seven."])
+    expert = LlmAgent(name="expert", description="Knows how many.", model=knowing)
+    model = ScriptedModel(log=log, replies=[call("expert", request="How many?"), "It is seven."])
+    asker = LlmAgent(name="asker", model=model, tools=[AgentTool(expert)])
+    return App(name="asking", root_agent=asker)
