@@ -111,11 +111,8 @@ def _goes_on(place: Place, asked: set[Key]) -> bool:
 def _is_untold(rows: Rows, place: Place, one: Line, other: Line | None) -> bool:
     """Whether a row tells of the last commit of a workflow that was terminated or cancelled.
 
-    Temporal has never heard of it; whoever rebuilds the session seals the call in its place. So it
-    is with the end of who was cancelled while it opened.
+    Temporal has never heard of it; whoever rebuilds the session seals the call in its place.
     """
-    if (Key(*place[1:4]), one.get("invocation_id", "")) in _cut_short(rows):
-        return place[0] == "invocations" or str(one.get("event_id")).endswith(".end")
     stopped = {
         (*_key(row), row["invocation_id"])
         for row in rows["invocations"]
@@ -131,27 +128,10 @@ def _is_untold(rows: Rows, place: Place, one: Line, other: Line | None) -> bool:
 def left_alone(found: Evidence) -> set[Key]:
     """The sessions that the doctor leaves alone because an event is in no history, as it says.
 
-    Most often somebody was cancelled while it opened. A guard says how many of those that have lost
-    events they may be.
+    A guard says how many of those that have lost events they may be.
     """
     left: list[str] = found.restored["left"] if found.restored else []
     return {_session(finding) for finding in left if UNTOLD_EVENT in finding}
-
-
-def _cut_short(rows: Rows) -> set[tuple[Key, str]]:
-    """The invocations that were cancelled before they had done anything.
-
-    Their histories may take the opening for lost, though the store has it, and with it the end.
-    """
-    events: dict[tuple[Key, str], list[str]] = defaultdict(list)
-    for row in rows["events"]:
-        events[_key(row), row["invocation_id"]].append(row["event_id"])
-    return {
-        (_key(row), name)
-        for row in rows["invocations"]
-        if row["status"] == "cancelled"
-        and events[_key(row), name := row["invocation_id"]] == [f"{name}.0", f"{name}.end"]
-    }
 
 
 def _session(finding: str) -> Key:

@@ -13,6 +13,7 @@ from durable_adk.repair.redo import ALL
 from durable_adk.repair.regressions import compare, first_runs, orphans, regressions
 from durable_adk.repair.sources import Missing, Sources
 from durable_adk.repair.trails import runs_of, trails_of
+from durable_adk.repair.untold import tell_all
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 
@@ -31,6 +32,7 @@ async def examine(sources: Sources) -> list[Case]:
     runs = await runs_of(sources.client)
     unknown = [run for run in runs if run.id not in ended]
     trails = await trails_of(sources.client, unknown, apps=sources.code)
+    tell_all(trails, sources.code)
     compared = await compare(sources, trails, apps=_apps(sources, records))
     found = await regressions(sources, compared)
     found += orphans(sources, compared, is_empty=not records)

@@ -270,9 +270,12 @@ class Redo:
             case _:
                 pass
         if seq != expected:
+            # What ends an invocation has no place of its own: it comes after the last event.
+            after = isinstance(act.result, Ending) and seq < expected
             raise EventConflictError(
-                f"event {min(seq, expected)} is in no history: it was appended from outside of an "
-                "invocation, or by one that Temporal has forgotten"
+                f"event {min(seq, expected) + after} is in no history: it was appended from "
+                "outside of an invocation, or by one that Temporal has forgotten, or its worker "
+                "died before Temporal had heard of it"
             )
         if isinstance(act.step, (OpenStep, CloseStep, PauseStep, AnswerStep)):
             self._times[key, act.step.invocation_id] = at

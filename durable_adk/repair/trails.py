@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -33,12 +33,10 @@ from temporalio.worker import (
 
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry, serve
-from durable_adk.continuation import Continued, ContinueStep
 from durable_adk.converter import with_our_payloads
 from durable_adk.errors import DurableAdkError
-from durable_adk.payloads import CloseStep, Ending, Opened, OpenStep, ToolStep
+from durable_adk.payloads import Opened, OpenStep, ToolStep
 from durable_adk.repair.begun import begun_calls
-from durable_adk.sessions.records import Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.worker import workflow_runner
 from durable_adk.workflows.invocation import TYPE_NAME, InvocationWorkflow
@@ -186,42 +184,13 @@ async def _trail(client: Client, execution: WorkflowExecution, apps: Iterable[Ap
     )
     if apps:
         serve(execution.task_queue, AppRegistry(apps))
-    acts, trail.failure = await _replayed(client, history)
-    trail.acts = [ended(act) for act in acts]
+    trail.acts, trail.failure = await _replayed(client, history)
     if trail.is_open and trail.failure is None:
         try:
             trail.begun = await begun_calls(client, execution, history, converter)
         except DurableAdkError as error:  # what was asked for is lost, or its key is not here
             trail.failure = error.message
     return trail
-
-
-def ended(act: Act) -> Act:
-    """An act; but if a run found on going on that it had ended, the act that had ended it.
-
-    No history has that one: its worker died after it, and before the loop came to its end again the
-    run continued as a new one.
-    """
-    match act.step, act.result:
-        case ContinueStep(cursor=cursor), Continued(ending=Ending(record=record) as ending):
-            pass
-        case _:
-            return act
-    if record.status is not Status.COMPLETED and record.error is None:
-        return act  # why it failed would be missing
-    if record.status is Status.ABANDONED:
-        return act  # whoever took it over has it in his own
-    step = CloseStep(
-        key=cursor.key,
-        invocation_id=cursor.invocation_id,
-        epoch=record.epoch,
-        status=record.status,
-        author="",  # whoever does it again knows from its opening
-        timestamp=record.update_time,
-        holder=record.holder,
-        error=record.error,
-    )
-    return replace(act, step=step, result=ending)
 
 
 async def _told(event: HistoryEvent, converter: DataConverter) -> int:

@@ -23,7 +23,8 @@ from durable_adk.payloads import (
     PauseStep,
 )
 from durable_adk.repair.redo import Place, Redo, is_stored, place_of
-from durable_adk.repair.trails import Act, Trail, ended
+from durable_adk.repair.trails import Act, Trail
+from durable_adk.repair.untold import tell_all
 from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
 from durable_adk.settings import Limits
 
@@ -212,7 +213,8 @@ async def test_an_end_is_made_again_that_only_the_next_run_knows_of(status: Stat
     place = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
     found = Ending(record=record("a", 1, 1, status=status, end_seq=2))
     going_on = act("read_place", ContinueStep(cursor=place, holder="a"), Continued(ending=found))
-    first = trail(opens("a", 1, 1), commits("a", 1, 2), ended(going_on))
+    first = trail(opens("a", 1, 1), commits("a", 1, 2), going_on)
+    tell_all([first], [])
     one, store = await redone(first, trail(opens("b", 2, 3), commits("b", 2, 4)))
     assert (one.rebuilt is not None) is (status is Status.COMPLETED)
     if one.rebuilt is not None:
@@ -231,7 +233,8 @@ async def test_so_is_an_end_by_an_error_and_what_seals_the_session() -> None:
     place = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
     going_on = act("read_place", ContinueStep(cursor=place, holder="a"), Continued(ending=ending))
     call = types.Part(function_call=types.FunctionCall(id="c", name="look", args={}))
-    first = trail(opens("a", 1, 1), commits("a", 1, 2, parts=[call]), ended(going_on))
+    first = trail(opens("a", 1, 1), commits("a", 1, 2, parts=[call]), going_on)
+    tell_all([first], [])
     one, store = await redone(first, trail(opens("b", 2, 5), commits("b", 2, 6)))
     assert one.failure == ""
     stored = [item.event for item in await store.read_events(KEY)]
