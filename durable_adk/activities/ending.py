@@ -11,6 +11,7 @@ from durable_adk.activities.world import World
 from durable_adk.errors import (
     EventConflictError,
     InvocationCancelledError,
+    LeaseLostError,
     StaleSessionError,
     describe,
     from_detail,
@@ -56,19 +57,31 @@ async def close_invocation(world: World, step: CloseStep) -> Ending:
         # A step's final text has closed it, or an earlier attempt of this.
         return await ending_of(world, step.key, record)
     await require_known(world, step.key, step.invocation_id, revision=step.revision)
+    record = await _closed(world, step, record)
+    failpoint("close.after")
+    return Ending(record=record)
+
+
+async def _closed(
+    world: World, step: CloseStep, record: InvocationRecord | None
+) -> InvocationRecord:
+    """Seal and close, whatever comes in between.
+
+    A step that was taken for dead may commit, and what it has stored counts; or it may pause the
+    invocation, and then the lease is taken under an epoch that it does not know.
+    """
     epoch = await _epoch(world, step, record) if record is not None else step.epoch
-    # A step that was taken for dead may commit in between; what it has stored counts.
-    tries = 0
-    while True:
+    for _ in range(MAX_TRIES):
         try:
-            record = await _sealed(world, step, record, epoch)
+            return await _sealed(world, step, record, epoch)
         except StaleSessionError:
-            tries += 1
-            if tries == MAX_TRIES:
-                raise
             continue
-        failpoint("close.after")
-        return Ending(record=record)
+        except LeaseLostError:
+            record = await world.sessions.get_invocation(step.key, step.invocation_id)
+            if record is None or record.status is not Status.PAUSED or record.holder != step.holder:
+                raise
+            epoch = await _epoch(world, step, record)
+    return await _sealed(world, step, record, epoch)
 
 
 async def _sealed(

@@ -5,14 +5,15 @@ from typing import Any
 import pytest
 from google.genai import types
 
+from durable_adk.activities.ending import close_invocation
 from durable_adk.activities.pausing import pause_invocation, take_answer
 from durable_adk.activities.world import World
 from durable_adk.apps import AppRegistry
 from durable_adk.errors import LeaseLostError
 from durable_adk.events import Event
 from durable_adk.messages import InvocationAnswer
-from durable_adk.payloads import AnswerStep, PauseStep
-from durable_adk.sessions import InMemorySessionService, SessionKey, Status
+from durable_adk.payloads import AnswerStep, CloseStep, PauseStep
+from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
 
 KEY = SessionKey("app", "u", "s")
 HOLDER = "temporal:n:r:w"
@@ -64,6 +65,19 @@ class Waiting:
             call_name="order",
         )
         return (await take_answer(self.world, step)).epoch
+
+    def end(self, status: Status, *, holder: str = HOLDER) -> CloseStep:
+        """What its loop asks for in the end; it leaves no call open that it waits for."""
+        return CloseStep(
+            key=KEY,
+            invocation_id="e-1",
+            epoch=1,
+            status=status,
+            author="a",
+            timestamp=3.0,
+            holder=holder,
+            revision=2,
+        )
 
     async def status(self) -> Status | None:
         """How it stands."""
@@ -120,6 +134,40 @@ async def test_a_pause_of_the_dead_may_come_in_between(
     monkeypatch.setattr(waiting.sessions, "commit_event", late)
     assert await waiting.answer("one", epoch=1) == 2
     assert await waiting.status() is Status.RUNNING
+
+
+@pytest.mark.parametrize("status", [Status.CANCELLED, Status.FAILED, Status.COMPLETED])
+async def test_it_may_come_between_the_steps_of_an_end(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch, status: Status
+) -> None:
+    """I9, I11, I15: after the end has looked, and before it is stored; it takes the lease then."""
+    close = waiting.sessions.close_invocation
+
+    async def late(*args: Any, **options: Any) -> InvocationRecord:
+        monkeypatch.undo()
+        await waiting.pause()
+        return await close(*args, **options)
+
+    monkeypatch.setattr(waiting.sessions, "close_invocation", late)
+    ending = await close_invocation(waiting.world, waiting.end(status))
+    assert ending.record.status is status is await waiting.status()
+    assert await waiting.sessions.active_invocation(KEY) is None
+
+
+async def test_only_its_holder_ends_what_is_paused_in_between(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I6: another one is told that it has lost it."""
+    close = waiting.sessions.close_invocation
+
+    async def late(*args: Any, **options: Any) -> InvocationRecord:
+        await waiting.pause()
+        return await close(*args, **options)
+
+    monkeypatch.setattr(waiting.sessions, "close_invocation", late)
+    with pytest.raises(LeaseLostError):
+        await close_invocation(waiting.world, waiting.end(Status.FAILED, holder="another"))
+    assert await waiting.status() is Status.PAUSED
 
 
 async def test_only_its_holder_may_take_a_pause_for_repeated(waiting: Waiting) -> None:
