@@ -4,6 +4,7 @@ import argparse
 import itertools
 import logging
 import multiprocessing
+import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -87,9 +88,11 @@ def _random(
 def _report(verdicts: Iterable[tuple[Explorer, Verdict]]) -> Totals:
     """Print what is wrong; how much was run."""
     began, told = time.process_time(), time.monotonic()
-    totals = Totals()
+    totals, parent = Totals(), multiprocessing.parent_process()
     with little_garbage() as tick:
         for explorer, verdict in verdicts:
+            if parent is not None and not parent.is_alive():
+                os._exit(1)  # nobody would hear of the rest, and a pool waits for more work
             totals.schedules += 1
             totals.orders.add((explorer.scenario.name, verdict.order))
             totals.faults += len(verdict.done)
