@@ -22,6 +22,8 @@ from tests.support.redis import RedisServer, running as redis_running
 from tests.support.replay import replay_all
 
 MakeRunner = Callable[..., Awaitable[Runner]]
+REPLAYING = 900.0
+"""Seconds for all of a run's histories; two minutes are too few on a busy machine."""
 
 
 def pytest_collection_finish() -> None:
@@ -32,6 +34,13 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the last test the time for what ends with it: thousands of histories are replayed."""
+    if items:
+        items[-1].add_marker(pytest.mark.timeout(REPLAYING))
 
 
 @pytest.fixture(scope="session")
