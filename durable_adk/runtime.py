@@ -6,7 +6,7 @@ so they produce the same events; `tests/integration/test_seed_steps.py` proves i
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from durable_adk.activity_calls import ActivityCall
 from durable_adk.continuation import (
@@ -79,8 +79,8 @@ class Effects(Protocol):
         """Store an event and what it changes; returns its sequence number."""
         ...
 
-    async def pause_invocation(self, step: PauseStep) -> None:
-        """Give the session's lease back until an answer comes."""
+    async def pause_invocation(self, step: PauseStep) -> Literal[False] | None:
+        """Give the session's lease back until an answer comes; False: it was not, it runs on."""
         ...
 
     async def take_answer(self, step: AnswerStep) -> AnswerTaken:

@@ -167,7 +167,9 @@ def translated(*, retry: Retry, number: int | None = None) -> Generator[None]:
         raise
     except MemoryError as error:
         # The process's, which others may have used up (F44); what a tool raises is its result.
-        raise to_application_error(error, retry=True, number=number) from error
+        raise to_application_error(
+            error, retry=number is None or number <= MAX_LOST, number=number
+        ) from error
     except BaseException as error:
         # Not foreseen, so a fault of ours: trying again would hang the run (D11).
         raise to_application_error(error, retry=False) from error
@@ -232,7 +234,7 @@ async def attempting(
                 if trials is None:
                     await this.check_lost()
                 yield this
-        except (DurableAdkError, RunAgain) as error:
+        except (DurableAdkError, RunAgain, MemoryError) as error:
             # The engine keeps it, together with the failure, for the next attempt.
             this.tell(_reported(this, error))
             raise

@@ -1,7 +1,7 @@
 """The effects as Temporal activities: what is retried, and how a dead worker is noticed."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from temporalio import activity
 
@@ -153,10 +153,10 @@ class InvocationActivities:
             return await whole(self._effects.commit_event(step))
 
     @activity.defn
-    async def pause_invocation(self, step: PauseStep) -> None:
+    async def pause_invocation(self, step: PauseStep) -> Literal[False] | None:
         """Pause; retried until the store answers."""
         with translated(retry=transient):
-            await whole(self._effects.pause_invocation(step))
+            return await whole(self._effects.pause_invocation(step))
 
     @activity.defn
     async def take_answer(self, step: AnswerStep) -> AnswerTaken:

@@ -1,7 +1,7 @@
 """The effects of one worker: the functions of this package over one `World`."""
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 from durable_adk.activities import (
     activity_answer,
@@ -149,10 +149,12 @@ class WorldEffects:
         """See `commit.commit_event`."""
         return await commit.commit_event(self.world, step)
 
-    async def pause_invocation(self, step: PauseStep) -> None:
+    async def pause_invocation(self, step: PauseStep) -> Literal[False] | None:
         """See `pausing.pause_invocation`."""
-        await pausing.pause_invocation(self.world, step)
-        telling.paused(step.key)
+        paused = await pausing.pause_invocation(self.world, step)
+        if paused is not False:
+            telling.paused(step.key)
+        return paused
 
     async def take_answer(self, step: AnswerStep) -> AnswerTaken:
         """See `pausing.take_answer`."""

@@ -68,7 +68,8 @@ async def _closed(
     """Seal and close, whatever comes in between.
 
     A step that was taken for dead may commit, and what it has stored counts; or it may pause the
-    invocation, and then the lease is taken under an epoch that it does not know.
+    invocation, or take an answer for it, and then this goes on under an epoch that it does not
+    know.
     """
     epoch = await _epoch(world, step, record) if record is not None else step.epoch
     for _ in range(MAX_TRIES):
@@ -78,7 +79,9 @@ async def _closed(
             continue
         except LeaseLostError:
             record = await world.sessions.get_invocation(step.key, step.invocation_id)
-            if record is None or record.status is not Status.PAUSED or record.holder != step.holder:
+            if record is None or record.holder != step.holder:
+                raise
+            if record.status is not Status.PAUSED and record.epoch <= epoch:
                 raise
             epoch = await _epoch(world, step, record)
     return await _sealed(world, step, record, epoch)

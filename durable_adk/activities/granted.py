@@ -15,7 +15,7 @@ from durable_adk.context import StepScope
 from durable_adk.errors import EventConflictError, LeaseLostError, StoreUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.patience import again
-from durable_adk.payloads import CommitGrant, CommitStep, ModelStep, Step, StepResult
+from durable_adk.payloads import CommitGrant, CommitStep, ModelStep, Step, StepResult, ToolStep
 from durable_adk.sessions.base_session_service import Status
 from durable_adk.sessions.state import is_temp
 
@@ -119,12 +119,16 @@ def _complete_without_loop(step: Step, result: StepResult) -> bool:
     return answered and not temp and not result.end_invocation
 
 
-def _says_it_all(event: Event) -> bool:
-    """Whether a stored event does not show that its step has reported more than that."""
+def _says_it_all(step: Step, event: Event) -> bool:
+    """Whether a stored event does not show that its step has reported more than that.
+
+    Only a tool's step reports whom it hands over to; a callback may name an agent, which is no more
+    than a part of its event.
+    """
     actions = event.actions
     return not (
         event.long_running_tool_ids
-        or actions.transfer_to_agent
+        or (isinstance(step, ToolStep) and actions.transfer_to_agent)
         or actions.requested_tool_confirmations
         or actions.requested_auth_configs
     )
@@ -187,7 +191,7 @@ async def _stored_meanwhile(world: World, step: Step) -> StepResult | None:
 async def _earlier(world: World, step: Step) -> StepResult | None:
     """The result of an earlier attempt that committed its event."""
     for stored in await world.sessions.read_events(step.key, after=step.revision):
-        if stored.event.id == step.event_id and _says_it_all(stored.event):
+        if stored.event.id == step.event_id and _says_it_all(step, stored.event):
             closes = step.grant is not None and step.grant.closes
             return StepResult(
                 event=stored.event,

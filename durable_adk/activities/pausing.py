@@ -1,6 +1,6 @@
 """Giving a session's lease back while calls wait, and taking it again for an answer."""
 
-from typing import Any
+from typing import Any, Literal
 
 from google.genai import types
 
@@ -22,8 +22,11 @@ from durable_adk.sessions.base_session_service import InvocationRecord, Status, 
 from durable_adk.values import canonical
 
 
-async def pause_invocation(world: World, step: PauseStep) -> None:
+async def pause_invocation(world: World, step: PauseStep) -> Literal[False] | None:
     """Give the lease back; a repeat changes nothing, also when the invocation has gone on since.
+
+    Nothing is returned, or False if it was not paused, as its holder runs on: the history says so
+    then to whoever does it again from there.
 
     A workflow task whose worker dies is done again from its start, with all that it brought: it may
     have paused the invocation, and then taken an answer that was there already. A Temporal that was
@@ -40,17 +43,14 @@ async def pause_invocation(world: World, step: PauseStep) -> None:
         )
     except LeaseLostError:
         record = await world.sessions.get_invocation(step.key, step.invocation_id)
-        if record is None or not _has_gone_on(step, record):
+        if record is None or record.holder != step.holder or record.status is Status.ABANDONED:
+            raise
+        if record.status is Status.RUNNING and record.epoch == step.epoch:
+            return False  # it has gone on by a later event
+        if record.epoch <= step.epoch:
             raise
     failpoint("pause.after")
-
-
-def _has_gone_on(step: PauseStep, record: InvocationRecord) -> bool:
-    """Whether a pause is refused because its own holder has gone on: by a later epoch, or event."""
-    if record.holder != step.holder or record.status is Status.ABANDONED:
-        return False
-    running = record.status is Status.RUNNING and record.epoch == step.epoch
-    return running or record.epoch > step.epoch
+    return None
 
 
 async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:

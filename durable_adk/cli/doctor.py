@@ -115,7 +115,10 @@ async def _treat(sources: Sources, *, fix: bool, yes: bool, lines: bool) -> list
 
 
 async def _mend(cases: Sequence[Case]) -> None:
-    """Do what was said; what one session refuses keeps no other from it."""
+    """Do what was said; what cannot be done keeps nothing else from it.
+
+    Sessions that are put back are so together, or none of them.
+    """
     for case in cases:
         try:
             if case.remedy is not None:

@@ -52,7 +52,7 @@ async def behind(
             continue
         if record.status.closed:
             found.append(_over(sources, key, record, holder))
-        elif lost := await _unheard(sources, key, record, trails.get(holder.first_run_id)):
+        elif lost := await unheard(sources, key, record, trails.get(holder.first_run_id)):
             found.append(_unanswered(sources, key, record, holder, lost))
     return found
 
@@ -74,11 +74,12 @@ async def _only_waits(client: Client, holder: TemporalHolder) -> bool:
     return is_it and description.status is WorkflowExecutionStatus.RUNNING and not busy
 
 
-async def _unheard(
+async def unheard(
     sources: Sources, key: SessionKey, record: InvocationRecord, trail: Trail | None
 ) -> list[StoredEvent]:
     """The users' answers that are stored, and of which the workflow's history says nothing."""
-    if trail is None or trail.failure is not None:
+    # Of a run that has continued as new Temporal may have forgotten what came before, for good.
+    if trail is None or trail.failure is not None or trail.opening is None:
         return []
     heard = {act.step.event_id for act in trail.acts if isinstance(act.step, AnswerStep)}
     stored = await sources.sessions.read_events(key, after=record.start_seq)

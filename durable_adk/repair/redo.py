@@ -73,7 +73,7 @@ def place_of(act: Act) -> Place | None:
             place = Place(step.epoch, seq)
         case AnswerStep(), AnswerTaken(refused=None) as taken:
             place = Place(taken.epoch, taken.seq)
-        case PauseStep() as step, _ if act.done:
+        case PauseStep() as step, result if act.done and result is not False:
             place = Place(step.epoch, inf)
         case CloseStep(), Ending() as ending:
             place = Place(ending.record.epoch, inf)
@@ -137,10 +137,8 @@ class Redo:
         default_factory=dict[tuple[SessionKey, str], int]
     )
     """The last epoch of each invocation."""
-    _agents: dict[tuple[SessionKey, str], str] = field(
-        default_factory=dict[tuple[SessionKey, str], str]
-    )
-    """Whom each invocation began with."""
+    _roots: dict[str, str] = field(default_factory=dict[str, str])
+    """By app, the name of its first agent."""
     _failures: dict[SessionKey, str] = field(default_factory=dict[SessionKey, str])
 
     async def run(self, trails: Mapping[SessionKey, Sequence[Trail]]) -> dict[SessionKey, Redone]:
@@ -154,8 +152,8 @@ class Redo:
         acts = _in_order(trails)
         self._last.update({(key, act.step.invocation_id): place.epoch for key, place, act in acts})
         for key, _, act in acts:
-            if isinstance(act.result, Opened):
-                self._agents[key, act.step.invocation_id] = act.result.agent
+            if isinstance(act.result, Opened) and act.step.tool_run is None:
+                self._roots[key.app_name] = act.result.manifest.name
         for key, place, act in acts:
             if key in self._failures or await self._is_stored(key, act, place):
                 continue
@@ -210,7 +208,7 @@ class Redo:
                 await pause_invocation(world, step.model_copy(update={"revision": None}))
                 self._note(key, act)
             case CloseStep() as step:
-                author = step.author or self._agents.get((key, step.invocation_id), "")
+                author = step.author or self._roots.get(key.app_name, "")
                 ending = await close_invocation(world, step.model_copy(update={"author": author}))
                 self._note(key, act, seq=ending.record.end_seq or 0)
             case _:

@@ -23,14 +23,15 @@ def tell_all(trails: Sequence[Trail], code: Iterable[App]) -> None:
         code: Apps whose code is at hand.
     """
     for trail in trails:
-        trail.acts = [_ended(act) for act in trail.acts]
+        author = trail.opening[1].agent if trail.opening else ""
+        trail.acts = [_ended(act, author) for act in trail.acts]
     known = _openings(trails, code)
     for trail in trails:
         if trail.opening is None:
             _open_told(trail, known)
 
 
-def _ended(act: Act) -> Act:
+def _ended(act: Act, author: str) -> Act:
     """An act; but if a run found on going on that it had ended, the act that had ended it.
 
     No history has that one: its worker died after it, and before the loop came to its end again the
@@ -50,7 +51,7 @@ def _ended(act: Act) -> Act:
         invocation_id=cursor.invocation_id,
         epoch=record.epoch,
         status=record.status,
-        author="",  # whoever does it again knows from its opening
+        author=author,
         timestamp=record.update_time,
         holder=record.holder,
         error=record.error,
@@ -69,7 +70,7 @@ def _open_told(trail: Trail, known: dict[str, Opened]) -> None:
     if opened is None:
         opened = _begun_by(AgentNode(name="unknown", kind="llm"))
         trail.failure = trail.failure or NAMELESS
-    changed = {"status": Status.RUNNING, "end_seq": None, "error": None, "update_time": act.at}
+    changed = {"status": Status.RUNNING, "end_seq": None, "error": None}
     act.result = opened.model_copy(update={"record": found.model_copy(update=changed)})
     act.done = True
 
@@ -89,7 +90,7 @@ def _openings(trails: Iterable[Trail], code: Iterable[App]) -> dict[str, Opened]
     for app in code:
         found[app.name] = _begun_by(app.manifest())
     for act in chain.from_iterable(trail.acts for trail in trails):
-        if isinstance(act.result, Opened):
+        if isinstance(act.result, Opened) and act.step.tool_run is None:
             name = act.result.manifest.name
             found[act.step.key.app_name] = act.result.model_copy(update={"agent": name})
     return found

@@ -222,7 +222,7 @@ class TemporalRuntime:
 
     async def pause_invocation(self, step: PauseStep) -> None:
         """A local activity."""
-        await self._store("pause_invocation", step, type(None))
+        await self._store("pause_invocation", step, bool)
         self._board.waits()
 
     async def take_answer(self, step: AnswerStep) -> AnswerTaken:

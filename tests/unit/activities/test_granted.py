@@ -66,6 +66,25 @@ async def test_an_answer_that_was_committed_is_not_asked_for_again() -> None:
     assert again.event.to_json() == first.event.to_json()
 
 
+@pytest.mark.parametrize("closes", [True, False])
+async def test_a_callback_that_names_an_agent_has_the_answer_found_again(*, closes: bool) -> None:
+    """I10, F5: only a tool's step says more of a transfer than is in its event."""
+
+    def before(callback_context: Any, llm_request: Any) -> None:
+        del llm_request
+        callback_context.actions.transfer_to_agent = "other"
+
+    runs = Runs(["one", "another"], before_model_callback=before)
+    grant = await runs.open()
+    grant.closes = closes
+    step = ModelStep(**runs.step("e-1.1", 1, grant))
+    first = await runs.effects.call_model(step)
+    again = await runs.effects.call_model(step, attempt=2)
+    assert (again.seq, again.closed) == (first.seq, closes)
+    assert again.event == first.event
+    assert len(runs.model.requests) == 1
+
+
 async def test_a_tool_whose_response_was_committed_is_not_run_again() -> None:
     """I8: the same for a tool's effect."""
     runs = Runs([call("charge"), "done"])

@@ -1,6 +1,6 @@
 """Pauses and answers that are repeated, because the workflow task that made them was lost."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from google.genai import types
@@ -44,12 +44,14 @@ class Waiting:
         )
         await self.sessions.commit_event(KEY, asked, invocation_id="e-1", epoch=1)
 
-    async def pause(self, *, epoch: int = 1, revision: int = 2, holder: str = HOLDER) -> None:
+    async def pause(
+        self, *, epoch: int = 1, revision: int = 2, holder: str = HOLDER
+    ) -> Literal[False] | None:
         """Pause it, as a loop that knows that much."""
         step = PauseStep(
             key=KEY, invocation_id="e-1", epoch=epoch, holder=holder, revision=revision
         )
-        await pause_invocation(self.world, step)
+        return await pause_invocation(self.world, step)
 
     async def answer(self, call_id: str, *, epoch: int) -> int:
         """Answer a call; the epoch that the loop is told."""
@@ -95,9 +97,9 @@ async def waiting() -> Waiting:
 
 async def test_a_pause_is_repeated_after_the_answer(waiting: Waiting) -> None:
     """I11: both were in a task whose worker died; the run goes on, and keeps its lease."""
-    await waiting.pause()
+    assert await waiting.pause() is None
     assert await waiting.answer("one", epoch=1) == 2
-    await waiting.pause()
+    assert await waiting.pause() is None  # it was paused, once
     assert await waiting.answer("one", epoch=1) == 2
     assert await waiting.status() is Status.RUNNING
 
@@ -116,7 +118,7 @@ async def test_two_pauses_are_repeated_after_both_answers(waiting: Waiting) -> N
 async def test_a_pause_of_the_dead_does_not_stop_the_living(waiting: Waiting) -> None:
     """I6, F8: its task was done again, and had the answer with it, so that there was no pause."""
     assert await waiting.answer("one", epoch=1) == 1
-    await waiting.pause()
+    assert await waiting.pause() is False
     assert await waiting.status() is Status.RUNNING
 
 
@@ -151,6 +153,24 @@ async def test_it_may_come_between_the_steps_of_an_end(
     monkeypatch.setattr(waiting.sessions, "close_invocation", late)
     ending = await close_invocation(waiting.world, waiting.end(status))
     assert ending.record.status is status is await waiting.status()
+    assert await waiting.sessions.active_invocation(KEY) is None
+
+
+async def test_so_may_a_pause_and_its_answer(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I9, I24: it runs then, under an epoch that the end has not looked at."""
+    close = waiting.sessions.close_invocation
+
+    async def late(*args: Any, **options: Any) -> InvocationRecord:
+        monkeypatch.undo()
+        await waiting.pause()
+        await waiting.answer("one", epoch=1)
+        return await close(*args, **options)
+
+    monkeypatch.setattr(waiting.sessions, "close_invocation", late)
+    ending = await close_invocation(waiting.world, waiting.end(Status.CANCELLED))
+    assert (ending.record.status, ending.record.epoch) == (Status.CANCELLED, 2)
     assert await waiting.sessions.active_invocation(KEY) is None
 
 

@@ -1,17 +1,20 @@
 """Doing again what workflows did: an act counts only where it belongs, and only with its result."""
 
 import itertools
+from dataclasses import replace
 from math import inf
 from typing import Any
 
 import pytest
 from google.genai import types
 
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import App
 from durable_adk.continuation import Continued, ContinueStep, Cursor
 from durable_adk.errors import BudgetExceededError, as_detail
 from durable_adk.events import Event, EventActions
 from durable_adk.manifest import AgentNode
-from durable_adk.messages import InvocationAnswer
+from durable_adk.messages import InvocationAnswer, ToolRun
 from durable_adk.payloads import (
     AnswerStep,
     AnswerTaken,
@@ -222,6 +225,28 @@ async def test_an_end_is_made_again_that_only_the_next_run_knows_of(status: Stat
         assert [item.event.id for item in await store.read_events(KEY)][2:] == ["b.0", "b.4"]
 
 
+@pytest.mark.parametrize("known", [[], [App(name="app", root_agent=LlmAgent(name="root"))]])
+async def test_who_ended_it_while_it_opened_is_its_apps_first_agent(known: list[App]) -> None:
+    """I21: not an agent that is used as a tool, nor the one that the message would have gone to."""
+    lost = replace(opens("a", 1, 1), done=False, result=None)
+    end = closes("a", 1, 2, Status.CANCELLED)
+    end.step.author, end.step.epoch = "", 0
+    tool, other = opens("b", 1, 1), opens("c", 2, 3)
+    tool.step.tool_run = ToolRun(agent="helper", caller=KEY)
+    tool.result.manifest = AgentNode(name="helper", kind="llm")
+    other.result.agent = "sub"
+    others = [trail(other)] if not known else []
+    first, asked = trail(lost, end), trail(tool)
+    tell_all([asked, first, *others], known)
+    one, store = await redone(first, *others)
+    assert one.failure == ""
+    stored = [item.event for item in await store.read_events(KEY)]
+    assert [(event.id, event.author) for event in stored[:2]] == [
+        ("a.0", "user"),
+        ("a.end", "root"),
+    ]
+
+
 async def test_so_is_an_end_by_an_error_and_what_seals_the_session() -> None:
     """I9, I21: the next run knows the error, and the opening whose name is under it."""
     error = as_detail(BudgetExceededError("It has used up its budget."))
@@ -248,10 +273,13 @@ async def test_so_is_an_end_by_an_error_and_what_seals_the_session() -> None:
         act("commit_event", commits("a", 1, 2).step, None, done=False),
         act("take_answer", None, AnswerTaken(refused="no")),
         act("call_model", None, None),
+        act(
+            "pause_invocation", PauseStep(key=KEY, invocation_id="a", epoch=1), False
+        ),  # its result
     ],
 )
 def test_what_has_changed_nothing_has_no_place(nothing: Act) -> None:
-    """A commit that nobody heard of is made again by its run, and a refused answer never was."""
+    """A commit that nobody heard of is made again by its run; what was refused never was."""
     assert place_of(nothing) is None
 
 
