@@ -34,6 +34,7 @@ from campaign.guards import Guard, guards, measured
 from campaign.journals import RunFolder
 from campaign.stores import converter
 from durable_adk.apps.registry import AppRegistry, serve
+from durable_adk.repair.trails import has_begun
 from durable_adk.worker import workflow_runner
 from durable_adk.workflows.invocation import InvocationWorkflow
 
@@ -147,6 +148,9 @@ async def _replay(folder: RunFolder, found: Evidence) -> None:
     for line in found.workflows:
         text = (folder.histories / line["history"]).read_text()
         history = WorkflowHistory.from_json(line["workflow"], text)
+        if not has_begun(history):
+            line["failure"] = None
+            continue
         result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
         line["failure"] = result.replay_failure and repr(result.replay_failure)
 

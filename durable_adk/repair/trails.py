@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 
 from temporalio import workflow
+from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus, WorkflowHistory
 from temporalio.converter import DataConverter, WorkflowSerializationContext
@@ -207,7 +208,18 @@ async def _told(event: HistoryEvent, converter: DataConverter) -> int:
     return 0
 
 
+def has_begun(history: WorkflowHistory) -> bool:
+    """Whether a worker was asked for anything: the SDK replays no other history, and never says so.
+
+    Such is one with a start in the future, or of a run that has continued another one at once.
+    """
+    asked = EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED
+    return any(event.event_type == asked for event in history.events)
+
+
 async def _replayed(client: Client, history: WorkflowHistory) -> tuple[list[Act], str | None]:
+    if not has_begun(history):
+        return [], None
     recorder = _Recorder()
     replayer = Replayer(
         workflows=[InvocationWorkflow],

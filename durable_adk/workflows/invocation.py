@@ -40,6 +40,8 @@ class InvocationWorkflow:
         self._inbox = Inbox()
         self._invocation: Invocation | None = None
         self._runtime: TemporalRuntime | None = None
+        self._came_early = False
+        """Whether something that changes nothing has come before the invocation was open."""
 
     @workflow.signal(name="answer")
     def answer(self, answer: RawValue) -> None:
@@ -66,7 +68,7 @@ class InvocationWorkflow:
         del name, args
         if self._runtime is not None:
             self._runtime.look()
-            self._let_it_end()
+        self._let_it_end()
 
     def _let_it_end(self) -> None:
         """Have a run that waits look whether its history is long, after what changes nothing (F27).
@@ -74,7 +76,9 @@ class InvocationWorkflow:
         The server takes so many messages, and then no answer either. Answers see to it themselves.
         """
         runtime, invocation = self._runtime, self._invocation
-        if runtime is not None and invocation is not None and runtime.fullness() >= 1:
+        if runtime is None or invocation is None:
+            self._came_early = True
+        elif runtime.fullness() >= 1:
             invocation.rolling.move()
             invocation.pauses.wake()
 
@@ -135,6 +139,8 @@ class InvocationWorkflow:
 
     def _opened(self, invocation: Invocation) -> None:
         self._invocation = invocation
+        if self._came_early:
+            self._let_it_end()
 
 
 def _answer_id(raw: Any) -> str | None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,22 @@ async def test_a_message_that_no_worker_has_taken_is_left_alone(
             await run
         assert await clinic.run("tool", "one")
     await clinic.store.close()
+
+
+async def test_a_message_for_later_is_left_alone(clinic: Clinic) -> None:
+    """I11: no worker was asked for anything yet, and the SDK would replay that without an end."""
+    key = clinic.key("charge")
+    request = {"app": key.app_name, "user": key.user_id, "session": "later", "message": "go"}
+    handle = await clinic.client.start_workflow(
+        "Invocation",
+        request,
+        id=f"later-{clinic.user}",
+        task_queue=clinic.user,
+        start_delay=timedelta(hours=1),
+    )
+    await clinic.run("charge", "one")
+    assert await asyncio.wait_for(clinic.findings(), 30) == []
+    await handle.terminate()
 
 
 async def test_a_call_that_nobody_will_answer_is_answered(clinic: Clinic) -> None:

@@ -9,7 +9,9 @@ import pytest
 from google.genai import types
 from temporalio.client import Client, WorkflowHandle
 
+from durable_adk.activities import continuing
 from durable_adk.embedded import TemporalServer
+from durable_adk.errors import StoreUnavailableError
 from durable_adk.events import Event
 from durable_adk.flows.requests import pending_calls
 from durable_adk.messages import InvocationAnswer
@@ -120,6 +122,37 @@ async def _lengths(clinic: Clinic, workflow: str) -> AsyncIterator[int]:
     async for run in clinic.client.list_workflows(f"WorkflowId = '{workflow}'"):
         handle = clinic.client.get_workflow_handle(run.id, run_id=run.run_id)
         yield len((await handle.fetch_history()).events)
+
+
+async def test_what_comes_while_a_run_begins_lets_it_end_too(
+    clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F27, I14: nothing else may come, and the run must not wait for it with a long history."""
+    is_open = asyncio.Event()
+
+    def held(name: str) -> None:
+        if name == "roll.read" and not is_open.is_set():
+            raise StoreUnavailableError("It is away.")
+
+    await clinic.run(APP, INVOCATION)
+    handle = clinic.workflow(APP, INVOCATION)
+    monkeypatch.setattr(continuing, "failpoint", held)
+    before = (await handle.describe()).run_id
+    await _disturb(handle)
+    await until(lambda: _is_another(handle, before))
+    await _disturb(handle)
+    is_open.set()
+    await until(lambda: _is_short(handle))
+
+
+async def _disturb(handle: WorkflowHandle[Any, Any]) -> None:
+    """Send so many signals that the run has to end."""
+    await asyncio.gather(*(handle.signal("foreign", number) for number in range(EVENTS)))
+
+
+async def _is_short(handle: WorkflowHandle[Any, Any]) -> bool:
+    """Whether the newest run has a history of few events."""
+    return (await handle.describe()).history_length < EVENTS
 
 
 def test_a_run_knows_of_so_many_messages_that_wait() -> None:

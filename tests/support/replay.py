@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer
 
+from durable_adk.repair.trails import has_begun
 from durable_adk.worker import workflow_runner
 from durable_adk.workflows.invocation import InvocationWorkflow
 
@@ -36,6 +37,8 @@ async def replay_all(client: Client) -> int:
 async def _histories(client: Client, names: dict[str, str]) -> AsyncGenerator[WorkflowHistory]:
     """All of them; their workflows' ids by those of their runs are noted in `names`."""
     async for execution in client.list_workflows("WorkflowType = 'Invocation'"):
-        names[execution.run_id] = execution.id
         handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
-        yield await handle.fetch_history()
+        history = await handle.fetch_history()
+        if has_begun(history):
+            names[execution.run_id] = execution.id
+            yield history
