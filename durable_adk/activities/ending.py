@@ -10,6 +10,7 @@ from durable_adk.activities.steering import heard_event
 from durable_adk.activities.world import World
 from durable_adk.errors import (
     EventConflictError,
+    InvalidRequestError,
     InvocationCancelledError,
     LeaseLostError,
     StaleSessionError,
@@ -152,13 +153,20 @@ async def _epoch(world: World, step: CloseStep, record: InvocationRecord) -> int
     if record.status is not Status.PAUSED:
         # Also if the epoch is not known, because the opening's result was lost.
         return record.epoch if record.holder == step.holder else step.epoch
-    resumed = await world.sessions.resume_invocation(
-        step.key,
-        invocation_id=step.invocation_id,
-        holder=record.holder,
-        user_event=None,
-        ttl=ttl_of(record.holder),
-    )
+    try:
+        resumed = await world.sessions.resume_invocation(
+            step.key,
+            invocation_id=step.invocation_id,
+            holder=record.holder,
+            user_event=None,
+            ttl=ttl_of(record.holder),
+        )
+    except InvalidRequestError:
+        # Paused no more: an attempt of this that was taken for dead has ended it meanwhile.
+        ended = await world.sessions.get_invocation(step.key, step.invocation_id)
+        if ended is None or not ended.status.closed:
+            raise
+        return ended.epoch
     return resumed.epoch
 
 

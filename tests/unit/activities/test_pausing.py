@@ -12,7 +12,7 @@ from durable_adk.apps import AppRegistry
 from durable_adk.errors import LeaseLostError
 from durable_adk.events import Event
 from durable_adk.messages import InvocationAnswer
-from durable_adk.payloads import AnswerStep, CloseStep, PauseStep
+from durable_adk.payloads import AnswerStep, CloseStep, Ending, PauseStep
 from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
 
 KEY = SessionKey("app", "u", "s")
@@ -172,6 +172,24 @@ async def test_so_may_a_pause_and_its_answer(
     ending = await close_invocation(waiting.world, waiting.end(Status.CANCELLED))
     assert (ending.record.status, ending.record.epoch) == (Status.CANCELLED, 2)
     assert await waiting.sessions.active_invocation(KEY) is None
+
+
+async def test_two_ends_of_what_is_paused_agree(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I15, F8: both would take the lease; who comes second finds what the first has stored."""
+    resume = waiting.sessions.resume_invocation
+    endings: list[Ending] = []
+
+    async def late(*args: Any, **options: Any) -> InvocationRecord:
+        monkeypatch.undo()
+        endings.append(await close_invocation(waiting.world, waiting.end(Status.CANCELLED)))
+        return await resume(*args, **options)
+
+    await waiting.pause()
+    monkeypatch.setattr(waiting.sessions, "resume_invocation", late)
+    ending = await close_invocation(waiting.world, waiting.end(Status.CANCELLED))
+    assert [ending.record] == [one.record for one in endings]
 
 
 async def test_only_its_holder_ends_what_is_paused_in_between(
