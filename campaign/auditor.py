@@ -64,6 +64,7 @@ CHECKS = (
     Check("no_re_asking", "I10", asking.no_re_asking),
     Check("repeats", "I10", asking.repeats),
     Check("liveness", "I11", clients.liveness),
+    Check("in_time", "I11", calm.in_time),
     Check("accepted_is_durable", "I12", clients.accepted_is_durable),
     Check("replayable", "I13", engine.replayable),
     Check("bounds", "I14", engine.bounds),

@@ -96,7 +96,8 @@ def _widths(found: Evidence, seconds: float) -> Iterator[Guard]:
     )
     for kind in KINDS:
         yield Guard(f"played: {kind}", played[kind], 1)
-    yield Guard("kinds of poison", len(poisons(found)), len(Poison) * min(1, seconds / 60) / 2)
+    # One is dealt in any case; more of them take the time of more turns.
+    yield Guard("kinds of poison", len(poisons(found)), len(Poison) / 2 if seconds >= 60 else 1)
     yield Guard("invocations beside a poison", len(beside_poison(found)), 1)
     yield Guard("invocations that two releases ran", len(served_by_both(found)), 1)
     tried = Counter(trespasses(found))

@@ -27,6 +27,8 @@ EVERY = 3
 """Before each so many faults something must have been committed since the last look."""
 PATIENCE = 30.0
 """Seconds that a fault waits for something to be done to."""
+BRIEF = 0.5
+"""Seconds; no write of a worker that runs takes as long."""
 TERMINATING = "terminating"
 """The note before a workflow is terminated."""
 TAKEOVER = 40.0
@@ -46,7 +48,8 @@ class Nemesis:
     """Does the faults of a schedule, those that last beside the next ones."""
 
     world: World
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
+    """All of them to the end, so that none fails unheard."""
     _server: asyncio.Lock = field(default_factory=asyncio.Lock)
     _store: asyncio.Lock = field(default_factory=asyncio.Lock)
     _network: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -59,9 +62,7 @@ class Nemesis:
             if number % EVERY == 0:
                 started += await self._progress(asked)
                 asked = time.time()
-            task = asyncio.create_task(self._do(number, fault))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.append(asyncio.create_task(self._do(number, fault)))
         await asyncio.sleep(max(0.0, started + seconds - time.monotonic()))
         await asyncio.gather(*self._tasks)
         self.heal()
@@ -85,6 +86,7 @@ class Nemesis:
         for link in links_of(self.world.store):
             for proxy in self.world.proxies(link):
                 proxy.heal()
+                proxy.bury()
         for worker in self.world.workers:
             _signal(worker, signal.SIGCONT)
 
@@ -235,6 +237,8 @@ class Nemesis:
         done = _signal(worker, signal.SIGSTOP)
         worker.spared = True
         try:
+            if self.world.postgres is None and not await asyncio.to_thread(self._is_free):
+                return None  # it has SQLite's lock, and nobody could take over
             key = SessionKey(SLOW, line["user"], line["session"])
             client = await connect(self.world.temporal.address)
             # Before it is done: whether it was done may not be known afterwards.
@@ -256,6 +260,16 @@ class Nemesis:
         finally:
             worker.spared = False
             _signal(worker, signal.SIGCONT)
+
+    def _is_free(self) -> bool:
+        """Whether nobody keeps SQLite's lock."""
+        with closing(sqlite3.connect(self.world.sqlite, BRIEF, isolation_level=None)) as store:
+            try:
+                store.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            store.execute("ROLLBACK")
+            return True
 
     def _taken_over(self, line: dict[str, Any]) -> bool:
         """Whether another invocation has been opened in the session of a tool since it began.

@@ -94,6 +94,11 @@ class FaultProxy:
         for link in [link for link in self._links if link.lossy]:
             link.abort()
 
+    def bury(self) -> None:
+        """Reset the connections that were frozen: whoever waits there would for long."""
+        for link in [link for link in self._links if link.frozen]:
+            link.abort()
+
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         if task is not None:

@@ -52,14 +52,16 @@ async def keep(world: World, client: Client, number: int) -> None:
     """Send a message to the kept session; the second one, the last of all, is not in the copy."""
     async with visiting(world, client, [KEPT.app]) as runners:
         player = Player(runners[KEPT.app], world.folder.journal(USER))
-        await player.play(Turn(*KEPT, number))
+        async with asyncio.timeout(PATIENCE):
+            await player.play(Turn(*KEPT, number))
 
 
 async def back_up(world: World, after: float) -> None:
     """Copy the store while it is in use, however often that takes."""
     await asyncio.sleep(after)
-    while not await _copied(world):  # noqa: ASYNC110 - the store may be away, and nobody says when it is back
-        await asyncio.sleep(0.5)
+    async with asyncio.timeout(PATIENCE):
+        while not await _copied(world):  # noqa: ASYNC110 - nobody says when the store is back
+            await asyncio.sleep(0.5)
 
 
 async def restore(world: World, client: Client) -> None:

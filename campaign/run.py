@@ -93,6 +93,7 @@ async def run(plan: Plan, path: Path) -> RunFolder:
         "seed": plan.seed,
         "store": plan.store,
         "seconds": plan.seconds,
+        "quiet": plan.quiet,
         "size": plan.size,
         "restores": plan.restores,
         "command": plan.command,

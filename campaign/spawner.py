@@ -157,8 +157,9 @@ async def _code(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> i
 def main() -> None:
     """Serve on the socket that the command line names."""
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(sys.argv[1])
+        listener.bind(f"{sys.argv[1]}.new")
         listener.listen()
+        Path(f"{sys.argv[1]}.new").rename(sys.argv[1])  # who finds it is heard
         Spawner(listener).serve()
 
 

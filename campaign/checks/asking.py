@@ -10,7 +10,7 @@ from campaign.journals import Line
 from campaign.links import Link
 from durable_adk.worker import WorkerOptions
 
-IN_FLIGHT = 8.0
+IN_FLIGHT = 2.0
 """Seconds that a second question may be on its way while the answer to the first is stored."""
 LEAD = 1.0
 """Seconds from a fault that hits a question on its way to the note of the model that has it."""

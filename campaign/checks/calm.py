@@ -61,3 +61,12 @@ def _ends(found: Evidence) -> dict[str, float]:
     """When each turn's client knew its outcome."""
     runs = [line for line in found.journal if line["operation"] == "run"]
     return {line["invocation"]: line["at"] for line in runs if line["type"] in ("ok", "fail")}
+
+
+def in_time(found: Evidence) -> Iterator[Violation]:
+    """I11: who sent a message under faults hears of its outcome within the time that is given."""
+    end = found.meta["healed"] + found.meta["quiet"]
+    for line in found.journal:
+        ends = line["operation"] == "run" and line["type"] in ("ok", "fail")
+        if ends and line["user"] != USER and line["at"] > end:
+            yield Violation("an outcome came late", line["invocation"], line)

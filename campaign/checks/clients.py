@@ -13,11 +13,18 @@ from campaign.evidence import Evidence, Row, message_of
 from campaign.journals import Line
 from campaign.workload import ONCE, SLOW, Turn
 from durable_adk.activities.attempting import MAX_LOST
-from durable_adk.errors import InvocationTerminatedError, RunError, SessionBusyError
+from durable_adk.errors import (
+    InvocationCancelledError,
+    InvocationTerminatedError,
+    RunError,
+    SessionBusyError,
+)
 from durable_adk.messages import WhenBusy
 from durable_adk.tools.contract import LOST, unknown_outcome
 
-ENDINGS = ("", "ok", "InvocationCancelledError", "InvocationTerminatedError")
+CANCELLED = InvocationCancelledError.__name__
+TERMINATED = InvocationTerminatedError.__name__
+ENDINGS = ("", "ok", CANCELLED, TERMINATED)
 """Of messages that are cancelled and terminated; a cancelled run that was open ends ``ok``."""
 REFUSED = SessionBusyError.__name__
 """Of messages that do not wait for a busy session."""
@@ -68,13 +75,20 @@ def undisturbed(found: Evidence) -> Iterator[Violation]:
 def foreseen(found: Evidence) -> Iterator[Violation]:
     """I11, I15: what is cancelled or terminated ends so or undisturbed, and nothing else does."""
     terminated = {line["invocation"] for line in found.faults if "invocation" in line}
+    cancelled = {line["invocation"] for line in found.journal if line["operation"] == "cancel"}
+    listeners = found.listeners()
     turns = found.turns
+    rivals = {turn.session for turn in turns.values() if turn.when_busy is WhenBusy.INTERRUPT}
     for name, outcome in found.outcomes().items():
         refusable = turns[name].when_busy is WhenBusy.REJECT
         foreseen = (*ENDINGS, REFUSED) if refusable else ENDINGS
         worn_out = outcome == GIVEN_UP and _lost_runs(found, name) >= MAX_LOST // 2
         if turns[name].app == SLOW and outcome not in foreseen and not worn_out:
             yield Violation("a run ended in a way nobody wanted", name, outcome)
+        if outcome == TERMINATED and not {name, listeners.get(name)} & terminated:
+            yield Violation("a run is said to be terminated, and nobody did that", name, outcome)
+        if outcome == CANCELLED and name not in cancelled and turns[name].session not in rivals:
+            yield Violation("a run was cancelled by nobody", name, outcome)
     for name, line in found.invocations.items():
         if line["status"] == "abandoned" and name not in terminated:
             yield Violation("a run was abandoned by its workflow", name, line)

@@ -69,7 +69,7 @@ def pairing(found: Evidence) -> Iterator[Violation]:
         for row in rows:
             expected.update(_confirmed(row))
         answered = Counter(answer["id"] for row in rows for answer in row.responses)
-        if answered != expected and not _open_request(found, name, expected - answered):
+        if answered != expected:
             yield Violation("calls and responses do not match", name, [expected, answered])
     for line in found.asked:
         if not line["paired"]:
@@ -106,8 +106,3 @@ def _confirmed(row: Row) -> list[str]:
     """The calls that a request of the user is about: they are answered twice."""
     requests = [call["args"] for call in row.calls if call["name"] in (REQUEST, CREDENTIAL)]
     return [args.get("functionCallId") or args["originalFunctionCall"]["id"] for args in requests]
-
-
-def _open_request(found: Evidence, invocation: str, missing: Counter[str]) -> bool:
-    """Whether what is missing are decisions that an ended run no longer waits for."""
-    return not missing and found.status(invocation) != "completed"

@@ -68,6 +68,10 @@ def _unlike(found: Evidence, restored: dict[str, Any]) -> Iterator[Violation]:
         known = Key(*place[1:4]) in untold or _goes_on(place, asked)
         if one is None or not (known or _is_untold(found.rows, place, one, other)):
             yield Violation("the repair did not make it what it was", str(place), (one, other))
+    for place, one, other in _differences(restored["refused"], restored["mended"]):
+        key = Key(*place[1:4])
+        if key in untold and key not in asked and place[0] != "state":
+            yield Violation("a session that was left alone was changed", str(place), (one, other))
     yield from _appended(found, restored["mended"], own)
 
 

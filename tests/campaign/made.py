@@ -156,7 +156,7 @@ def good() -> Evidence:
     events = _events()
     found = Evidence(
         meta={"seconds": 60.0, "seed": 1, "store": "sqlite", "healed": 9.0, "settled": 11.5}
-        | {"restores": True},
+        | {"restores": True, "quiet": 30.0},
         heads={
             key: {"revision": len(rows), "lease_invocation_id": None}
             for key, rows in events.items()

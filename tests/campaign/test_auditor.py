@@ -95,6 +95,8 @@ CASES: dict[str, list[Harm]] = {
         told(outcome="unknown"),
     ],
     "foreseen": [
+        change("journal", invocation="z.1", type="fail")(error="InvocationTerminatedError"),
+        drop("journal", invocation="z.1", operation="cancel"),
         change("journal", invocation="z.1", type="fail")(error="SessionBusyError"),
         change("journal", invocation="z.1", type="fail")(error="TimeoutError"),
         invocation("z.1", status="abandoned"),
@@ -190,6 +192,7 @@ CASES: dict[str, list[Harm]] = {
         invocation("p.1", status="paused"),
         change("workflows")(status="RUNNING"),
     ],
+    "in_time": [change("journal", invocation="p.1", type="ok")(at=39.1)],
     "accepted_is_durable": [
         lose(PLAIN, 0),
         lambda found: found.events[PLAIN].append(row(5, "p.1.9", "user", {"text": "do p.1"})),
