@@ -197,6 +197,11 @@ def workflow_id(key: SessionKey, invocation_id: str) -> str:
     return f"invocation-{key.app_name}-{digest[:32]}"
 
 
+def answer_event(invocation_id: str, answer_id: str = "") -> str:
+    """Id of the event that an answer becomes; without a name, what those of all begin with."""
+    return f"{invocation_id}.answer.{answer_id}"
+
+
 def child_key(key: SessionKey, invocation_id: str, call_id: str) -> SessionKey:
     """The session of the agent that a call asks: one per call, the same at every replay."""
     digest = hashlib.sha256(canonical([key.session_id, invocation_id, call_id]).encode())

@@ -96,18 +96,21 @@ class InvocationHandle:
         payload = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
         return await self._reached(self.workflow.signal("answer", payload))
 
-    async def took(self, answer_id: str) -> bool | None:
-        """Whether the workflow has taken an answer; None: nobody can say at the moment.
+    async def took(self, answer_id: str) -> bool:
+        """Whether the workflow has taken an answer.
 
         Raises:
             InvalidRequestError: It has refused it.
+            TemporalUnavailableError: Nobody can say at the moment.
         """
         try:
             outcomes: dict[str, str | None] = await self.workflow.query(
                 "answers", rpc_timeout=QUERY_TIMEOUT
             )
-        except (RPCError, WorkflowQueryFailedError):
-            return None
+        except (RPCError, WorkflowQueryFailedError) as error:
+            raise TemporalUnavailableError(
+                f"No worker has said which answers {self.workflow.id} has taken: {error}"
+            ) from error
         if outcomes.get(answer_id) is not None:
             raise InvalidRequestError(str(outcomes[answer_id]))
         return answer_id in outcomes

@@ -27,6 +27,7 @@ from durable_adk.messages import (
     InvocationAnswer,
     InvocationRequest,
     InvocationResult,
+    answer_event,
     workflow_id,
 )
 from durable_adk.partials import PartialChannel
@@ -319,23 +320,41 @@ class TemporalRuns:
         """
         now = asyncio.get_running_loop().time
         looked, ended = now(), None
-        while not (taken := await handle.took(answer_id)):
-            if ended is not None and taken is False:
-                return False  # asked after its end, so this is its last word
-            if ended is not None and now() - ended > PATIENCE:
-                raise TemporalUnavailableError(
-                    f"Nobody has said for {PATIENCE:g} s whether invocation "
-                    f"{handle.invocation_id!r}, which has ended, had taken the answer: look at its "
-                    "session, or answer again."
-                )
+        while True:
+            try:
+                if await handle.took(answer_id):
+                    return True
+                if ended is not None:
+                    return False  # asked after its end, so this is its last word
+            except TemporalUnavailableError as silence:
+                if ended is not None and now() - ended > PATIENCE:
+                    raise TemporalUnavailableError(
+                        f"Nobody has said for {PATIENCE:g} s whether invocation "
+                        f"{handle.invocation_id!r}, which has ended, had taken the answer: look at "
+                        "its session, or answer again."
+                    ) from silence
             await asyncio.sleep(ANSWER_POLL)
             if ended is None and now() - looked > WORKER_CHECK:
                 looked = now()
                 if await handle.is_open():
                     await self._invocations.check_worker(handle.invocation_id)
+                elif await self._is_stored(handle, answer_id):
+                    return True
                 else:
                     ended = looked
-        return True
+
+    async def _is_stored(self, handle: InvocationHandle, answer_id: str) -> bool:
+        """Whether the session has an answer; what has ended has stored whatever it took.
+
+        So the answer is known also where no worker is left that could replay the workflow.
+        """
+        name = answer_event(handle.invocation_id, answer_id)
+        with suppress(StoreUnavailableError):  # then only the workflow can say
+            record = await self._sessions.get_invocation(handle.key, handle.invocation_id)
+            start = record.start_seq if record else 0
+            stored = await self._sessions.read_events(handle.key, after=start)
+            return any(item.event.id == name for item in stored)
+        return False
 
     async def _until_end(self, handle: InvocationHandle) -> InvocationResult:
         """The result, however often the connection breaks; NoWorkerError if nobody will run it."""

@@ -26,6 +26,7 @@ from durable_adk.events.event import Event
 from durable_adk.flows.history import USER, visible_history
 from durable_adk.flows.requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
 from durable_adk.flows.response import ID_PREFIX
+from durable_adk.messages import answer_event
 
 CONTROL_FUNCTIONS = frozenset({REQUEST_CREDENTIAL, REQUEST_CONFIRMATION})
 """Calls to the client rather than to a tool; the model never made them (FLW-20)."""
@@ -160,7 +161,7 @@ def _is_heard(event: Event) -> bool:
     It is named as if it had opened its own. What a custom agent says in the user's name is not, nor
     is an answer, which its sender may have named.
     """
-    own = (f"{event.invocation_id}.0", f"{event.invocation_id}.answer.")
+    own = (f"{event.invocation_id}.0", answer_event(event.invocation_id))
     return event.author == USER and event.id.endswith(".0") and not event.id.startswith(own)
 
 

@@ -20,7 +20,7 @@ from durable_adk.errors import AgentError, DurableAdkError, ToolTimeoutError, ra
 from durable_adk.flows.requests import REQUEST_CONFIRMATION
 from durable_adk.loop_context import InvocationContext, Lane
 from durable_adk.manifest import Wait
-from durable_adk.messages import InvocationAnswer
+from durable_adk.messages import InvocationAnswer, answer_event
 from durable_adk.payloads import AnswerStep, AnswerTaken, PauseStep
 from durable_adk.sessions.state import without_temp
 
@@ -305,7 +305,7 @@ class Pauses:
         if (reason := self._not_waited_for(answer)) is not None:
             self._inbox.refuse(answer_id, reason)
             return
-        event_id = f"{self._invocation.invocation_id}.answer.{answer_id}"
+        event_id = answer_event(self._invocation.invocation_id, answer_id)
         await self._store(answer, event_id, author=author)
 
     async def _store(self, answer: InvocationAnswer, event_id: str, *, author: str) -> None:

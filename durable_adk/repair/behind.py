@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 
 from durable_adk.errors import InvocationTerminatedError, TemporalUnavailableError
 from durable_adk.holders import TemporalHolder
-from durable_adk.messages import InvocationAnswer
+from durable_adk.messages import InvocationAnswer, answer_event
 from durable_adk.payloads import AnswerStep
 from durable_adk.repair.findings import Case, Kind, case
 from durable_adk.repair.regressions import end_workflow
@@ -87,14 +87,9 @@ async def unheard(
         item
         for item in stored
         if item.event.author == "user"
-        and item.event.id.startswith(_prefix(record))
+        and item.event.id.startswith(answer_event(record.invocation_id))
         and item.event.id not in heard
     ]
-
-
-def _prefix(record: InvocationRecord) -> str:
-    """Of the ids of the events that are answers."""
-    return f"{record.invocation_id}.answer."
 
 
 def _over(
@@ -146,7 +141,7 @@ async def _send(
         answer = InvocationAnswer(
             message=item.event.content,
             state_delta=item.event.actions.state_delta,
-            answer_id=item.event.id.removeprefix(_prefix(record)),
+            answer_id=item.event.id.removeprefix(answer_event(record.invocation_id)),
         )
         payload = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
         try:

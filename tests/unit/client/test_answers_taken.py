@@ -1,27 +1,37 @@
 """What a client is told of its answer while nobody can say what became of it."""
 
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from durable_adk.client import runs
 from durable_adk.client.runs import TemporalRuns
-from durable_adk.errors import TemporalUnavailableError
+from durable_adk.errors import StoreUnavailableError, TemporalUnavailableError
+from durable_adk.events.event import Event
+from durable_adk.messages import answer_event
+from durable_adk.sessions import InMemorySessionService, SessionKey
+from durable_adk.sessions.records import StoredEvent
+
+KEY = SessionKey("app", "u", "s")
 
 
 class Handle:
     """Of a workflow that ends, and whose queries are not always answered."""
 
-    invocation_id = "i"
+    key, invocation_id = KEY, "i"
 
     def __init__(self, *said: bool | None, open_for: int = 0) -> None:
         self._said = list(said)
         self._open_for = open_for
 
-    async def took(self, answer_id: str) -> bool | None:
+    async def took(self, answer_id: str) -> bool:
         """What comes next; the last one again and again."""
         assert answer_id == "a"
-        return self._said.pop(0) if len(self._said) > 1 else self._said[0]
+        said = self._said.pop(0) if len(self._said) > 1 else self._said[0]
+        if said is None:
+            raise TemporalUnavailableError("Timeout expired")
+        return said
 
     async def is_open(self) -> bool:
         """For some looks."""
@@ -37,29 +47,62 @@ class Workers:
         assert invocation_id == "i"
 
 
+class Store(InMemorySessionService):
+    """Holds the events of these ids."""
+
+    def __init__(self, *ids: str, away: bool = False) -> None:
+        super().__init__()
+        self._ids = ids
+        self._away = away
+
+    async def read_events(self, key: SessionKey, **window: int | None) -> list[StoredEvent]:
+        """See base class."""
+        assert (key, window) == (KEY, {"after": 0})
+        if self._away:
+            raise StoreUnavailableError
+        return [
+            StoredEvent(seq=seq, event=Event(id=name, invocation_id="i", author="user"))
+            for seq, name in enumerate(self._ids, 1)
+        ]
+
+
+Taken = Callable[..., Coroutine[Any, Any, bool]]
+
+
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> Any:
+def taken(monkeypatch: pytest.MonkeyPatch) -> Taken:
     """`TemporalRuns._is_taken`, with little patience."""
     monkeypatch.setattr(runs, "WORKER_CHECK", 0.05)
     monkeypatch.setattr(runs, "PATIENCE", 0.5)
-    made: Any = TemporalRuns(Workers(), object())  # pyright: ignore[reportArgumentType]
-    return lambda handle: made._is_taken(handle, "a")
+
+    def ask(handle: Handle, store: Store | None = None) -> Coroutine[Any, Any, bool]:
+        made: Any = TemporalRuns(Workers(), store or Store())  # pyright: ignore[reportArgumentType]
+        return made._is_taken(handle, "a")
+
+    return ask
 
 
-async def test_silence_is_not_a_no(taken: Any) -> None:
+async def test_silence_is_not_a_no(taken: Taken) -> None:
     """I12: an answer that a run has taken before it ended is not said to be lost."""
     nothing = [None] * 20
     assert await taken(Handle(*nothing, True)) is True
 
 
-async def test_a_no_before_the_end_is_asked_again(taken: Any) -> None:
+async def test_a_no_before_the_end_is_asked_again(taken: Taken) -> None:
     """It may be taken at the last moment; what counts is said after the end."""
     noes = [False] * 2
     assert await taken(Handle(*noes, None, True, open_for=1)) is True
     assert await taken(Handle(False)) is False
 
 
-async def test_silence_has_an_end(taken: Any) -> None:
-    """I11: nothing waits for ever, and nobody is told what is not known."""
-    with pytest.raises(TemporalUnavailableError, match="had taken the answer"):
-        await taken(Handle(None))
+@pytest.mark.parametrize("store", [Store("i.0", "i.1"), Store("i.answer.a", away=True)])
+async def test_silence_has_an_end(taken: Taken, store: Store) -> None:
+    """I11: nothing waits for ever, and nobody is told what is not known; the reason is."""
+    with pytest.raises(TemporalUnavailableError, match="had taken the answer") as caught:
+        await taken(Handle(None), store)
+    assert str(caught.value.__cause__) == "Timeout expired"
+
+
+async def test_the_session_says_what_nobody_else_can(taken: Taken) -> None:
+    """I12: a stored answer was taken, also when no worker is left that could replay the run."""
+    assert await taken(Handle(None), Store("i.0", answer_event("i", "a"))) is True
