@@ -10,6 +10,7 @@ from durable_adk.manifest import AgentNode
 from durable_adk.payloads import UNKNOWN_EPOCH, CloseStep, Ending, Opened, OpenStep
 from durable_adk.repair.trails import Act, Trail
 from durable_adk.sessions.records import InvocationRecord, Status
+from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 
 NAMELESS = "no history tells under which agent's name it was ended while it opened"
@@ -24,31 +25,43 @@ def tell_all(trails: Sequence[Trail], code: Iterable[App]) -> None:
     """
     for trail in trails:
         author = trail.opening[1].agent if trail.opening else ""
-        trail.acts = [_ended(act, author) for act in trail.acts]
+        trail.acts = [told for act in trail.acts for told in _told(act, author)]
     known = _openings(trails, code)
     for trail in trails:
         if trail.opening is None:
             _open_told(trail, known)
 
 
-def _ended(act: Act, author: str) -> Act:
-    """An act; but if a run found on going on that it had ended, the act that had ended it.
+def _told(act: Act, author: str) -> list[Act]:
+    """An act; and the act that had ended the invocation, if a run found that it had ended.
 
-    No history has that one: its worker died after it, and before the loop came to its end again the
-    run continued as a new one.
+    No history has that one: its worker died after it, and Temporal had heard of neither. What came
+    to the session then was another attempt to open it, or the run continued as a new one.
     """
     match act.step, act.result:
-        case ContinueStep(cursor=cursor), Continued(ending=Ending(record=record) as ending):
-            pass
+        case ContinueStep(cursor=cursor), Continued(ending=Ending() as ending):
+            step = _end(cursor.key, cursor.invocation_id, ending.record, author)
+            return [replace(act, step=step, result=ending) if step else act]
+        case OpenStep() as opening, Opened(ending=Ending() as ending) as opened:
+            if ending.record.holder != opening.holder:
+                return [act]  # another workflow has ended it
+            step = _end(opening.key, opening.invocation_id, ending.record, opened.agent)
+            return [act, *([replace(act, step=step, result=ending)] if step else [])]
         case _:
-            return act
+            return [act]
+
+
+def _end(
+    key: SessionKey, invocation_id: str, record: InvocationRecord, author: str
+) -> CloseStep | None:
+    """The step that has left such a record; None: it cannot be told, or is another's."""
     if record.status is not Status.COMPLETED and record.error is None:
-        return act  # why it failed would be missing
+        return None  # why it failed would be missing
     if record.status is Status.ABANDONED:
-        return act  # whoever took it over has it in his own
-    step = CloseStep(
-        key=cursor.key,
-        invocation_id=cursor.invocation_id,
+        return None  # whoever took it over has it in his own
+    return CloseStep(
+        key=key,
+        invocation_id=invocation_id,
         epoch=record.epoch,
         status=record.status,
         author=author,
@@ -56,7 +69,6 @@ def _ended(act: Act, author: str) -> Act:
         holder=record.holder,
         error=record.error,
     )
-    return replace(act, step=step, result=ending)
 
 
 def _open_told(trail: Trail, known: dict[str, Opened]) -> None:

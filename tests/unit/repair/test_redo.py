@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from google.genai import types
 
+from durable_adk.activities.ending import ABORTED
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.continuation import Continued, ContinueStep, Cursor
-from durable_adk.errors import BudgetExceededError, as_detail
+from durable_adk.errors import BudgetExceededError, InvocationCancelledError, as_detail
 from durable_adk.events import Event, EventActions
 from durable_adk.manifest import AgentNode
 from durable_adk.messages import InvocationAnswer, ToolRun
@@ -40,8 +41,7 @@ def record(name: str, epoch: int, start: int, **fields: Any) -> InvocationRecord
         invocation_id=name,
         epoch=epoch,
         start_seq=start,
-        holder=name,
-        **{"status": Status.RUNNING, "update_time": next(TIMES), **fields},
+        **{"holder": name, "status": Status.RUNNING, "update_time": next(TIMES), **fields},
     )
 
 
@@ -223,6 +223,38 @@ async def test_an_end_is_made_again_that_only_the_next_run_knows_of(status: Stat
     if one.rebuilt is not None:
         assert await store.get_invocation(KEY, "a") == found.record
         assert [item.event.id for item in await store.read_events(KEY)][2:] == ["b.0", "b.4"]
+
+
+@pytest.mark.parametrize("end", [2, 3])
+async def test_so_is_one_that_only_the_next_attempt_to_open_it_knows_of(end: int) -> None:
+    """I21, F6: its worker opened and ended it in one task, which Temporal never heard of.
+
+    Where more was stored in between, which nobody knows, the session is left alone.
+    """
+    first, error = opens("a", 1, 1), as_detail(InvocationCancelledError())
+    first.result.record = record("a", 1, 1, status=Status.CANCELLED, end_seq=end, error=error)
+    first.result.ending = Ending(record=first.result.record)
+    whole = trail(first)
+    tell_all([whole], [])
+    one, store = await redone(whole, trail(opens("b", 2, end + 1), commits("b", 2, end + 2)))
+    assert (one.rebuilt is not None) is (end == 2)
+    if one.rebuilt is None:
+        assert "is in no history" in one.failure
+        return
+    assert await store.get_invocation(KEY, "a") == first.result.record
+    stored = [item.event for item in await store.read_events(KEY)]
+    assert [event.id for event in stored] == ["a.0", "a.end", "b.0", "b.4"]
+    assert (stored[1].author, stored[1].error_code) == ("root", ABORTED)
+
+
+async def test_an_end_of_another_workflow_is_not_made_of_what_this_one_found() -> None:
+    """I21: it is in that one's history, or it took the invocation over."""
+    first, error = opens("a", 1, 1), as_detail(InvocationCancelledError())
+    ended = record("a", 1, 1, status=Status.CANCELLED, end_seq=2, error=error, holder="other")
+    first.result.record, first.result.ending = ended, Ending(record=ended)
+    whole = trail(first)
+    tell_all([whole], [])
+    assert whole.acts == [first]
 
 
 @pytest.mark.parametrize("known", [[], [App(name="app", root_agent=LlmAgent(name="root"))]])
