@@ -108,8 +108,8 @@ def _stored_at(found: Evidence, questions: dict[str, Question]) -> dict[Question
 def _was_in_flight(found: Evidence, stored: float, asked: float) -> bool:
     """Whether who asked may have begun to before the answer was stored, and slept meanwhile."""
     sleeps = [Span(one["began"], one["at"]) for one in found.faults if one["kind"] in FREEZES]
-    spans = [Span(stored, stored), *sleeps]
-    return any(span.began <= stored and asked <= span.ended + IN_FLIGHT for span in spans)
+    slept = max((min(asked, one.ended) - max(stored, one.began) for one in sleeps), default=0.0)
+    return asked - stored - max(slept, 0.0) <= IN_FLIGHT
 
 
 def _nonces(row: Row) -> set[str]:

@@ -280,13 +280,16 @@ def test_a_tool_that_was_given_up_is_no_violation() -> None:
     assert not judge(found).violations["foreseen"]
 
 
-def test_a_question_of_a_worker_that_slept_is_no_violation() -> None:
+@pytest.mark.parametrize(("fell_asleep", "is_wrong"), [(9.0, False), (11.0, False), (13.0, True)])
+def test_a_question_of_a_worker_that_slept_is_no_violation(
+    fell_asleep: float, is_wrong: bool
+) -> None:
     """I10: it had begun to ask before the answer was stored, by whoever took over."""
     found = good()
     repeat("asked", nonce="~00000002", other={"nonce": "~00000009", "at": 60.0})(found)
     assert judge(found).violations["no_re_asking"]
-    found.faults.append({"kind": "usurp", "done": True, "began": 9.0, "at": 59.0})
-    assert not judge(found).violations["no_re_asking"]
+    found.faults.append({"kind": "usurp", "done": True, "began": fell_asleep, "at": 59.5})
+    assert bool(judge(found).violations["no_re_asking"]) is is_wrong
 
 
 @pytest.mark.parametrize(
