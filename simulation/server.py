@@ -160,7 +160,7 @@ class Server:
                 self.executor.cancel(whom)
                 self._drain()
             case _:
-                self._release(whom)
+                self._answer(whom)
 
     # ----- what can go wrong
 
@@ -335,10 +335,7 @@ class Server:
 
     # ----- attempts
 
-    def _release(self, gate: Gate) -> None:
-        self._answer(gate, None)
-
-    def _answer(self, gate: Gate, error: Exception | None) -> None:
+    def _answer(self, gate: Gate, error: Exception | None = None) -> None:
         self.executor.gates.remove(gate)
         if error is None:
             gate.future.set_result(None)
