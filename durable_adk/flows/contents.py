@@ -284,10 +284,13 @@ def _with_current_turn(
     """The last turns, with the current one, and the position where that begins.
 
     Only as many events are looked at as it takes, or every step of a long invocation would cost
-    more than the one before it.
+    more than the one before it. A rewind or a summary is about events before itself, so those that
+    come before the events looked at change nothing of them.
     """
-    size = _LAST if not any(map(_changes_history, events)) else len(events)
+    size = _LAST
     while True:
+        if any(map(_changes_history, events[-size:])):
+            size = len(events)
         turns = turns_of(events[-size:])
         start = _current_turn(turns, agent_name)
         # It begins in the middle of them, and so does whatever its responses belong to.
@@ -298,7 +301,7 @@ def _with_current_turn(
 
 
 def _changes_history(event: Event) -> bool:
-    """Whether the event says something of others, which may be anywhere."""
+    """Whether the event says something of others, which may be anywhere before it."""
     actions = event.actions
     return actions.compaction is not None or actions.rewind_before_invocation_id is not None
 
