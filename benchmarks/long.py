@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def work(tool_context: ToolContext) -> dict[str, object]:
 
 def _reply(request: LlmRequest) -> types.Content:
     del request
-    call = types.FunctionCall(name="work", args={})
+    call = types.FunctionCall(id=uuid.uuid4().hex, name="work", args={})  # some models name them
     return types.Content(role="model", parts=[types.Part(function_call=call)])
 
 

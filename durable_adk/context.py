@@ -5,7 +5,7 @@ the step's event (STA-16). `durable_adk.loop_context` is what a custom agent's b
 """
 
 import hashlib
-from collections.abc import AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -68,6 +68,8 @@ class StepScope:
     end_invocation: bool = False
     ahead: bool = False
     """Whether the store has events that the loop had not heard of when it asked for the step."""
+    has_call: Callable[[str], bool] = frozenset[str]().__contains__
+    """Whether an earlier function call of the invocation has an id."""
 
 
 class ReadonlyContext:

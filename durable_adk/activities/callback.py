@@ -52,7 +52,8 @@ async def run_callback(
         actions=context.actions,
     )
     if before and content and isinstance(agent, LlmAgent):
-        save_output(event, output_key=agent.output_key, schema=None, before="")
+        # Instead of what the agent would say, so it has said nothing before.
+        save_output(event, output_key=agent.output_key, schema=None, before=str)
     check_json(delta, "state_delta")
     check_size(event.to_json(), f"The answer of {step.hook}_callback")
     return StepResult(event=event, end_invocation=scope.end_invocation)

@@ -56,7 +56,7 @@ class Chunks:
             scope, agent=agent, actions=context.actions, save_key="on_event_callback/chunks"
         )
         self._metadata = scope.run_config.custom_metadata or {}
-        self._ids = call_ids(step, scope.session.events)
+        self._ids = call_ids(step, scope.has_call)
         self._count = 0
 
     async def show(self, response: LlmResponse) -> None:

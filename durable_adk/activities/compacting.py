@@ -82,7 +82,8 @@ async def _due(
     if record is None or record.end_seq is None:
         return 0, []
     revision, _ = await world.sessions.read_state(step.key)
-    events = await world.cache.events(world.sessions, step.key, revision, step.invocation_id)
+    known = await world.cache.read(world.sessions, step.key, revision, step.invocation_id)
+    events = known.events
     if any(map(_changes_what_counts, events[record.end_seq :])):
         return revision, []
     return revision, window(events[: record.end_seq], config)

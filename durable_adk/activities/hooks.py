@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from google.genai import types
 
+from durable_adk.activities.session_cache import Known
 from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.agents.base_agent import BaseAgent
@@ -199,10 +200,11 @@ async def _arrival(world: World, step: HookStep) -> StepScope:
     except SessionNotFoundError:
         if not step.create_session:
             raise
-        return world.scope_over(step, {}, [])
+        return world.scope_over(step, {}, Known.of([], step.invocation_id))
     stored = await world.sessions.read_events(step.key, upto=revision)
     here = step.model_copy(update={"revision": revision})
-    return world.scope_over(here, state, [item.event for item in stored])
+    events = [item.event for item in stored]
+    return world.scope_over(here, state, Known.of(events, step.invocation_id))
 
 
 def _required(event: Event | None) -> Event:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 
 from durable_adk.activities.attempts import Attempt
 from durable_adk.activities.callbacks import answer_of, as_list
@@ -113,12 +114,12 @@ async def _answered(
         ) from None
     context.state.collect_delta()
     result = StepResult(model_called=called, end_invocation=scope.end_invocation)
-    ids = call_ids(step, scope.session.events)
+    ids = call_ids(step, scope.has_call)
     event = to_event(response, step=step, actions=context.actions, ids=ids)
     changed = context.actions.state_delta or context.actions.artifact_delta
     if not (event.content or event.error_code or changed):
         return result
-    before = _text_before(scope, step)
+    before = partial(_text_before, scope, step)
     save_output(event, output_key=agent.output_key, schema=agent.output_schema, before=before)
     result.event, result.waits = event, _long_running(event, answer.long_running)
     _check(event, step)

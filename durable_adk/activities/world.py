@@ -2,13 +2,12 @@
 
 import asyncio
 import copy
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
+from durable_adk.activities.session_cache import Known, SessionCache
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.context import Services, StepScope
@@ -31,72 +30,12 @@ STORE_PATIENCE = 30.0
 logger = get_logger(__name__)
 
 
-class SessionCache:
-    """Events of recently used sessions, so that a step reads only the tail it lacks (D3).
-
-    Committed events never change and are only ever appended, so an entry can be stale but not
-    wrong, unless the session was deleted and made anew. An invocation's first step here makes sure
-    of that; within an invocation the lease does.
-    """
-
-    def __init__(self, size: int = 256) -> None:
-        self._size = size
-        self._entries: OrderedDict[SessionKey, _Entry] = OrderedDict()
-        self._lock = threading.Lock()  # steps and commits come from two event loops
-
-    async def events(
-        self, sessions: BaseSessionService, key: SessionKey, revision: int, invocation_id: str
-    ) -> list[Event]:
-        """The session's first `revision` events."""
-        entry = self._entries.get(key)
-        known = entry.events if entry else ()
-        if entry is None or entry.seen_by != invocation_id:
-            after = max(len(known) - 1, 0)
-            tail = await sessions.read_events(key, after=after, upto=max(revision, len(known)))
-            if known and not (tail and tail[0].event.id == known[-1].id):
-                tail = await sessions.read_events(key, upto=revision)
-                after = 0
-            known = (*known[:after], *(item.event for item in tail))
-        elif len(known) < revision:
-            tail = await sessions.read_events(key, after=len(known), upto=revision)
-            known = (*known, *(item.event for item in tail))
-        self._keep(key, _Entry(known, invocation_id))
-        return list(known[:revision])
-
-    def begin(self, key: SessionKey, event: Event) -> None:
-        """Take over the first event of a new session, whatever was known under that name."""
-        self._keep(key, _Entry((event,), event.invocation_id))
-
-    def add(self, key: SessionKey, seq: int, event: Event) -> None:
-        """Take over an event that was just committed, if it is the next one."""
-        entry = self._entries.get(key)
-        if entry is not None and len(entry.events) == seq - 1:
-            self._keep(key, _Entry((*entry.events, event), entry.seen_by))
-
-    def _keep(self, key: SessionKey, entry: "_Entry") -> None:
-        with self._lock:
-            self._entries[key] = entry
-            self._entries.move_to_end(key)
-            while len(self._entries) > self._size:
-                self._entries.popitem(last=False)
-
-
-class _Entry(NamedTuple):
-    """Replaced, never changed: several steps may be using it."""
-
-    events: tuple[Event, ...]
-    seen_by: str
-    """The invocation that made sure the events are this session's."""
-
-
-def _seen(step: Step, events: list[Event]) -> list[Event]:
+def _seen(step: Step, known: Known) -> list[Event]:
     """The events that a step may see: of those before its invocation maybe only some (SSN-6)."""
     config = step.run_config.get_session_config if step.run_config else None
     if config is None:
-        return events
-    mine = (at for at, event in enumerate(events) if event.invocation_id == step.invocation_id)
-    start = next(mine, len(events))
-    return [*recent(events[:start], config), *events[start:]]
+        return known.events
+    return [*recent(known.events[: known.start], config), *known.events[known.start :]]
 
 
 async def everyone_is_alive(holder: str) -> bool:
@@ -156,8 +95,8 @@ class World:
             SessionNotFoundError: The session was deleted.
         """
         agent = self.registry.agent(step.key.app_name, step.agent)
-        revision, state, events = await self._read(step)
-        scope = self.scope_over(step, state, events)
+        revision, state, known = await self._read(step)
+        scope = self.scope_over(step, state, known)
         scope.ahead = revision > step.revision
         return agent, scope
 
@@ -167,7 +106,7 @@ class World:
             return PluginManager()
         return self.registry.app(step.key.app_name).plugin_manager
 
-    def scope_over(self, step: Step, state: dict[str, Any], events: list[Event]) -> StepScope:
+    def scope_over(self, step: Step, state: dict[str, Any], known: Known) -> StepScope:
         """Where a step is, over what was read of its session."""
         session = Session(
             id=step.key.session_id,
@@ -177,21 +116,22 @@ class World:
             revision=step.revision,
         )
         # Set afterwards: pydantic would validate, and copy, every event again.
-        session.events = _seen(step, events)
-        user_event = next((e for e in events if e.invocation_id == step.invocation_id), None)
+        session.events = _seen(step, known)
+        mine = known.events[known.start : known.start + 1]
         return StepScope(
             session=session,
             invocation_id=step.invocation_id,
             agent_name=step.agent,
             branch=step.branch,
-            user_content=user_event.content if user_event else None,
+            user_content=mine[0].content if mine else None,
             event_id=step.event_id,
             run_config=step.run_config or RunConfig(),
             services=self.services,
             artifact_owner=step.artifact_owner,
+            has_call=known.has_call,
         )
 
-    async def _read(self, step: Step) -> tuple[int, dict[str, Any], list[Event]]:
+    async def _read(self, step: Step) -> tuple[int, dict[str, Any], Known]:
         """The session's revision, and state and events as the step may see them.
 
         Waits for a store that is away for a moment, so an outage costs few attempts. Where it
@@ -206,7 +146,7 @@ class World:
                 if revision < step.revision:
                     until = max(until, begun + step.attempt_timeout)
                     raise SessionRegressedError
-                events = await self.cache.events(
+                known = await self.cache.read(
                     self.sessions, step.key, step.revision, step.invocation_id
                 )
             except StoreUnavailableError as error:
@@ -216,5 +156,5 @@ class World:
                     logger.warning("store.unavailable", error_type=error.error_type)
                 told = True
             else:
-                return revision, state, events
+                return revision, state, known
             await asyncio.sleep(0.2)

@@ -1,8 +1,7 @@
 """A model's response as the event of its step."""
 
 import uuid
-from collections.abc import Callable, Iterable, Set as AbstractSet
-from functools import cache
+from collections.abc import Callable
 from typing import Any
 
 from google.genai import types
@@ -18,17 +17,12 @@ ID_PREFIX = "adk-"
 _NAMESPACE = uuid.UUID("6f1c1c6e-2d0e-5a55-9a5f-5c1c0d3f8e11")
 
 
-def call_ids(step: ModelStep, events: Iterable[Event]) -> "CallIds":
+def call_ids(step: ModelStep, has_call: Callable[[str], bool]) -> "CallIds":
     """What identifies the calls of a step's event, which are not to be taken for earlier ones.
 
     A call's id is its idempotency key, and names what waits for an answer.
     """
-
-    def known() -> set[str]:
-        earlier = (event for event in events if event.invocation_id == step.invocation_id)
-        return {call.id for event in earlier for call in event.get_function_calls() if call.id}
-
-    return CallIds(step.event_id, known=known, own=step.branch is not None)
+    return CallIds(step.event_id, has_call=has_call, own=step.branch is not None)
 
 
 class CallIds:
@@ -43,27 +37,27 @@ class CallIds:
         self,
         event_id: str,
         *,
-        known: Callable[[], AbstractSet[str]] = frozenset,
+        has_call: Callable[[str], bool] = frozenset[str]().__contains__,
         own: bool = False,
     ) -> None:
         """Begin with the first call of an event.
 
         Args:
             event_id: The event's.
-            known: Ids of earlier calls: some providers count anew with every answer. Asked for
-                if a provider gives ids at all, as there may be thousands.
+            has_call: Whether an earlier call has an id: some providers count anew with every
+                answer.
             own: Whether no id of the provider's is kept. On a branch another one may get the same
                 at the same moment, and nothing of it is known here.
         """
         self._event_id = event_id
-        self._known = cache(known)
+        self._has_call = has_call
         self._own = own
         self._taken: list[str] = []
 
     def give(self, calls: list[types.FunctionCall]) -> None:
         """Identify the calls that come next, in place."""
         for call in calls:
-            if self._own or not call.id or call.id in self._known() or call.id in self._taken:
+            if self._own or not call.id or self._has_call(call.id) or call.id in self._taken:
                 name = f"{self._event_id}/{len(self._taken)}"
                 call.id = f"{ID_PREFIX}{uuid.uuid5(_NAMESPACE, name)}"
             call.args = call.args or {}
@@ -97,15 +91,18 @@ def to_event(
     return event
 
 
-def save_output(event: Event, *, output_key: str | None, schema: Any, before: str) -> None:
+def save_output(
+    event: Event, *, output_key: str | None, schema: Any, before: Callable[[], str]
+) -> None:
     """Put the agent's answer under its `output_key`, committed with the event (AGT-21, TRAP-37).
 
     Args:
         event: A whole event of the agent; its state delta is changed.
         output_key: The agent's; None: nothing happens.
         schema: The agent's `output_schema`, or None: the final answer is parsed with it.
-        before: Text of the agent's earlier events of this run; without a schema the key holds it
-            all, text that came with calls included (17.1).
+        before: Gives the text of the agent's earlier events of this run; without a schema the key
+            holds it all, text that came with calls included (17.1). Asked for if it is needed: a
+            run may have thousands of events.
 
     Raises:
         OutputSchemaError: The answer does not fit the schema (AGT-22).
@@ -114,7 +111,7 @@ def save_output(event: Event, *, output_key: str | None, schema: Any, before: st
         return
     if schema is None:
         if output_key:
-            event.actions.state_delta[output_key] = before + event.text
+            event.actions.state_delta[output_key] = before() + event.text
         return
     # An event that ends with code to run is no answer, although it counts as final (EVT-10).
     final = event.is_final_response() and pending_code(event.content) is None

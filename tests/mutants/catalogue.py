@@ -8,8 +8,8 @@ from typing import Any
 
 from durable_adk import converter
 from durable_adk.activities import commit, definitions, effects, ending, granted, opening, tool
+from durable_adk.activities.session_cache import SessionCache
 from durable_adk.activities.tool_run import ToolRun
-from durable_adk.activities.world import SessionCache
 from durable_adk.context import ToolContext
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.flows import answers, invocation
@@ -102,7 +102,7 @@ def _key_of_attempt(self: ToolContext) -> str:
 async def _stale(original: Any, self: Any, *where: Any) -> Any:
     entry = self._entries.get(where[1])
     if entry is not None:
-        return list(entry.events[: where[2]])
+        return entry.known(*where[2:])
     return await original(self, *where)
 
 
@@ -204,7 +204,7 @@ MUTANTS = [
     _mutant(
         "the cache of a session is not read on",
         "append once",
-        wraps(SessionCache, "events", _stale),
+        wraps(SessionCache, "read", _stale),
     ),
     _mutant(
         # Ours for an expected_seq: the lease keeps out who would come in between, so what is left

@@ -241,5 +241,5 @@ async def test_the_summarizer_gets_copies() -> None:
     await run(sessions, "e-1")
     one = world(sessions, Vandal())
     await compacting.compact(one, STEP)
-    cached = await one.cache.events(sessions, KEY, 1, "e-1")
-    assert cached[0].text == "to e-1"
+    cached = await one.cache.read(sessions, KEY, 1, "e-1")
+    assert cached.events[0].text == "to e-1"

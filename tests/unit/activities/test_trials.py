@@ -7,8 +7,8 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from durable_adk.activities.attempting import MAX_LOST
+from durable_adk.activities.session_cache import SessionCache
 from durable_adk.activities.trials import Trials
-from durable_adk.activities.world import SessionCache
 from durable_adk.code_executors import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import CodeExecutionResult
 from durable_adk.errors import StoreUnavailableError
