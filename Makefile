@@ -23,8 +23,9 @@ $(STAMP): pyproject.toml
 demo: $(STAMP) ## Watch an agent survive the SIGKILL of its worker
 	@$(BIN)/durable-adk demo
 
+# Each process has servers of its own. More processes than cores would only make tests late.
 test: $(STAMP) ## Run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile
 
 check: $(STAMP) ## Lint, check formatting, types and layers
 	$(BIN)/ruff check .

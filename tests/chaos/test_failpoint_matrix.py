@@ -30,7 +30,9 @@ from tests.support.replay import replay_all
 from tests.support.required import module
 from tests.support.scripts import gist, shape
 
-CHOICE = os.environ.get("FAILPOINT_MATRIX") or str(random.randrange(10_000))
+# Processes that share the tests have to draw the same ones.
+RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(random.randrange(10_000))
+CHOICE = os.environ.get("FAILPOINT_MATRIX") or RUN
 CASES = cases(CHOICE)
 CONCURRENT = 12
 """Cases at a time; most of a case's time somebody waits for a timeout."""
