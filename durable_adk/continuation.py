@@ -179,6 +179,8 @@ class TracePage(Wire):
     """Packed."""
     next: str | None = None
     """Of the next page's step; None: this is the last."""
+    ending: Ending | None = None
+    """If the invocation has ended meanwhile, and its notes are gone."""
 
 
 def digest(text: str) -> str:

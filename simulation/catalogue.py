@@ -106,6 +106,21 @@ class Counter(BaseAgent):
         yield Event(author=self.name, content=types.Content(role="model", parts=[text]))
 
 
+class Scales(BaseAgent):
+    """A custom agent that goes on in another run, and says nothing itself.
+
+    Who ends without having heard of all counts the model's calls by what is stored, and would take
+    a text of an agent for one of the model's.
+    """
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        weighed = await ctx.step(weigh, 0)
+        yield Event(author=self.name, actions=EventActions(state_delta={"before": weighed}))
+        async for event in self.sub_agents[0].run_async(ctx):
+            yield event
+        yield Event(author=self.name, actions=EventActions(state_delta={"after": weighed + 1}))
+
+
 async def weigh(count: int) -> int:
     """A step of the custom agent."""
     await gate("run.before")
@@ -198,6 +213,11 @@ def _asks() -> LlmAgent:
 
 
 TOOL_TURN = Scenario(name="tool turn", app=app(charger()), small=True)
+CUSTOM_ROLLS = Scenario(
+    name="custom agent rolls over",
+    app=app(Scales(name="scales", sub_agents=[charger()])),
+    roll_over_after=1,
+)
 CANCELLED = Scenario(name="cancelled", app=app(charger()), inputs=[CANCEL], small=True)
 ONCE = Scenario(
     name="at most once",
@@ -260,6 +280,7 @@ SCENARIOS = [
     Scenario(name="side by side", app=app(_side_by_side()), side_by_side=True),
     Scenario(name="callbacks and plugins", app=_callbacks()),
     Scenario(name="custom agent", app=app(Counter(name="counter", sub_agents=[charger()]))),
+    CUSTOM_ROLLS,
     APPROVAL,
     Scenario(
         name="long-running",

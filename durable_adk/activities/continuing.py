@@ -100,7 +100,20 @@ async def read_place(world: World, step: ContinueStep) -> Continued:
 
 
 async def read_traces(world: World, step: TraceStep) -> TracePage:
-    """Notes of what bodies were given, as many as fit."""
+    """Notes of what bodies were given, as many as fit.
+
+    An invocation that has ended has none any more. An earlier attempt of this may have ended it,
+    whose worker died before Temporal had heard of that: a body must not begin anew then.
+    """
+    page = await _page(world, step)
+    # Asked behind the notes: they are removed with the end.
+    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    if record is not None and record.status.closed:
+        return TracePage(traces=[], ending=await ending_of(world, step.key, record))
+    return page
+
+
+async def _page(world: World, step: TraceStep) -> TracePage:
     page, after = TracePage(traces=[]), step.after
     while True:
         notes = await world.sessions.read_notes(

@@ -151,6 +151,8 @@ async def go_on(runtime: Runtime, cursor: Cursor, holder: str) -> Invocation | E
             return Ended(cursor.key, told.ending)
         place = Place.model_validate_json(unpacked(told.place))
         past = await past_traces(runtime, cursor, place.bodies)
+        if isinstance(past, Ending):
+            return Ended(cursor.key, past)
     except (asyncio.CancelledError, DurableAdkError) as error:
         cancelled = isinstance(error, asyncio.CancelledError)
         step = _unknown(

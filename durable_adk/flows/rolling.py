@@ -24,6 +24,7 @@ from durable_adk.errors import DurableAdkError, PayloadTooLargeError
 from durable_adk.flows.trace import Entry, Trace
 from durable_adk.loop_context import InvocationContext
 from durable_adk.messages import check_size
+from durable_adk.payloads import Ending
 from durable_adk.runtime import Runtime
 from durable_adk.values import canonical
 
@@ -216,8 +217,11 @@ def _parts(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 async def past_traces(
     runtime: Runtime, cursor: Cursor, bodies: Sequence[str]
-) -> dict[str, list[Entry]]:
-    """By name, what the bodies under way were given in all runs of the workflow before."""
+) -> dict[str, list[Entry]] | Ending:
+    """By name, what the bodies under way were given in all runs of the workflow before.
+
+    Or how the invocation has ended meanwhile.
+    """
     past: dict[str, list[Entry]] = {name: [] for name in bodies}
     after: str | None = None
     while bodies:
@@ -229,6 +233,8 @@ async def past_traces(
             after=after,
         )
         page = await runtime.read_traces(step)
+        if page.ending is not None:
+            return page.ending
         for text in page.traces:
             name, entries = json.loads(unpacked(text))
             if name in past:

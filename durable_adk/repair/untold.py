@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import chain
 
 from durable_adk.apps.app import App
-from durable_adk.continuation import Continued, ContinueStep
+from durable_adk.continuation import Continued, ContinueStep, TracePage, TraceStep
 from durable_adk.manifest import AgentNode
 from durable_adk.payloads import UNKNOWN_EPOCH, CloseStep, Ending, Opened, OpenStep
 from durable_adk.repair.trails import Act, Trail
@@ -41,6 +41,9 @@ def _told(act: Act, author: str) -> list[Act]:
     match act.step, act.result:
         case ContinueStep(cursor=cursor), Continued(ending=Ending() as ending):
             step = _end(cursor.key, cursor.invocation_id, ending.record, author)
+            return [replace(act, step=step, result=ending) if step else act]
+        case TraceStep(key=key, invocation_id=name), TracePage(ending=Ending() as ending):
+            step = _end(key, name, ending.record, author)
             return [replace(act, step=step, result=ending) if step else act]
         case OpenStep() as opening, Opened(ending=Ending() as ending) as opened:
             if ending.record.holder != opening.holder:

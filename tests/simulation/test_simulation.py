@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simulation.catalogue import BUDGETS, SCENARIOS, TOOL_TURN
+from simulation.catalogue import BUDGETS, CUSTOM_ROLLS, SCENARIOS, TOOL_TURN
 from simulation.explore import Explorer, Verdict, little_garbage
 from simulation.scenario import Scenario
 from simulation.schedule import Listed, Seeded
@@ -53,6 +53,12 @@ def test_a_budget_ends_what_would_not_end(scenario: Scenario) -> None:
 def test_no_two_deaths_or_lost_replies_show() -> None:
     """The same for each pair of dead workers and lost replies of the store in a tool turn."""
     assert _violations(Explorer(TOOL_TURN).pairs(KINDS)) == []
+
+
+def test_a_body_whose_end_nobody_has_heard_of_does_not_begin_anew() -> None:
+    """D10, I2: what it was given before is removed with its end, after which its worker died."""
+    explorer = Explorer(CUSTOM_ROLLS)
+    assert _violations(explorer.followed("timeout", "die", start=90)) == []
 
 
 def test_the_command_begins_anywhere_and_says_where() -> None:

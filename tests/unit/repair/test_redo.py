@@ -11,7 +11,7 @@ from google.genai import types
 from durable_adk.activities.ending import ABORTED
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
-from durable_adk.continuation import Continued, ContinueStep, Cursor
+from durable_adk.continuation import Continued, ContinueStep, Cursor, TracePage, TraceStep
 from durable_adk.errors import BudgetExceededError, InvocationCancelledError, as_detail
 from durable_adk.events import Event, EventActions
 from durable_adk.manifest import AgentNode
@@ -207,15 +207,21 @@ async def test_who_had_paused_untold_is_not_taken_for_gone() -> None:
     assert [event.id for event in stored] == ["a.0", "a.2", "b.0", "b.4", "a.answer.1", "a.6"]
 
 
+@pytest.mark.parametrize("asked", ["read_place", "read_traces"])
 @pytest.mark.parametrize("status", [Status.COMPLETED, Status.FAILED])
-async def test_an_end_is_made_again_that_only_the_next_run_knows_of(status: Status) -> None:
+async def test_an_end_is_made_again_that_only_the_next_run_knows_of(
+    status: Status, asked: str
+) -> None:
     """I24, F30: its worker died after it, and what came then was the limit of a history.
 
     Without a reason for its failure, such a session is left alone.
     """
     place = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
     found = Ending(record=record("a", 1, 1, status=status, end_seq=2))
-    going_on = act("read_place", ContinueStep(cursor=place, holder="a"), Continued(ending=found))
+    going_on = act(asked, ContinueStep(cursor=place, holder="a"), Continued(ending=found))
+    if asked == "read_traces":  # it has ended since the place was read
+        going_on.step = TraceStep(key=KEY, invocation_id="a", bodies=["body-1"], upto=1)
+        going_on.result = TracePage(traces=[], ending=found)
     first = trail(opens("a", 1, 1), commits("a", 1, 2), going_on)
     tell_all([first], [])
     one, store = await redone(first, trail(opens("b", 2, 3), commits("b", 2, 4)))
