@@ -13,6 +13,7 @@ from campaign.workload import PREFIX, STEADY, Turn, courses
 from durable_adk.apps import App
 from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.auth.credential_service import InMemoryCredentialService
+from durable_adk.errors import DurableAdkError
 from durable_adk.memory import InMemoryMemoryService
 from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService, SessionKey
@@ -48,16 +49,22 @@ async def write_controls(folder: RunFolder, turns: int) -> None:
     """Run all apps but ``slow``, in a session of so many invocations, and keep what they store.
 
     Raises:
-        TimeoutError: One of them comes to no end, without any fault.
+        DurableAdkError: One of them comes to no end, without any fault.
     """
     own = RunFolder(folder.path / "control")  # its ledger is not the run's
     own.path.mkdir()
     shutil.copy(folder.path / "model.url", own.path)
     apps = make_apps(own.path)
-    async with asyncio.timeout(PATIENCE):
-        controls = await asyncio.gather(
-            *(_control(own, apps[kind], courses(kind, turns)) for kind in STEADY)
-        )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            controls = await asyncio.gather(
+                *(_control(own, apps[kind], courses(kind, turns)) for kind in STEADY)
+            )
+    except TimeoutError as error:
+        said = {line["app"]: line for line in notes(own.journal(PREFIX))}
+        text = "\n".join(json.dumps(line) for line in said.values())
+        what = f"The controls have not ended within {PATIENCE:g} s; what was last heard of each:"
+        raise DurableAdkError(f"{what}\n{text}") from error
     folder.controls.write_text(json.dumps(dict(zip(STEADY, controls, strict=True))))
 
 

@@ -135,18 +135,17 @@ class RunFolder:
         return self.path / "verdict.json"
 
 
-def note(path: Path, *, durable: bool = False, **fields: Any) -> None:
-    """Append a line, with the time and the process; `durable` waits for the disk.
+def note(path: Path, **fields: Any) -> None:
+    """Append a line, with the time and the process.
 
     One write with O_APPEND, so lines of several processes do not mix. A process that is killed in
-    it may leave half a line: each begins on a line of its own, and halves are not read.
+    it may leave half a line: each begins on a line of its own, and halves are not read. Nobody
+    waits for the disk: what was written survives a SIGKILL, and no fault takes the power away.
     """
     line = json.dumps({"at": time.time(), "pid": os.getpid(), **fields})
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, f"\n{line}\n".encode())
-        if durable:
-            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -118,10 +118,16 @@ def _having(content: dict[str, Any], what: str) -> list[dict[str, Any]]:
 
 
 async def main(folder: RunFolder) -> None:
-    """Serve until a signal ends the process; the address is in ``model.url``."""
-    stub = CampaignModel(folder=folder)
+    """Serve until a signal ends the process; the address is in ``model.url``.
+
+    Whoever is started after it listens where it did: its port is known to the proxy before it.
+    """
+    port = folder.path / "model.port"
+    stub = CampaignModel(folder=folder, port=int(port.read_text()) if port.exists() else 0)
     await stub.start()
-    (folder.path / "model.url").write_text(stub.url)
+    if not port.exists():
+        port.write_text(str(stub.port))
+        (folder.path / "model.url").write_text(stub.url)
     await asyncio.Event().wait()
 
 

@@ -61,7 +61,7 @@ class Spawner:
                     self._fork()
                 elif key.fd == child.handle:
                     self._reap(child)
-                else:
+                elif child.connection.fileno() >= 0:  # it was not reaped just now
                     self._selector.unregister(child.connection)  # whoever asked for it is gone
                     os.kill(child.pid, signal.SIGKILL)
 

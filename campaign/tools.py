@@ -113,11 +113,11 @@ class Tools:
             "session": context.session.id,
             "invocation": context.invocation_id,
         }
-        note(self.folder.ledger, durable=True, phase="begun", **line)
+        note(self.folder.ledger, phase="begun", **line)
         yield line
         # It has taken effect and says so only now: who dies here does it again.
         await asyncio.sleep(pause(line["key"]) if seconds is None else seconds)
-        note(self.folder.ledger, durable=True, phase="done", **line)
+        note(self.folder.ledger, phase="done", **line)
 
 
 class KeepingTools(Tools):
@@ -177,7 +177,7 @@ class PoisonTools(Tools):
         kind = Turn.of(tool_context.app_name, tool_context.user_id, name).poison
         async with self._noted(tool_context, "poison", nonce) as line:
             if kind is Poison.EXIT and self._is_first(name, tool_context.idempotency_key):
-                note(self.folder.ledger, durable=True, phase="exit", **line)
+                note(self.folder.ledger, phase="exit", **line)
                 os._exit(EXIT_CODE)
             if kind is Poison.BLOCK:
                 time.sleep(BLOCKED)  # noqa: ASYNC251 - that is the harm

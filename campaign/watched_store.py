@@ -32,7 +32,7 @@ class _WatchedTables:
         added = self._tables.add_event(key, seq, entry)
         if added:
             what = {"event": entry.event_id, "invocation": entry.invocation_id}
-            note(self._journal, durable=False, phase="begun", operation="add", **what)
+            note(self._journal, phase="begun", operation="add", **what)
         return added
 
     def find_event(self, key: SessionKey, event_id: str) -> Row | None:
@@ -119,13 +119,13 @@ class WatchedSessionService(DatabaseSessionService):
     ) -> Generator[dict[str, int]]:
         what: dict[str, Any] = {"operation": operation, "event": event, "invocation": invocation}
         what["epoch"] = epoch
-        note(self._journal, durable=False, phase="begun", **what)
+        note(self._journal, phase="begun", **what)
         outcome: dict[str, int] = {}
         try:
             yield outcome
         except DurableAdkError as error:
             kind = type(error).__name__
-            note(self._journal, durable=False, phase="refused", error=kind, **what)
+            note(self._journal, phase="refused", error=kind, **what)
             raise
         phase = "nothing" if outcome.get("seq") == 0 else "ok"
-        note(self._journal, durable=False, phase=phase, **outcome, **what)
+        note(self._journal, phase=phase, **outcome, **what)

@@ -11,7 +11,7 @@ def test_half_a_line_of_a_killed_writer_costs_no_other_line(tmp_path: Path) -> N
     note(path, word="one")
     with path.open("a") as file:
         file.write('\n{"word": "to')
-    note(path, durable=True, word="three")
+    note(path, word="three")
     assert [line["word"] for line in notes(path)] == ["one", "three"]
     assert [line["word"] for line in latest(path)] == ["one", "three"]
 

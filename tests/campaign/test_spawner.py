@@ -38,3 +38,28 @@ async def test_forked_processes_can_be_killed_and_end_with_who_asked_for_them(
     left._writer.close()  # as if we had died
     assert await left.wait() < 0
     await until(lambda: not Path(f"/proc/{left.pid}").exists())
+
+
+async def test_a_process_may_die_in_the_moment_in_which_who_asked_for_it_goes(
+    spawner: Path, tmp_path: Path
+) -> None:
+    """The spawner hears of both at once; the others live on."""
+    arguments, log = [str(tmp_path)], tmp_path / "model.log"
+    other = await Spawned.start(spawner, "model", arguments, log)
+    await until((tmp_path / "model.url").exists)
+    own = await Spawned.start(spawner, "client", ["no", "such"], log)
+    parent = _stat(other.pid)[1]
+    os.kill(parent, signal.SIGSTOP)
+    await until(lambda: _stat(own.pid)[0] == "Z")
+    own._writer.close()
+    await own._writer.wait_closed()
+    os.kill(parent, signal.SIGCONT)
+    await until(lambda: not Path(f"/proc/{own.pid}").exists())
+    await (await Spawned.start(spawner, "client", [], log)).wait()
+    assert other.returncode is None
+
+
+def _stat(pid: int) -> tuple[str, int]:
+    """A process's state, and its parent."""
+    state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    return state, int(parent)
