@@ -5,8 +5,14 @@ import signal
 import sys
 import time
 import urllib.request
+from datetime import timedelta
 
 import pytest
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import (
+    PollWorkflowTaskQueueRequest,
+    RespondWorkflowTaskFailedRequest,
+)
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from durable_adk.embedded import ServerInfo, TemporalServer, server as embedded
@@ -67,6 +73,29 @@ async def test_a_killed_server_goes_on_at_the_same_address(tmp_path):
             assert second.pid != first.pid
             kept = await client.get_workflow_handle("kept").describe()
             assert kept.status == WorkflowExecutionStatus.RUNNING
+
+
+async def test_who_has_lost_many_workers_is_not_waited_for_ever_longer(tmp_path):
+    """I11: the eighth attempt of a workflow task has 5 s more than the first; it had 65 s."""
+    async with TemporalServer.start(data_dir=tmp_path, headless=True) as server:
+        client = await Client.connect(server.address)
+        await client.start_workflow(
+            "Any", id="lost", task_queue="some", task_timeout=timedelta(seconds=3)
+        )
+        service, queue = client.workflow_service, TaskQueue(name="some")
+        for attempt in range(1, 9):
+            task = await service.poll_workflow_task_queue(
+                PollWorkflowTaskQueueRequest(namespace=client.namespace, task_queue=queue)
+            )
+            assert task.attempt == attempt
+            await service.respond_workflow_task_failed(
+                RespondWorkflowTaskFailedRequest(
+                    namespace=client.namespace, task_token=task.task_token
+                )
+            )
+        scheduled = task.history.events[-2].workflow_task_scheduled_event_attributes
+        assert scheduled.attempt == 8
+        assert 3 < scheduled.start_to_close_timeout.ToTimedelta().total_seconds() <= 8
 
 
 async def test_a_folder_has_one_server(tmp_path):
