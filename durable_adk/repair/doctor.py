@@ -12,6 +12,7 @@ from durable_adk.repair.open_calls import open_calls
 from durable_adk.repair.redo import ALL
 from durable_adk.repair.regressions import compare, first_runs, orphans, regressions
 from durable_adk.repair.sources import Missing, Sources
+from durable_adk.repair.stalled import stalled
 from durable_adk.repair.trails import runs_of, trails_of
 from durable_adk.repair.untold import tell_all
 from durable_adk.sessions.records import InvocationRecord
@@ -33,8 +34,10 @@ async def examine(sources: Sources) -> list[Case]:
     unknown = [run for run in runs if run.id not in ended]
     trails = await trails_of(sources.client, unknown, apps=sources.code)
     tell_all(trails, sources.code)
-    compared = await compare(sources, trails, apps=_apps(sources, records))
-    found = await regressions(sources, compared)
+    apps = _apps(sources, records)
+    compared = await compare(sources, trails, apps=apps)
+    found = await stalled(sources, trails, records, apps=apps)
+    found += await regressions(sources, compared)
     found += orphans(sources, compared, is_empty=not records)
     at_home = any(run.id in ended | going for run in runs)
     open_ids = {run.id for run in runs if run.status is WorkflowExecutionStatus.RUNNING}

@@ -21,6 +21,8 @@ class Kind(StrEnum):
     """The store lacks what a history says was committed (I21)."""
     BEHIND = "behind"
     """A workflow waits for what the store says has been (F38)."""
+    STALLED = "stalled"
+    """A workflow's task fails, or loses its worker, again and again (I11)."""
     BROKEN_LOG = "broken_log"
     """A session's events or state do not add up (I3, I4)."""
 
