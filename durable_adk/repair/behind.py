@@ -11,13 +11,13 @@ from functools import partial
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from durable_adk.errors import InvocationTerminatedError, TemporalUnavailableError
+from durable_adk.errors import InvocationTerminatedError
 from durable_adk.holders import TemporalHolder
 from durable_adk.messages import InvocationAnswer, answer_event
 from durable_adk.payloads import AnswerStep
 from durable_adk.repair.findings import Case, Kind, case
 from durable_adk.repair.regressions import end_workflow
-from durable_adk.repair.sources import Sources
+from durable_adk.repair.sources import Sources, described
 from durable_adk.repair.trails import Trail
 from durable_adk.sessions.base_session_service import StoredEvent
 from durable_adk.sessions.records import InvocationRecord
@@ -59,13 +59,7 @@ async def behind(
 
 async def _only_waits(client: Client, holder: TemporalHolder) -> bool:
     """Whether nothing is under way in an open workflow, so that only a message moves it."""
-    handle = client.get_workflow_handle(
-        holder.workflow_id, first_execution_run_id=holder.first_run_id
-    )
-    try:
-        description = await handle.describe()
-    except RPCError as error:
-        raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
+    description = await described(client, holder.workflow_id, holder.first_run_id)
     told = description.raw_description
     busy = (
         told.HasField("pending_workflow_task") or told.pending_activities or told.pending_children

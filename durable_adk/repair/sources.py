@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionDescription
+from temporalio.service import RPCError
 
 from durable_adk.apps.app import App
+from durable_adk.errors import TemporalUnavailableError
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.session import SessionKey
 
@@ -42,3 +44,18 @@ class Sources:
         """Whether a session is one of those that are meant."""
         wanted = (self.app, self.user, self.session)
         return all(want in (None, one) for want, one in zip(wanted, key, strict=True))
+
+
+async def described(
+    client: Client, workflow_id: str, first_run_id: str
+) -> WorkflowExecutionDescription:
+    """What Temporal says of a workflow.
+
+    Raises:
+        TemporalUnavailableError: It says nothing.
+    """
+    handle = client.get_workflow_handle(workflow_id, first_execution_run_id=first_run_id)
+    try:
+        return await handle.describe()
+    except RPCError as error:
+        raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error

@@ -3,18 +3,16 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from temporalio.client import Client
-from temporalio.service import RPCError
 
-from durable_adk.errors import TemporalUnavailableError
 from durable_adk.holders import TemporalHolder
 from durable_adk.repair.findings import Case, Kind, case
-from durable_adk.repair.sources import Sources
+from durable_adk.repair.sources import Sources, described
 from durable_adk.repair.trails import Trail
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 
 TRIES = 4
-"""Tries of a workflow task behind which is no accident; fewer are lost with workers that die."""
+"""Attempts of a workflow task that are no accident any more; fewer are lost with dead workers."""
 _SHOWN = 300  # characters of an error
 
 Whose = tuple[SessionKey, str | None]
@@ -75,11 +73,5 @@ def _asked(trail: Trail) -> Whose | None:
 
 async def _tries(client: Client, trail: Trail) -> int:
     """How often its task has been tried since it last came to an end; 0: there is none."""
-    handle = client.get_workflow_handle(
-        trail.workflow_id, first_execution_run_id=trail.first_run_id
-    )
-    try:
-        description = await handle.describe()
-    except RPCError as error:
-        raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
+    description = await described(client, trail.workflow_id, trail.first_run_id)
     return description.raw_description.pending_workflow_task.attempt

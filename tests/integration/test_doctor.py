@@ -9,18 +9,28 @@ from pathlib import Path
 import pytest
 from google.genai import types
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.api.enums.v1 import WorkflowTaskFailedCause
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import (
+    DeleteWorkflowExecutionRequest,
+    PollWorkflowTaskQueueRequest,
+    RespondWorkflowTaskFailedRequest,
+)
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 
 from durable_adk.errors import NoWorkerError
 from durable_adk.events import Event
 from durable_adk.repair.findings import Kind
 from durable_adk.repair.sources import Missing
+from durable_adk.repair.stalled import TRIES
 from durable_adk.sessions import Status
 from tests.support.clinic import Clinic
 from tests.support.own_server import own_client
 from tests.support.processes import until
 from tests.support.scripts import call, gist
+
+REASON = "[TMPRL1100] Nondeterminism error: the body has changed"
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +49,14 @@ async def clinic(tmp_path: Path, client: Client) -> AsyncIterator[Clinic]:
     await opened.store.close()
 
 
+@pytest.fixture
+async def alone(tmp_path: Path, client: Client) -> AsyncIterator[Clinic]:
+    """A patient without a worker."""
+    opened = Clinic(tmp_path, client, client.service_client.config.target_host)
+    yield opened
+    await opened.store.close()
+
+
 async def gated(clinic: Clinic) -> "asyncio.Task[list[Event]]":
     """An invocation in the middle of its tool."""
     run = asyncio.create_task(clinic.run("tool", "one"))
@@ -51,6 +69,22 @@ async def ended(run: "asyncio.Task[list[Event]]") -> None:
     await asyncio.wait([run], timeout=20)
     assert run.done()
     run.exception()
+
+
+async def fail(clinic: Clinic, times: int) -> None:
+    """Do as workers do whose code does not fit to a history."""
+    service, queue = clinic.client.workflow_service, TaskQueue(name=clinic.user)
+    poll = PollWorkflowTaskQueueRequest(namespace=clinic.client.namespace, task_queue=queue)
+    for _ in range(times):
+        task = await service.poll_workflow_task_queue(poll)
+        await service.respond_workflow_task_failed(
+            RespondWorkflowTaskFailedRequest(
+                namespace=clinic.client.namespace,
+                task_token=task.task_token,
+                cause=WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR,
+                failure=Failure(message=REASON),
+            )
+        )
 
 
 async def _is_known(clinic: Clinic, app: str, invocation_id: str) -> bool:
@@ -74,21 +108,17 @@ async def test_what_works_is_left_alone(clinic: Clinic) -> None:
     assert await clinic.findings() == []
 
 
-async def test_a_message_that_no_worker_has_taken_is_left_alone(
-    tmp_path: Path, client: Client
-) -> None:
+async def test_a_message_that_no_worker_has_taken_is_left_alone(alone: Clinic) -> None:
     """I12: a workflow that has not opened its invocation yet is no orphan."""
-    clinic = Clinic(tmp_path, client, client.service_client.config.target_host)
-    await clinic.store.create_session(app_name="tool", user_id=clinic.user, session_id="s")
-    run = asyncio.create_task(clinic.run("tool", "one"))
+    await alone.store.create_session(app_name="tool", user_id=alone.user, session_id="s")
+    run = asyncio.create_task(alone.run("tool", "one"))
     await asyncio.sleep(0.5)
-    assert await clinic.findings(missing=Missing.DELETED) == []
-    clinic.traces.open_gate()
-    async with clinic.working():
+    assert await alone.findings(missing=Missing.DELETED) == []
+    alone.traces.open_gate()
+    async with alone.working():
         with suppress(NoWorkerError):  # the doctor may have taken longer than a client waits
             await run
-        assert await clinic.run("tool", "one")
-    await clinic.store.close()
+        assert await alone.run("tool", "one")
 
 
 async def test_a_message_for_later_is_left_alone(clinic: Clinic) -> None:
@@ -235,3 +265,42 @@ async def test_the_command_says_what_it_would_do_before_it_does_it(clinic: Clini
     assert (code, text.splitlines()[-1].strip()) == (0, "Mended.")
     code, text = await asyncio.to_thread(clinic.doctor, "--app", "approval", "--session", "s")
     assert (code, text) == (0, "Nothing is wrong.\n")
+
+
+async def test_an_invocation_that_no_worker_gets_on_with_is_named(alone: Clinic) -> None:
+    """I11: with the error; it is no finding before, and none when the code is back."""
+    async with alone.working():
+        await alone.run("approval", "one")
+    handle = alone.workflow("approval", "one")
+    await handle.cancel()
+    await fail(alone, TRIES - 2)
+    assert await alone.findings() == []
+    await fail(alone, 1)
+    (finding,) = await alone.findings()
+    assert (finding.kind, finding.fix) == (Kind.STALLED, None)
+    assert (finding.key, finding.invocation_id) == (alone.key("approval"), "one")
+    assert REASON in finding.problem
+    assert f"at attempt {TRIES}," in finding.problem
+    code, said = alone.doctor()
+    assert code == 1
+    assert Kind.STALLED in said
+    async with alone.working():
+        with pytest.raises(WorkflowFailureError):
+            await handle.result()
+    assert await alone.findings() == []
+
+
+async def test_so_is_a_message_that_no_worker_can_begin_with(alone: Clinic) -> None:
+    """I11: the store knows nothing of it yet."""
+    await alone.store.create_session(app_name="charge", user_id=alone.user, session_id="s")
+    request = {"app": "charge", "user": alone.user, "session": "s", "message": "go"}
+    handle = await alone.client.start_workflow(
+        "Invocation", request, id=alone.workflow("charge", "one").id, task_queue=alone.user
+    )
+    await fail(alone, TRIES - 1)
+    (finding,) = await alone.findings()
+    assert (finding.kind, finding.key) == (Kind.STALLED, alone.key("charge"))
+    assert REASON in finding.problem
+    async with alone.working():
+        await handle.result()
+    assert await alone.findings() == []
