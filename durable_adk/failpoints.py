@@ -17,6 +17,7 @@ failpoint that was never hit shows as a missing line.
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -36,14 +37,20 @@ def _kill(name: str) -> None:
 
 def _stop(name: str) -> None:
     del name
-    os.kill(os.getpid(), signal.SIGSTOP)
+    _freeze()
+
+
+def _freeze() -> None:
+    # A signal to the process is taken by any thread, the main one first, and this one goes on until
+    # it hears of it: into a transaction, whose lock on SQLite's file nobody else then gets.
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def _stop_a_while(name: str) -> None:
     del name
     # A frozen process cannot wake itself; the context waits for its child, which has ended by then.
     with subprocess.Popen(["sh", "-c", f"sleep {STOP}; kill -CONT {os.getpid()}"]):  # noqa: S603, S607
-        os.kill(os.getpid(), signal.SIGSTOP)
+        _freeze()
 
 
 def _raise(name: str) -> None:

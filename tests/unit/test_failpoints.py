@@ -11,12 +11,28 @@ import pytest
 from durable_adk import failpoints
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 
+STOPS = 60
+"""With a signal to the process, the thread went on at one of eight stops."""
+
+STEPPING = f"""
+import os, threading
+from durable_adk.failpoints import failpoint
+def step():
+    for _ in range({STOPS}):
+        failpoint('here')
+        os.write(1, b'.')
+thread = threading.Thread(target=step)
+thread.start()
+thread.join()
+"""
+
 
 @pytest.fixture
 def signals(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
     """The signals that would have been sent; two failpoints are armed."""
     sent: list[int] = []
     monkeypatch.setattr(os, "kill", lambda _, number: sent.append(number))
+    monkeypatch.setattr(signal, "pthread_kill", lambda _, number: sent.append(number))
     monkeypatch.setenv(failpoints.LOG_VARIABLE, str(tmp_path / "log"))
     monkeypatch.setattr(failpoints, "_ARMED", {})
     failpoints.arm("commit.after:kill@2,3;tool.before:stop", tmp_path / "log")
@@ -63,6 +79,33 @@ def test_a_stopped_process_is_woken(signals: list[int], tmp_path: Path) -> None:
     assert process.returncode == 0
     assert (tmp_path / "log").read_text().startswith("here ")
     assert signals == []
+
+
+def test_a_thread_stops_where_it_is(tmp_path: Path) -> None:
+    """The thread that comes by does not take another step, into a transaction for example."""
+    counts = range(1, STOPS + 1)
+    armed = f"here:stop@{','.join(map(str, counts))}"
+    with subprocess.Popen(
+        [sys.executable, "-c", STEPPING],
+        env=os.environ
+        | {failpoints.VARIABLE: armed, failpoints.LOG_VARIABLE: str(tmp_path / "log")},
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout
+        os.set_blocking(process.stdout.fileno(), False)
+        steps = 0
+        try:
+            for count in counts:
+                _, status = os.waitpid(process.pid, os.WUNTRACED)
+                assert os.WIFSTOPPED(status)
+                steps += len(process.stdout.read() or b"")
+                assert steps == count - 1
+                process.send_signal(signal.SIGCONT)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+        steps += len(process.stdout.read())
+    assert steps == STOPS
 
 
 def test_arming_again_forgets_what_was_armed(signals: list[int], tmp_path: Path) -> None:
