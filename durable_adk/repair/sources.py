@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from temporalio.client import Client, WorkflowExecutionDescription
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.apps.app import App
 from durable_adk.errors import TemporalUnavailableError
@@ -48,14 +48,17 @@ class Sources:
 
 async def described(
     client: Client, workflow_id: str, first_run_id: str
-) -> WorkflowExecutionDescription:
-    """What Temporal says of a workflow.
+) -> WorkflowExecutionDescription | None:
+    """What Temporal says of a workflow; None: it is deleted, or another has its id.
 
     Raises:
         TemporalUnavailableError: It says nothing.
     """
     handle = client.get_workflow_handle(workflow_id, first_execution_run_id=first_run_id)
     try:
-        return await handle.describe()
+        description = await handle.describe()
     except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
         raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
+    return description if description.raw_info.first_run_id == first_run_id else None

@@ -74,4 +74,4 @@ def _asked(trail: Trail) -> Whose | None:
 async def _tries(client: Client, trail: Trail) -> int:
     """How often its task has been tried since it last came to an end; 0: there is none."""
     description = await described(client, trail.workflow_id, trail.first_run_id)
-    return description.raw_description.pending_workflow_task.attempt
+    return description.raw_description.pending_workflow_task.attempt if description else 0

@@ -1,6 +1,7 @@
 """The doctor: each kind of finding, made for real, shown, mended, and gone."""
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import timedelta
@@ -22,7 +23,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from durable_adk.errors import NoWorkerError
 from durable_adk.events import Event
 from durable_adk.repair.findings import Kind
-from durable_adk.repair.sources import Missing
+from durable_adk.repair.sources import Missing, described
 from durable_adk.repair.stalled import TRIES
 from durable_adk.sessions import Status
 from tests.support.clinic import Clinic
@@ -304,3 +305,17 @@ async def test_so_is_a_message_that_no_worker_can_begin_with(alone: Clinic) -> N
     async with alone.working():
         await handle.result()
     assert await alone.findings() == []
+
+
+async def test_a_workflow_that_goes_while_the_doctor_looks_is_nobodys(alone: Clinic) -> None:
+    """Retention deletes what has ended between a listing and the next question."""
+    handle = await alone.client.start_workflow(
+        "Invocation", id=alone.user, task_queue=alone.user, execution_timeout=timedelta(minutes=1)
+    )
+    first = handle.first_execution_run_id
+    assert first
+    assert (known := await described(alone.client, handle.id, first))
+    assert known.run_id == first
+    assert await described(alone.client, handle.id, str(uuid.uuid4())) is None
+    assert await described(alone.client, f"not-{handle.id}", first) is None
+    await handle.terminate()
