@@ -97,7 +97,7 @@ def _report(verdicts: Iterable[tuple[Explorer, Verdict]]) -> Totals:
                 os._exit(1)  # nobody would hear of the rest, and a pool waits for more work
             totals.schedules += 1
             totals.orders.add((explorer.scenario.name, verdict.order))
-            totals.faults += len(verdict.done)
+            totals.faults += verdict.faults
             if verdict.problems:
                 totals.bad += 1
                 print(f"{explorer.scenario.name}: {verdict}", flush=True)

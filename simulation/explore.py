@@ -33,6 +33,8 @@ class Verdict(NamedTuple):
     schedule: str
     """How to repeat it: a seed, or faults by the number of their points."""
     done: list[str]
+    """What went wrong in it, and what clients did, in order."""
+    faults: int
     problems: list[str]
     points: Sequence[Point]
 
@@ -91,10 +93,21 @@ class Explorer:
             yield first
             yield from (self.listed(both) for both in _one_more(faults, first.points, kinds))
 
-    def followed(self, first: str, second: str, *, start: int = 0) -> Iterator[Verdict]:
-        """One kind of fault at all of its points from `start` on, and then another after it."""
+    def followed(self, first: str, second: str, *, start: str) -> Iterator[Verdict]:
+        """One kind of fault at all points since something was last begun, and another after it.
+
+        Args:
+            first: The one, as in `simulation.faults`.
+            second: The other.
+            start: Label of the point from which on the first may be, as "start read_place".
+
+        Raises:
+            ValueError: There is no such point.
+        """
+        labels = [point.label for point in self._points]
+        since = len(labels) - 1 - labels[::-1].index(start)
         numbers = [n for n, point in enumerate(self._points) if first in point.faults]
-        for number in filter(lambda number: number >= start, numbers):
+        for number in filter(lambda number: number >= since, numbers):
             verdict = self.listed({number: first})
             yield verdict
             for both in _one_more({number: first}, verdict.points):
@@ -106,7 +119,8 @@ class Explorer:
 
     def _verdict(self, schedule: str, plan: Listed | Seeded) -> Verdict:
         result = Simulation(self.scenario, plan, self._replayed).run()
-        return Verdict(schedule, result.done, self._audit(result, self._control), plan.points)
+        problems = self._audit(result, self._control)
+        return Verdict(schedule, result.done, result.faults, problems, plan.points)
 
 
 def _one_more(

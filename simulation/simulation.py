@@ -65,6 +65,8 @@ class Result:
     """By activity, the attempts that were not the first."""
     done: list[str]
     """What went wrong, and what clients did, in order."""
+    faults: int
+    """How much of it went wrong, or came at an odd moment: a client's usual message did not."""
     problems: list[str] = field(default_factory=list[str])
 
     @cached_property
@@ -98,6 +100,7 @@ class Simulation:
         self.ledger = opened()
         self.inputs: list[Input] = list(scenario.inputs)
         self.done: list[str] = []
+        self._faults = 0
 
     def _world(self) -> World:
         return World(
@@ -233,6 +236,7 @@ class Simulation:
         if fault is None:
             self._happen(item)
             return
+        self._faults += 1
         one = next((one for one in hurried if one.name == fault), None)
         if one is None:
             self.done.append(f"{fault} at {point.label}")
@@ -279,6 +283,7 @@ class Simulation:
             ledger=self.ledger,
             again=Counter(a.activity.name for a in self.server.executor.all if a.number > 1),
             done=self.done,
+            faults=self._faults,
             problems=problems,
         )
 

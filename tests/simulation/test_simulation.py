@@ -58,7 +58,16 @@ def test_no_two_deaths_or_lost_replies_show() -> None:
 def test_a_body_whose_end_nobody_has_heard_of_does_not_begin_anew() -> None:
     """D10, I2: what it was given before is removed with its end, after which its worker died."""
     explorer = Explorer(CUSTOM_ROLLS)
-    assert _violations(explorer.followed("timeout", "die", start=90)) == []
+    verdicts = list(explorer.followed("timeout", "die", start="start read_place"))
+    assert _violations(verdicts) == []
+    assert any(_begins_after_its_end(verdict) for verdict in verdicts)
+
+
+def _begins_after_its_end(verdict: Verdict) -> bool:
+    """Whether a worker asked what a body had been given, when its invocation had ended."""
+    labels = [point.label for point in verdict.points]
+    ended = next(n for n, label in enumerate(labels) if label.startswith("close_invocation."))
+    return verdict.faults == 2 and "start read_traces" in labels[ended:]
 
 
 def test_the_command_begins_anywhere_and_says_where() -> None:
