@@ -42,7 +42,8 @@ def pytest_runtest_protocol(
 ) -> Generator[None, object, object]:
     """Give a process's last test the time for what ends with it: histories are replayed."""
     if nextitem is None:
-        item.add_marker(pytest.mark.timeout(REPLAYING))
+        # Before its own, if it has one: the closest counts.
+        item.add_marker(pytest.mark.timeout(REPLAYING), append=False)
     return (yield)
 
 

@@ -47,13 +47,18 @@ async def test_a_process_may_die_in_the_moment_in_which_who_asked_for_it_goes(
     arguments, log = [str(tmp_path)], tmp_path / "model.log"
     other = await Spawned.start(spawner, "model", arguments, log)
     await until((tmp_path / "model.url").exists)
-    own = await Spawned.start(spawner, "client", ["no", "such"], log)
+    (tmp_path / "own").mkdir()
+    own = await Spawned.start(spawner, "model", [str(tmp_path / "own")], log)
+    await until((tmp_path / "own" / "model.url").exists)
     parent = _stat(other.pid)[1]
     os.kill(parent, signal.SIGSTOP)
-    await until(lambda: _stat(own.pid)[0] == "Z")
-    own._writer.close()
-    await own._writer.wait_closed()
-    os.kill(parent, signal.SIGCONT)
+    try:
+        own.send_signal(signal.SIGKILL)
+        await until(lambda: _stat(own.pid)[0] == "Z")
+        own._writer.close()
+        await own._writer.wait_closed()
+    finally:
+        os.kill(parent, signal.SIGCONT)
     await until(lambda: not Path(f"/proc/{own.pid}").exists())
     await (await Spawned.start(spawner, "client", [], log)).wait()
     assert other.returncode is None
