@@ -144,9 +144,13 @@ def _show(findings: Sequence[Finding], *, lines: bool) -> None:
     for column in ("what", "where", "what is wrong", "what --fix does"):
         table.add_column(column, overflow="fold", ratio=1 if column in ("what", "where") else 2)
     for finding in findings:
-        where = [f"app {finding.app}", f"user {finding.user}", f"session {finding.session}"]
-        if finding.invocation_id:
-            where.append(f"invocation {finding.invocation_id}")
+        names = {
+            "app": finding.app,
+            "user": finding.user,
+            "session": finding.session,
+            "invocation": finding.invocation_id,
+        }
+        where = [f"{what} {name}" for what, name in names.items() if name]
         cells = [finding.kind, "\n".join(where), finding.problem, finding.fix or "nothing"]
         table.add_row(*(Text(printable(cell, keep="\n")) for cell in cells))
     Console(file=sys.stdout, highlight=False).print(table)

@@ -59,14 +59,16 @@ async def behind(
 
 async def _only_waits(client: Client, holder: TemporalHolder) -> bool:
     """Whether nothing is under way in an open workflow, so that only a message moves it."""
-    description = await described(client, holder.workflow_id, holder.first_run_id)
+    description = await described(client.get_workflow_handle(holder.workflow_id))
     if description is None:
         return False
     told = description.raw_description
     busy = (
         told.HasField("pending_workflow_task") or told.pending_activities or told.pending_children
     )
-    return description.status is WorkflowExecutionStatus.RUNNING and not busy
+    # The server looks the workflow up by its id, which a later one may have taken.
+    is_it = description.raw_info.first_run_id == holder.first_run_id
+    return is_it and description.status is WorkflowExecutionStatus.RUNNING and not busy
 
 
 async def unheard(

@@ -24,9 +24,9 @@ Records = dict[SessionKey, list[InvocationRecord]]
 async def examine(sources: Sources) -> list[Case]:
     """Everything that is wrong; nothing is changed.
 
-    A session that lacks events is looked at for nothing else: what it seems to suffer from may be
-    in the events it lacks. Sessions that are written to meanwhile are told from broken ones by
-    reading first what is written last: histories, then sessions.
+    A session that lacks events is looked at for nothing else in the store: what it seems to suffer
+    from may be in the events it lacks. Sessions that are written to meanwhile are told from broken
+    ones by reading first what is written last: histories, then sessions.
     """
     records = await _records(sources)
     ended, going = _holders(records)
@@ -34,9 +34,8 @@ async def examine(sources: Sources) -> list[Case]:
     unknown = [run for run in runs if run.id not in ended]
     trails = await trails_of(sources.client, unknown, apps=sources.code)
     tell_all(trails, sources.code)
-    apps = _apps(sources, records)
-    compared = await compare(sources, trails, apps=apps)
-    found = await stalled(sources, trails, records, apps=apps)
+    compared = await compare(sources, trails, apps=_apps(sources, records))
+    found = await stalled(sources, runs, records)
     found += await regressions(sources, compared)
     found += orphans(sources, compared, is_empty=not records)
     at_home = any(run.id in ended | going for run in runs)

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from temporalio.client import Client, WorkflowExecutionDescription
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.apps.app import App
@@ -46,19 +47,15 @@ class Sources:
         return all(want in (None, one) for want, one in zip(wanted, key, strict=True))
 
 
-async def described(
-    client: Client, workflow_id: str, first_run_id: str
-) -> WorkflowExecutionDescription | None:
-    """What Temporal says of a workflow; None: it is deleted, or another has its id.
+async def described(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescription | None:
+    """What Temporal says of a workflow, or of one of its runs; None: it is deleted.
 
     Raises:
         TemporalUnavailableError: It says nothing.
     """
-    handle = client.get_workflow_handle(workflow_id, first_execution_run_id=first_run_id)
     try:
-        description = await handle.describe()
+        return await handle.describe()
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return None
         raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
-    return description if description.raw_info.first_run_id == first_run_id else None

@@ -71,15 +71,12 @@ class Trail:
     """The calls that it waits for and that may have begun; none, if it is not open."""
     told: int = 0
     """Number of the last event that the history tells of without being replayed."""
-    hindrance: str | None = None
-    """How its last workflow task has ended, if that was not well and it is open."""
 
     def go_on(self, later: "Trail") -> None:
         """Add the run that this one was continued as."""
         self.is_open = self.is_open or later.is_open
         self.acts += later.acts
         self.begun = later.begun
-        self.hindrance = later.hindrance
         self.failure = self.failure or later.failure
         self.told = max(self.told, later.told)
 
@@ -189,7 +186,6 @@ async def _trail(client: Client, execution: WorkflowExecution, apps: Iterable[Ap
     if apps:
         serve(execution.task_queue, AppRegistry(apps))
     trail.acts, trail.failure = await _replayed(client, history)
-    trail.hindrance = _hindrance(history) if trail.is_open else None
     if trail.is_open and trail.failure is None:
         try:
             trail.begun = await begun_calls(client, execution, history, converter)
@@ -219,21 +215,6 @@ def has_begun(history: WorkflowHistory) -> bool:
     """
     asked = EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED
     return any(event.event_type == asked for event in history.events)
-
-
-def _hindrance(history: WorkflowHistory) -> str | None:
-    """Why the last workflow task has not been completed; later tries of it are in no history."""
-    for event in reversed(history.events):
-        match event.event_type:
-            case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
-                return None
-            case EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
-                return "its worker did not answer in time"
-            case EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
-                return event.workflow_task_failed_event_attributes.failure.message
-            case _:
-                pass
-    return None
 
 
 async def _replayed(client: Client, history: WorkflowHistory) -> tuple[list[Act], str | None]:

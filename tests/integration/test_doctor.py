@@ -269,7 +269,10 @@ async def test_the_command_says_what_it_would_do_before_it_does_it(clinic: Clini
 
 
 async def test_an_invocation_that_no_worker_gets_on_with_is_named(alone: Clinic) -> None:
-    """I11: with the error; it is no finding before, and none when the code is back."""
+    """I11: with the error; it is no finding before, and none when the code is back.
+
+    Also if the store calls it ended: whoever waits for its workflow's result waits for ever.
+    """
     async with alone.working():
         await alone.run("approval", "one")
     handle = alone.workflow("approval", "one")
@@ -282,6 +285,9 @@ async def test_an_invocation_that_no_worker_gets_on_with_is_named(alone: Clinic)
     assert (finding.key, finding.invocation_id) == (alone.key("approval"), "one")
     assert REASON in finding.problem
     assert f"at attempt {TRIES}," in finding.problem
+    alone.sql("UPDATE invocations SET status = 'completed'")
+    assert Kind.STALLED in [one.kind for one in await alone.findings()]
+    alone.sql("UPDATE invocations SET status = 'paused'")
     code, said = alone.doctor()
     assert code == 1
     assert Kind.STALLED in said
@@ -292,8 +298,8 @@ async def test_an_invocation_that_no_worker_gets_on_with_is_named(alone: Clinic)
 
 
 async def test_so_is_a_message_that_no_worker_can_begin_with(alone: Clinic) -> None:
-    """I11: the store knows nothing of it yet."""
-    await alone.store.create_session(app_name="charge", user_id=alone.user, session_id="s")
+    """I11: the store knows nothing of it yet, nor of its app."""
+    await alone.store.create_session(app_name="tool", user_id=alone.user, session_id="s")
     request = {"app": "charge", "user": alone.user, "session": "s", "message": "go"}
     handle = await alone.client.start_workflow(
         "Invocation", request, id=alone.workflow("charge", "one").id, task_queue=alone.user
@@ -312,10 +318,9 @@ async def test_a_workflow_that_goes_while_the_doctor_looks_is_nobodys(alone: Cli
     handle = await alone.client.start_workflow(
         "Invocation", id=alone.user, task_queue=alone.user, execution_timeout=timedelta(minutes=1)
     )
-    first = handle.first_execution_run_id
-    assert first
-    assert (known := await described(alone.client, handle.id, first))
-    assert known.run_id == first
-    assert await described(alone.client, handle.id, str(uuid.uuid4())) is None
-    assert await described(alone.client, f"not-{handle.id}", first) is None
+    assert (known := await described(handle))
+    assert known.run_id == handle.first_execution_run_id
+    run = alone.client.get_workflow_handle(handle.id, run_id=str(uuid.uuid4()))
+    assert await described(run) is None
+    assert await described(alone.client.get_workflow_handle(f"not-{handle.id}")) is None
     await handle.terminate()

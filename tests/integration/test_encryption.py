@@ -18,6 +18,10 @@ from durable_adk.converter import data_converter
 from durable_adk.encryption import Key
 from durable_adk.errors import EncryptionKeyError, InvocationTerminatedError
 from durable_adk.messages import workflow_id
+from durable_adk.repair.doctor import examine
+from durable_adk.repair.findings import Finding, Kind
+from durable_adk.repair.sources import Sources
+from durable_adk.repair.stalled import TRIES
 from durable_adk.sessions import SessionKey
 from durable_adk.settings import Settings
 from tests.support.private_agent import KINDS, canary
@@ -34,6 +38,7 @@ from tests.support.private_place import (
 from tests.support.processes import until
 
 PLAIN: dict[str, str] = {}
+KEY = SessionKey("private", OPEN_USER, OPEN_SESSION)
 
 
 @pytest.mark.parametrize("threshold", [None, 0])
@@ -93,10 +98,16 @@ async def started(client: Client) -> WorkflowHandle[object, dict[str, str]]:
     )
 
 
-async def failed(handle: WorkflowHandle[object, object]) -> bool:
-    """Whether a task of the workflow has failed."""
+async def failed(handle: WorkflowHandle[object, object], attempt: int = 2) -> bool:
+    """Whether a task of the workflow has failed, and is at this attempt."""
     description = (await handle.describe()).raw_description
-    return description.pending_workflow_task.attempt > 1
+    return description.pending_workflow_task.attempt >= attempt
+
+
+async def diagnosed(place: Place, client: Client) -> list[Finding]:
+    """What the doctor finds with a client's keys."""
+    cases = await examine(Sources(client=client, sessions=place.sessions))
+    return [case.finding for case in cases]
 
 
 async def test_a_worker_without_the_key_fails_tasks_and_no_invocation(
@@ -124,6 +135,14 @@ async def test_a_worker_without_the_key_fails_tasks_and_no_invocation(
         log = (tmp_path / "worker.log").read_text()
         assert "EncryptionKeyError: A payload is encrypted with key 'new'" in log
         assert (await handle.describe()).status is WorkflowExecutionStatus.RUNNING
+        await until(lambda: failed(handle, TRIES))
+        (finding,) = await diagnosed(place, client)
+        assert (finding.kind, finding.key) == (Kind.STALLED, KEY)
+        assert "A payload is encrypted with key 'new'" in finding.problem
+        (finding,) = await diagnosed(place, place.client)  # who lacks the key as well
+        assert (finding.kind, finding.key) == (Kind.STALLED, SessionKey("", "", ""))
+        assert f"workflow {handle.id} stands still" in finding.problem
+        assert "A payload is encrypted with key 'new'" in finding.problem
         key_file(theirs, old, new)
         assert (await asyncio.wait_for(handle.result(), 60))["text"] == canary("answer")
 
@@ -137,11 +156,10 @@ async def test_who_terminates_needs_no_keys(
     async with placed(tmp_path, settings, monkeypatch) as place:
         await place.tell("pay")
         (pending,) = await place.runner.pending(**WHOSE)
-        key = SessionKey("private", OPEN_USER, OPEN_SESSION)
-        workflow = place.client.get_workflow_handle(workflow_id(key, pending.invocation_id))
+        workflow = place.client.get_workflow_handle(workflow_id(KEY, pending.invocation_id))
         plain = Client(**{**place.client.config(), "data_converter": data_converter})
         await plain.get_workflow_handle(workflow.id).terminate("no more", reason="by hand")
-        handle = InvocationHandle(key, pending.invocation_id, workflow)
+        handle = InvocationHandle(KEY, pending.invocation_id, workflow)
         with pytest.raises(InvocationTerminatedError, match="closed from outside: terminated"):
             await asyncio.wait_for(handle.result(), 60)
 
@@ -169,9 +187,7 @@ async def test_a_client_without_keys_is_told_so_and_wedges_nothing(
         assert "is not encrypted" in str(caught.value.cause)
         await place.tell("pay")
         (pending,) = await place.runner.pending(**WHOSE)
-        workflow = workflow_id(
-            SessionKey("private", OPEN_USER, OPEN_SESSION), pending.invocation_id
-        )
+        workflow = workflow_id(KEY, pending.invocation_id)
         answer = {"callId": pending.call_id, "confirmed": True}
         await plain.get_workflow_handle(workflow).signal("answer", answer)
         waiting = place.client.get_workflow_handle(workflow)
@@ -192,7 +208,7 @@ async def test_an_invocation_from_before_the_keys_goes_on_while_plain_is_accepte
         await place.tell("pay")
         (pending,) = await place.runner.pending(**WHOSE)
     settings = {"DURABLE_ADK_ENCRYPTION_KEYS": str(keys)}
-    workflow = workflow_id(SessionKey("private", OPEN_USER, OPEN_SESSION), pending.invocation_id)
+    workflow = workflow_id(KEY, pending.invocation_id)
     async with placed(tmp_path, settings, monkeypatch) as place:
         handle = place.client.get_workflow_handle(workflow)
         answer = {"callId": pending.call_id, "confirmed": True}
