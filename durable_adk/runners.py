@@ -19,9 +19,10 @@ from durable_adk.client.attempts import read_attempts
 from durable_adk.client.conversation import Conversation, Runs
 from durable_adk.client.debugging import show
 from durable_adk.client.invocations import Invocations
+from durable_adk.client.local_runs import LocalRuns
 from durable_adk.client.rewinding import Rewinding
-from durable_adk.client.runs import LocalRuns, TemporalRuns
 from durable_adk.client.sync import iterate
+from durable_adk.client.temporal_runs import TemporalRuns
 from durable_adk.context import Services
 from durable_adk.errors import AlreadyExistsError, InvalidRequestError
 from durable_adk.events.event import Event

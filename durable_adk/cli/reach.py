@@ -14,7 +14,7 @@ from durable_adk.cli.places import Places, load_app
 from durable_adk.cli.waiting import Where, app_names
 from durable_adk.client.conversation import Conversation
 from durable_adk.client.invocations import Invocations
-from durable_adk.client.runs import TemporalRuns
+from durable_adk.client.temporal_runs import TemporalRuns
 from durable_adk.embedded.stores import Stores
 from durable_adk.errors import InvalidRequestError, NoWorkerError, TemporalUnavailableError
 from durable_adk.holders import TemporalHolder

@@ -11,7 +11,7 @@ from google.genai import types
 from temporalio.client import Client
 
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
-from durable_adk.client.runs import TemporalRuns
+from durable_adk.client.temporal_runs import TemporalRuns
 from durable_adk.events import Event
 from durable_adk.flows.rolling import AGAIN, Rolling
 from durable_adk.messages import workflow_id

@@ -12,7 +12,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowFailureError
 
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, LoopAgent, SequentialAgent
-from durable_adk.client.runs import TemporalRuns
+from durable_adk.client.temporal_runs import TemporalRuns
 from durable_adk.errors import AgentError
 from durable_adk.events import Event, EventActions
 from durable_adk.messages import workflow_id

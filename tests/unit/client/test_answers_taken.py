@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from durable_adk.client import runs
-from durable_adk.client.runs import TemporalRuns
+from durable_adk.client.temporal_runs import TemporalRuns
 from durable_adk.errors import StoreUnavailableError, TemporalUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.messages import answer_event

@@ -1,0 +1,174 @@
+"""Runs invocations as workflows on Temporal."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from temporalio.service import RPCError
+
+from durable_adk.client.invocations import InvocationHandle, Invocations
+from durable_adk.errors import (
+    SessionRegressedError,
+    StoreUnavailableError,
+    TemporalUnavailableError,
+)
+from durable_adk.holders import TemporalHolder
+from durable_adk.messages import (
+    InvocationAnswer,
+    InvocationRequest,
+    InvocationResult,
+    answer_event,
+)
+from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
+from durable_adk.sessions.session import SessionKey
+
+WORKER_CHECK = 5.0
+"""Seconds an invocation may wait to be opened before the client asks whether a worker is there."""
+ANSWER_POLL = 0.02
+"""Seconds between two looks at what became of an answer."""
+PATIENCE = 120.0
+"""Seconds the server may be away before a client that waits for a result gives up."""
+
+
+class TemporalRuns:
+    """Runs invocations as workflows; the task only watches."""
+
+    def __init__(self, invocations: Invocations, sessions: BaseSessionService) -> None:
+        self._invocations = invocations
+        self._sessions = sessions
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def start(self, request: InvocationRequest) -> asyncio.Task[Any]:
+        """Start the workflow, or attach to the one of the same ids."""
+        return self._watch(await self._invocations.start(request))
+
+    async def attach(
+        self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
+    ) -> asyncio.Task[Any] | None:
+        """Watch a workflow: the one that holds the invocation, whatever its id, or will."""
+        return self._watch(self._handle(key, invocation_id, record))
+
+    async def answer(
+        self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
+    ) -> asyncio.Task[Any] | None:
+        """Signal the workflow, then watch it; None if it is closed."""
+        handle = self._handle(key, record.invocation_id, record)
+        if not await handle.answer(answer):
+            return None
+        if not await self._is_taken(handle, answer.answer_id or ""):
+            return None
+        return self._watch(handle)
+
+    async def cancel(
+        self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
+    ) -> bool:
+        """Ask the workflow to end; False if it is closed."""
+        return await self._handle(key, invocation_id, record).cancel()
+
+    def release(self, run: asyncio.Task[Any]) -> None:
+        """Stop watching; the workflow goes on."""
+        run.cancel()
+
+    async def close(self) -> None:
+        """Stop watching; the workflows go on."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _handle(
+        self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
+    ) -> InvocationHandle:
+        """The workflow that holds the invocation, whatever its id, or the one that will."""
+        holder = TemporalHolder.parse(record.holder) if record else None
+        workflow = holder.workflow_id if holder else None
+        return self._invocations.handle(key, invocation_id, workflow=workflow)
+
+    def _watch(self, handle: InvocationHandle) -> asyncio.Task[Any]:
+        task = asyncio.create_task(self._until_end(handle))
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+    async def _is_taken(self, handle: InvocationHandle, answer_id: str) -> bool:
+        """Wait for what becomes of an answer; False if the workflow has ended without it.
+
+        Raises:
+            InvalidRequestError: It was refused.
+            NoWorkerError: The answer is kept, but nobody is there to take it.
+            TemporalUnavailableError: The workflow has ended, and nobody says whether with it.
+        """
+        now = asyncio.get_running_loop().time
+        looked, ended = now(), None
+        while True:
+            try:
+                if await handle.took(answer_id):
+                    return True
+                if ended is not None:
+                    return False  # asked after its end, so this is its last word
+            except TemporalUnavailableError as silence:
+                if ended is not None and now() - ended > PATIENCE:
+                    raise TemporalUnavailableError(
+                        f"Nobody has said for {PATIENCE:g} s whether invocation "
+                        f"{handle.invocation_id!r}, which has ended, had taken the answer: look at "
+                        "its session, or answer again."
+                    ) from silence
+            await asyncio.sleep(ANSWER_POLL)
+            if ended is None and now() - looked > WORKER_CHECK:
+                looked = now()
+                if await handle.is_open():
+                    await self._invocations.check_worker(handle.invocation_id)
+                elif await self._is_stored(handle, answer_id):
+                    return True
+                else:
+                    ended = looked
+
+    async def _is_stored(self, handle: InvocationHandle, answer_id: str) -> bool:
+        """Whether the session has an answer; what has ended has stored whatever it took.
+
+        So the answer is known also where no worker is left that could replay the workflow.
+        """
+        name = answer_event(handle.invocation_id, answer_id)
+        with suppress(StoreUnavailableError):  # then only the workflow can say
+            record = await self._sessions.get_invocation(handle.key, handle.invocation_id)
+            start = record.start_seq if record else 0
+            stored = await self._sessions.read_events(handle.key, after=start)
+            return any(item.event.id == name for item in stored)
+        return False
+
+    async def _until_end(self, handle: InvocationHandle) -> InvocationResult:
+        """The result, however often the connection breaks; NoWorkerError if nobody will run it."""
+        loop = asyncio.get_running_loop()
+        lost_since: float | None = None
+        while True:
+            try:
+                async with asyncio.timeout(WORKER_CHECK):
+                    return await handle.result()
+            except TimeoutError:
+                lost_since = await self._still_waiting(handle, lost_since)
+            except RPCError as error:
+                lost_since = lost_since or loop.time()
+                if loop.time() - lost_since > PATIENCE:
+                    raise TemporalUnavailableError(
+                        f"Temporal has not answered for {PATIENCE:g} s: {error.message}"
+                    ) from error
+                await asyncio.sleep(0.5)
+
+    async def _still_waiting(
+        self, handle: InvocationHandle, lost_since: float | None
+    ) -> float | None:
+        """Make sure that somebody will run what is not open yet; the news of a lost connection."""
+        try:
+            opened = await self._sessions.get_invocation(handle.key, handle.invocation_id)
+            if opened is None:
+                await self._invocations.check_worker(handle.invocation_id)
+            await handle.check_store()
+        except SessionRegressedError:
+            raise
+        except (RPCError, StoreUnavailableError):
+            return lost_since  # whoever is away is asked again
+        return None
