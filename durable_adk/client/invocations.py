@@ -119,6 +119,13 @@ class InvocationHandle:
         """Whether the workflow still runs."""
         return await self._status() is WorkflowExecutionStatus.RUNNING
 
+    async def rests(self) -> bool:
+        """Whether nothing is under way in the workflow: it is closed, or waits for somebody."""
+        description = await self.workflow.describe()
+        told = description.raw_description
+        busy = told.HasField("pending_workflow_task") or told.pending_activities
+        return description.status is not WorkflowExecutionStatus.RUNNING or not busy
+
     async def _status(self) -> WorkflowExecutionStatus | None:
         return (await self.workflow.describe()).status
 

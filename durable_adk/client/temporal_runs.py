@@ -1,6 +1,8 @@
 """Runs invocations as workflows on Temporal."""
 
 import asyncio
+import time
+from collections import deque
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +28,8 @@ WORKER_CHECK = 5.0
 """Seconds an invocation may wait to be opened before the client asks whether a worker is there."""
 ANSWER_POLL = 0.02
 """Seconds between two looks at what became of an answer."""
+ENDING = 1.0
+"""Seconds that a workflow may take to end, or to pause, after its invocation has."""
 PATIENCE = 120.0
 """Seconds the server may be away before a client that waits for a result gives up."""
 
@@ -36,7 +40,9 @@ class TemporalRuns:
     def __init__(self, invocations: Invocations, sessions: BaseSessionService) -> None:
         self._invocations = invocations
         self._sessions = sessions
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], InvocationHandle] = {}
+        self._left: deque[tuple[float, InvocationHandle]] = deque()
+        """What was followed to its end of late, and when that was heard."""
 
     async def start(self, request: InvocationRequest) -> asyncio.Task[Any]:
         """Start the workflow, or attach to the one of the same ids."""
@@ -65,15 +71,30 @@ class TemporalRuns:
         """Ask the workflow to end; False if it is closed."""
         return await self._handle(key, invocation_id, record).cancel()
 
-    def release(self, run: asyncio.Task[Any]) -> None:
+    def release(self, run: asyncio.Task[Any], *, early: bool) -> None:
         """Stop watching; the workflow goes on."""
+        now = time.monotonic()
+        while self._left and self._left[0][0] < now - ENDING:
+            self._left.popleft()
+        if not early and run in self._tasks:
+            self._left.append((now, self._tasks[run]))
         run.cancel()
 
     async def close(self) -> None:
-        """Stop watching; the workflows go on."""
+        """Stop watching; the workflows go on.
+
+        An invocation ends in the store a moment before its workflow hears of that. A worker that
+        stops then, as an embedded one does with this process, drops what it is just given, and the
+        workflow would stay open until there is another worker.
+        """
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(RPCError, TimeoutError):
+            async with asyncio.timeout(ENDING):
+                for _, handle in self._left:
+                    await _at_rest(handle)
+        self._left.clear()
 
     def _handle(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
@@ -85,12 +106,12 @@ class TemporalRuns:
 
     def _watch(self, handle: InvocationHandle) -> asyncio.Task[Any]:
         task = asyncio.create_task(self._until_end(handle))
-        self._tasks.add(task)
+        self._tasks[task] = handle
         task.add_done_callback(self._forget)
         return task
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled():
             task.exception()
 
@@ -172,3 +193,10 @@ class TemporalRuns:
         except (RPCError, StoreUnavailableError):
             return lost_since  # whoever is away is asked again
         return None
+
+
+async def _at_rest(handle: InvocationHandle) -> None:
+    while True:
+        if await handle.rests():
+            return
+        await asyncio.sleep(ANSWER_POLL)

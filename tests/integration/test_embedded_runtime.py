@@ -5,8 +5,10 @@ import textwrap
 
 import pytest
 from google.genai import types
+from temporalio.client import WorkflowExecutionStatus
 
 from durable_adk.agents import LlmAgent
+from durable_adk.client import connect
 from durable_adk.embedded import TemporalServer, embedded_runner
 from durable_adk.memory import InMemoryMemoryService, MemoryEntry
 from durable_adk.models import ScriptedModel
@@ -43,6 +45,16 @@ async def test_what_was_said_is_there_the_next_time(tmp_path):
         session = await runner.session_service.get_session(app_name="greeter", **USER)
     assert session
     assert [event.text for event in session.events] == ["hello", "one", "hello", "two"]
+
+
+async def test_nothing_is_left_open_by_a_process_that_sends_one_message(tmp_path):
+    """I11: else its code is changed, and the workflow does not replay when there is a worker."""
+    async with embedded_runner(agent("one"), data_dir=tmp_path) as runner:
+        await send(runner)
+    async with TemporalServer.start(data_dir=tmp_path, headless=True) as server:
+        client = await connect(server.address)
+        (run,) = [run async for run in client.list_workflows()]
+        assert run.status is WorkflowExecutionStatus.COMPLETED
 
 
 async def keep(tool_context: ToolContext) -> dict[str, object]:

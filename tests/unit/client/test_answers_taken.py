@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from durable_adk.client import runs
+from durable_adk.client import temporal_runs
 from durable_adk.client.temporal_runs import TemporalRuns
 from durable_adk.errors import StoreUnavailableError, TemporalUnavailableError
 from durable_adk.events.event import Event
@@ -72,8 +72,8 @@ Taken = Callable[..., Coroutine[Any, Any, bool]]
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> Taken:
     """`TemporalRuns._is_taken`, with little patience."""
-    monkeypatch.setattr(runs, "WORKER_CHECK", 0.05)
-    monkeypatch.setattr(runs, "PATIENCE", 0.5)
+    monkeypatch.setattr(temporal_runs, "WORKER_CHECK", 0.05)
+    monkeypatch.setattr(temporal_runs, "PATIENCE", 0.5)
 
     def ask(handle: Handle, store: Store | None = None) -> Coroutine[Any, Any, bool]:
         made: Any = TemporalRuns(Workers(), store or Store())  # pyright: ignore[reportArgumentType]
