@@ -280,16 +280,34 @@ def test_a_tool_that_was_given_up_is_no_violation() -> None:
     assert not judge(found).violations["foreseen"]
 
 
-@pytest.mark.parametrize(("fell_asleep", "is_wrong"), [(9.0, False), (11.0, False), (13.0, True)])
-def test_a_question_of_a_worker_that_slept_is_no_violation(
-    fell_asleep: float, is_wrong: bool
+@pytest.mark.parametrize(("held_from", "is_wrong"), [(9.0, False), (11.0, False), (13.0, True)])
+@pytest.mark.parametrize(
+    ("kind", "link"),
+    [
+        ("usurp", None),
+        ("blackhole", "worker-model"),
+        ("blackhole", "worker-store"),
+        ("freeze_connections", "worker-store"),
+    ],
+)
+def test_a_question_that_was_held_up_is_no_violation(
+    kind: str, link: str | None, held_from: float, is_wrong: bool
 ) -> None:
-    """I10: it had begun to ask before the answer was stored, by whoever took over."""
+    """I10: it was on its way before the answer was stored, by whoever took over."""
     found = good()
     repeat("asked", nonce="~00000002", other={"nonce": "~00000009", "at": 60.0})(found)
     assert judge(found).violations["no_re_asking"]
-    found.faults.append({"kind": "usurp", "done": True, "began": fell_asleep, "at": 59.5})
+    found.faults.append({"kind": kind, "link": link, "done": True, "began": held_from, "at": 59.5})
     assert bool(judge(found).violations["no_re_asking"]) is is_wrong
+
+
+def test_a_question_that_nothing_held_up_is_a_violation() -> None:
+    """I10: who was cut off has to look again before asking; clients only listen."""
+    found = good()
+    repeat("asked", nonce="~00000002", other={"nonce": "~00000009", "at": 60.0})(found)
+    for kind, link in (("cut", "worker-model"), ("blackhole", "client-temporal")):
+        found.faults.append({"kind": kind, "link": link, "done": True, "began": 9.0, "at": 59.5})
+    assert judge(found).violations["no_re_asking"]
 
 
 @pytest.mark.parametrize(
