@@ -68,8 +68,8 @@ class Runs(Protocol):
         """Ask an invocation to end; False if nothing runs it."""
         ...
 
-    def release(self, run: "asyncio.Task[Any]", *, early: bool) -> None:
-        """The caller follows no longer; `early`: before the end, or a pause."""
+    def release(self, run: "asyncio.Task[Any]") -> None:
+        """The caller follows no longer."""
         ...
 
     async def close(self) -> None:
@@ -298,17 +298,15 @@ class Conversation:
             pauses=pauses,
         )
         listener: str | None = None
-        early = True
         try:
             async with aclosing(self._shown(feed, chunks, cursor)) as events:
                 async for event in events:
                     yield event
-            early = False
         except Elsewhere as elsewhere:
             listener = elsewhere.listener
         finally:
             if run is not None:
-                self.runs.release(run, early=early)
+                self.runs.release(run)
         if listener is not None:
             async with aclosing(self._elsewhere(key, invocation_id, listener)) as events:
                 async for event in events:

@@ -12,6 +12,7 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import (
     Client,
+    WorkflowExecutionDescription,
     WorkflowExecutionStatus,
     WorkflowFailureError,
     WorkflowHandle,
@@ -55,6 +56,13 @@ TASK_TIMEOUT = timedelta(seconds=3)
 """A local activity takes a second at most, and ends with its task (D19)."""
 POLLER_MAX_AGE = 75.0
 """Seconds; a live worker's long poll is renewed every 60."""
+
+
+def only_waits(description: WorkflowExecutionDescription) -> bool:
+    """Whether nothing is under way in an open workflow, so that only a message moves it."""
+    told = description.raw_description
+    busy = told.HasField("pending_workflow_task") or told.pending_activities
+    return not (busy or told.pending_children)
 
 
 @dataclass(frozen=True)
@@ -120,11 +128,9 @@ class InvocationHandle:
         return await self._status() is WorkflowExecutionStatus.RUNNING
 
     async def rests(self) -> bool:
-        """Whether nothing is under way in the workflow: it is closed, or waits for somebody."""
+        """Whether the workflow is closed, or waits for somebody."""
         description = await self.workflow.describe()
-        told = description.raw_description
-        busy = told.HasField("pending_workflow_task") or told.pending_activities
-        return description.status is not WorkflowExecutionStatus.RUNNING or not busy
+        return description.status is not WorkflowExecutionStatus.RUNNING or only_waits(description)
 
     async def _status(self) -> WorkflowExecutionStatus | None:
         return (await self.workflow.describe()).status

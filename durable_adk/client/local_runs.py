@@ -110,7 +110,7 @@ class LocalRuns:
         task = self._tasks.get((key, invocation_id))
         return task is not None and task.cancel()
 
-    def release(self, run: asyncio.Task[Any], *, early: bool) -> None:
+    def release(self, run: asyncio.Task[Any]) -> None:
         """A client that leaves cancels nothing: the task goes on."""
 
     async def close(self) -> None:

@@ -29,7 +29,7 @@ WORKER_CHECK = 5.0
 ANSWER_POLL = 0.02
 """Seconds between two looks at what became of an answer."""
 ENDING = 1.0
-"""Seconds that a workflow may take to end, or to pause, after its invocation has."""
+"""Seconds that a workflow may take to end, or to pause, after who followed it has left."""
 PATIENCE = 120.0
 """Seconds the server may be away before a client that waits for a result gives up."""
 
@@ -42,7 +42,7 @@ class TemporalRuns:
         self._sessions = sessions
         self._tasks: dict[asyncio.Task[Any], InvocationHandle] = {}
         self._left: deque[tuple[float, InvocationHandle]] = deque()
-        """What was followed to its end of late, and when that was heard."""
+        """What was followed of late, and until when."""
 
     async def start(self, request: InvocationRequest) -> asyncio.Task[Any]:
         """Start the workflow, or attach to the one of the same ids."""
@@ -71,14 +71,16 @@ class TemporalRuns:
         """Ask the workflow to end; False if it is closed."""
         return await self._handle(key, invocation_id, record).cancel()
 
-    def release(self, run: asyncio.Task[Any], *, early: bool) -> None:
+    def release(self, run: asyncio.Task[Any]) -> None:
         """Stop watching; the workflow goes on."""
-        now = time.monotonic()
-        while self._left and self._left[0][0] < now - ENDING:
-            self._left.popleft()
-        if not early and run in self._tasks:
-            self._left.append((now, self._tasks[run]))
+        if run in self._tasks:  # else it has seen the end
+            self._left.append((time.monotonic(), self._tasks[run]))
+        self._prune()
         run.cancel()
+
+    def _prune(self) -> None:
+        while self._left and self._left[0][0] < time.monotonic() - ENDING:
+            self._left.popleft()
 
     async def close(self) -> None:
         """Stop watching; the workflows go on.
@@ -87,14 +89,15 @@ class TemporalRuns:
         stops then, as an embedded one does with this process, drops what it is just given, and the
         workflow would stay open until there is another worker.
         """
+        self._prune()
+        left = [*self._tasks.values(), *(handle for _, handle in self._left)]
+        self._left.clear()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        with suppress(RPCError, TimeoutError):
+        with suppress(TimeoutError):
             async with asyncio.timeout(ENDING):
-                for _, handle in self._left:
-                    await _at_rest(handle)
-        self._left.clear()
+                await asyncio.gather(*map(_at_rest, left), return_exceptions=True)
 
     def _handle(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None

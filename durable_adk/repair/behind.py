@@ -11,13 +11,14 @@ from functools import partial
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
+from durable_adk.client.invocations import only_waits
 from durable_adk.errors import InvocationTerminatedError
 from durable_adk.holders import TemporalHolder
 from durable_adk.messages import InvocationAnswer, answer_event
 from durable_adk.payloads import AnswerStep
 from durable_adk.repair.findings import Case, Kind, case
 from durable_adk.repair.regressions import end_workflow
-from durable_adk.repair.sources import Sources, described
+from durable_adk.repair.sources import Sources, if_known
 from durable_adk.repair.trails import Trail
 from durable_adk.sessions.base_session_service import StoredEvent
 from durable_adk.sessions.records import InvocationRecord
@@ -48,7 +49,7 @@ async def behind(
         holder = TemporalHolder.parse(record.holder)
         if holder is None or holder.workflow_id not in going:
             continue
-        if not await _only_waits(sources.client, holder):
+        if not await _is_idle(sources.client, holder):
             continue
         if record.status.closed:
             found.append(_over(sources, key, record, holder))
@@ -57,18 +58,13 @@ async def behind(
     return found
 
 
-async def _only_waits(client: Client, holder: TemporalHolder) -> bool:
-    """Whether nothing is under way in an open workflow, so that only a message moves it."""
-    description = await described(client.get_workflow_handle(holder.workflow_id))
-    if description is None:
+async def _is_idle(client: Client, holder: TemporalHolder) -> bool:
+    description = await if_known(client.get_workflow_handle(holder.workflow_id).describe())
+    if description is None or description.status is not WorkflowExecutionStatus.RUNNING:
         return False
-    told = description.raw_description
-    busy = (
-        told.HasField("pending_workflow_task") or told.pending_activities or told.pending_children
-    )
     # The server looks the workflow up by its id, which a later one may have taken.
     is_it = description.raw_info.first_run_id == holder.first_run_id
-    return is_it and description.status is WorkflowExecutionStatus.RUNNING and not busy
+    return is_it and only_waits(description)
 
 
 async def unheard(

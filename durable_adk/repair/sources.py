@@ -1,17 +1,19 @@
 """What the doctor looks at, and what it was told of it."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TypeVar
 
-from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.apps.app import App
 from durable_adk.errors import TemporalUnavailableError
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.session import SessionKey
+
+T = TypeVar("T")
 
 
 class Missing(StrEnum):
@@ -47,14 +49,14 @@ class Sources:
         return all(want in (None, one) for want, one in zip(wanted, key, strict=True))
 
 
-async def described(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescription | None:
+async def if_known(asked: Awaitable[T]) -> T | None:
     """What Temporal says of a workflow, or of one of its runs; None: it is deleted.
 
     Raises:
         TemporalUnavailableError: It says nothing.
     """
     try:
-        return await handle.describe()
+        return await asked
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return None

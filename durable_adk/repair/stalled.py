@@ -12,7 +12,7 @@ from durable_adk.errors import DurableAdkError
 from durable_adk.holders import TemporalHolder
 from durable_adk.models.llm_response import Wire
 from durable_adk.repair.findings import Case, Kind, case
-from durable_adk.repair.sources import Sources, described
+from durable_adk.repair.sources import Sources, if_known
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 
@@ -56,13 +56,12 @@ async def stalled(
         if run.status is not WorkflowExecutionStatus.RUNNING or not _mean(sources, whose):
             continue
         handle = sources.client.get_workflow_handle(run.id, run_id=run.run_id)
-        description = await described(handle)
+        description = await if_known(handle.describe())
         tries = description.raw_description.pending_workflow_task.attempt if description else 0
-        if tries < TRIES:
+        if tries < TRIES or (history := await if_known(handle.fetch_history())) is None:
             continue
         context = WorkflowSerializationContext(sources.client.namespace, run.id)
         converter = sources.client.data_converter.with_context(context)
-        history = await handle.fetch_history()
         key, invocation_id = whose = whose or await _asked(history, converter)
         if _mean(sources, whose):
             problem = (
@@ -92,17 +91,19 @@ def _holders(records: Mapping[SessionKey, Iterable[InvocationRecord]]) -> dict[s
 async def _asked(history: WorkflowHistory, converter: DataConverter) -> Whose:
     """Whose the workflow is to become, as its argument says."""
     started = history.events[0].workflow_execution_started_event_attributes
-    told = _Argument()
-    with suppress(*_UNREAD):
+    with suppress(*_UNREAD):  # also at its fields, if its payload was refused
         (told,) = await converter.decode(started.input.payloads, [_Argument])
-    session = told.session or told.invocation_id or ""
-    return SessionKey(told.app, told.user, session), told.invocation_id
+        session = told.session or told.invocation_id or ""
+        return SessionKey(told.app, told.user, session), told.invocation_id
+    return SessionKey("", "", ""), None
 
 
 async def _reason(history: WorkflowHistory, converter: DataConverter) -> str:
-    """How the last workflow task ended that is in the history; repeated ones are in none."""
+    """How the first attempt of the workflow task ended; later ones are in no history."""
     for event in reversed(history.events):
         match event.event_type:
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+                break
             case EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
                 return "its worker did not answer in time"
             case EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:

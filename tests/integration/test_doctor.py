@@ -23,7 +23,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from durable_adk.errors import NoWorkerError
 from durable_adk.events import Event
 from durable_adk.repair.findings import Kind
-from durable_adk.repair.sources import Missing, described
+from durable_adk.repair.sources import Missing, if_known
 from durable_adk.repair.stalled import TRIES
 from durable_adk.sessions import Status
 from tests.support.clinic import Clinic
@@ -318,9 +318,10 @@ async def test_a_workflow_that_goes_while_the_doctor_looks_is_nobodys(alone: Cli
     handle = await alone.client.start_workflow(
         "Invocation", id=alone.user, task_queue=alone.user, execution_timeout=timedelta(minutes=1)
     )
-    assert (known := await described(handle))
+    assert (known := await if_known(handle.describe()))
     assert known.run_id == handle.first_execution_run_id
     run = alone.client.get_workflow_handle(handle.id, run_id=str(uuid.uuid4()))
-    assert await described(run) is None
-    assert await described(alone.client.get_workflow_handle(f"not-{handle.id}")) is None
+    assert await if_known(run.describe()) is None
+    another = alone.client.get_workflow_handle(f"not-{handle.id}")
+    assert await if_known(another.fetch_history()) is None
     await handle.terminate()

@@ -5,13 +5,15 @@ import textwrap
 
 import pytest
 from google.genai import types
-from temporalio.client import WorkflowExecutionStatus
 
 from durable_adk.agents import LlmAgent
 from durable_adk.client import connect
+from durable_adk.context import CallbackContext
 from durable_adk.embedded import TemporalServer, embedded_runner
+from durable_adk.errors import CallbackError
 from durable_adk.memory import InMemoryMemoryService, MemoryEntry
 from durable_adk.models import ScriptedModel
+from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService
 from durable_adk.tools.tool_context import ToolContext
 from tests.support.scripts import USER, call, send
@@ -47,14 +49,51 @@ async def test_what_was_said_is_there_the_next_time(tmp_path):
     assert [event.text for event in session.events] == ["hello", "one", "hello", "two"]
 
 
-async def test_nothing_is_left_open_by_a_process_that_sends_one_message(tmp_path):
-    """I11: else its code is changed, and the workflow does not replay when there is a worker."""
-    async with embedded_runner(agent("one"), data_dir=tmp_path) as runner:
+def fails(callback_context: CallbackContext) -> None:
+    """As an agent's code does that is about to be mended."""
+    raise ZeroDivisionError
+
+
+async def to_the_end(runner: Runner) -> None:
+    """All events."""
+    await send(runner)
+
+
+async def to_the_error(runner: Runner) -> None:
+    """There is no answer."""
+    with pytest.raises(CallbackError):
         await send(runner)
+
+
+async def to_the_answer(runner: Runner) -> None:
+    """No further than what is shown."""
+    async for event in runner.run_async(**USER, new_message="hello"):
+        if event.is_final_response():
+            break
+
+
+@pytest.mark.parametrize(
+    ("callback", "follow", "status"),
+    [
+        (None, to_the_end, "COMPLETED"),
+        (None, to_the_answer, "COMPLETED"),
+        (fails, to_the_error, "FAILED"),
+    ],
+)
+async def test_nothing_is_left_open_by_a_process_that_sends_one_message(
+    tmp_path, callback, follow, status
+):
+    """I11: else its code is changed, and the workflow does not replay when there is a worker."""
+    one = agent("one")
+    one.before_agent_callback = callback
+    async with embedded_runner(one, data_dir=tmp_path) as runner:
+        await follow(runner)
     async with TemporalServer.start(data_dir=tmp_path, headless=True) as server:
         client = await connect(server.address)
         (run,) = [run async for run in client.list_workflows()]
-        assert run.status is WorkflowExecutionStatus.COMPLETED
+        described = await client.get_workflow_handle(run.id).describe()
+        assert described.status
+        assert described.status.name == status
 
 
 async def keep(tool_context: ToolContext) -> dict[str, object]:
