@@ -14,8 +14,7 @@ IN_FLIGHT = 2.0
 """Seconds that a second question may be on its way while the answer to the first is stored."""
 LEAD = 1.0
 """Seconds from a fault that hits a question on its way to the note of the model that has it."""
-FREEZES = ("freeze_worker", "usurp", "freeze_connections")
-"""Faults in which a worker, or the store that it asks first, stands still."""
+FREEZES = ("freeze_worker", "usurp")
 HOLDS = (Link.WORKER_MODEL, Link.WORKER_STORE)
 """Links on which a black hole holds a question up, or what is asked before it."""
 HARMLESS = ("kill_client", "terminating")
@@ -110,15 +109,19 @@ def _stored_at(found: Evidence, questions: dict[str, Question]) -> dict[Question
 
 def _was_in_flight(found: Evidence, stored: float, asked: float) -> bool:
     """Whether who asked may have begun to before the answer was stored, and was held up since."""
-    delays = [Span(one["began"], one["at"]) for one in found.faults if _holds_up(one)]
+    delays = filter(None, map(_delay, found.faults))
     held = max((min(asked, one.ended) - max(stored, one.began) for one in delays), default=0.0)
     return asked - stored - max(held, 0.0) <= IN_FLIGHT
 
 
-def _holds_up(fault: Line) -> bool:
-    """Whether what was under way is late after it, and not lost."""
-    kind = fault["kind"]
-    return kind in FREEZES or (kind == "blackhole" and fault.get("link") in HOLDS)
+def _delay(fault: Line) -> Span | None:
+    """When a fault held up what was under way without losing it."""
+    if fault["kind"] in FREEZES:
+        return Span(fault["began"], fault["at"])
+    if fault["kind"] == "blackhole" and fault.get("link") in HOLDS:
+        # It may have begun later than it was to: one link is broken at a time.
+        return Span(fault["at"] - fault["seconds"], fault["at"])
+    return None
 
 
 def _nonces(row: Row) -> set[str]:

@@ -287,7 +287,6 @@ def test_a_tool_that_was_given_up_is_no_violation() -> None:
         ("usurp", None),
         ("blackhole", "worker-model"),
         ("blackhole", "worker-store"),
-        ("freeze_connections", "worker-store"),
     ],
 )
 def test_a_question_that_was_held_up_is_no_violation(
@@ -297,7 +296,8 @@ def test_a_question_that_was_held_up_is_no_violation(
     found = good()
     repeat("asked", nonce="~00000002", other={"nonce": "~00000009", "at": 60.0})(found)
     assert judge(found).violations["no_re_asking"]
-    found.faults.append({"kind": kind, "link": link, "done": True, "began": held_from, "at": 59.5})
+    begun = {"kind": kind, "link": link, "done": True, "began": held_from}
+    found.faults.append({**begun, "at": 59.5, "seconds": 59.5 - held_from})
     assert bool(judge(found).violations["no_re_asking"]) is is_wrong
 
 
@@ -305,8 +305,14 @@ def test_a_question_that_nothing_held_up_is_a_violation() -> None:
     """I10: who was cut off has to look again before asking; clients only listen."""
     found = good()
     repeat("asked", nonce="~00000002", other={"nonce": "~00000009", "at": 60.0})(found)
-    for kind, link in (("cut", "worker-model"), ("blackhole", "client-temporal")):
-        found.faults.append({"kind": kind, "link": link, "done": True, "began": 9.0, "at": 59.5})
+    found.faults += [
+        {"kind": kind, "link": link, "done": True, "began": 9.0, "at": 59.5, "seconds": seconds}
+        for kind, link, seconds in (
+            ("cut", "worker-model", 0.0),
+            ("blackhole", "client-temporal", 50.0),
+            ("blackhole", "worker-model", 2.0),  # it had to wait for the other one's end
+        )
+    ]
     assert judge(found).violations["no_re_asking"]
 
 

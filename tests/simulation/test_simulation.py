@@ -66,7 +66,8 @@ def test_a_body_whose_end_nobody_has_heard_of_does_not_begin_anew() -> None:
 def _begins_after_its_end(verdict: Verdict) -> bool:
     """Whether a worker asked what a body had been given, when its invocation had ended."""
     labels = [point.label for point in verdict.points]
-    ended = next(n for n, label in enumerate(labels) if label.startswith("close_invocation."))
+    closing = re.compile(r"close_invocation\..* write\.after")
+    ended = next((n for n, label in enumerate(labels) if closing.match(label)), len(labels))
     return verdict.faults == 2 and "start read_traces" in labels[ended:]
 
 
