@@ -94,18 +94,18 @@ class Explorer:
             yield from (self.listed(both) for both in _one_more(faults, first.points, kinds))
 
     def followed(self, first: str, second: str, *, start: str) -> Iterator[Verdict]:
-        """One kind of fault at all points since something was last begun, and another after it.
+        """One kind of fault at all points since one of them, and another after it.
 
         Args:
             first: The one, as in `simulation.faults`.
             second: The other.
-            start: Label of the point from which on the first may be, as "start read_place".
+            start: Label of the point from which on the first may be.
 
         Raises:
             ValueError: There is no such point.
         """
         labels = [point.label for point in self._points]
-        since = len(labels) - 1 - labels[::-1].index(start)
+        since = labels.index(start)
         numbers = [n for n, point in enumerate(self._points) if first in point.faults]
         for number in filter(lambda number: number >= since, numbers):
             verdict = self.listed({number: first})

@@ -51,8 +51,8 @@ def simulated(name: str, *invariants: str) -> Check:
     return check
 
 
-def followed(name: str, first: str, second: str, *, start: int) -> Check:
-    """One kind of fault, at every point of a scenario from `start` on, and after it another."""
+def followed(name: str, first: str, second: str, *, start: str) -> Check:
+    """One kind of fault, at every point since `start`, and after it another."""
 
     def check() -> str:
         scenario = next(scenario for scenario in SCENARIOS if scenario.name == name)
@@ -133,7 +133,7 @@ CHECKS: dict[str, Check] = {
     "lanes": simulated("side by side", "I7"),
     "approval": simulated("approval"),
     "tickets": simulated("steered", "I24"),
-    "refused": followed("refused", "rival", "ghost", start=10),
+    "refused": followed("refused", "rival", "ghost", start="call_model.2/1 report"),
     "roll": simulated("rolls over"),
     "answers over a roll": _answers_over_a_roll,
     "no partial entries": _no_partial_entries,

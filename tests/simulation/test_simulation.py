@@ -58,7 +58,7 @@ def test_no_two_deaths_or_lost_replies_show() -> None:
 def test_a_body_whose_end_nobody_has_heard_of_does_not_begin_anew() -> None:
     """D10, I2: what it was given before is removed with its end, after which its worker died."""
     explorer = Explorer(CUSTOM_ROLLS)
-    verdicts = list(explorer.followed("timeout", "die", start="start read_place"))
+    verdicts = list(explorer.followed("timeout", "die", start="task 0 of run-4"))
     assert _violations(verdicts) == []
     assert any(_begins_after_its_end(verdict) for verdict in verdicts)
 
