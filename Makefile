@@ -41,6 +41,7 @@ bench: $(STAMP) ## Measure
 	$(BIN)/python -m benchmarks.turn
 	$(BIN)/python -m benchmarks.streaming
 	$(BIN)/python -m benchmarks.takeover
+	$(BIN)/python -m benchmarks.neighbour
 
 bench-scale: $(STAMP) ## How throughput grows with workers, and what ends it
 	$(BIN)/python -m benchmarks.scale

@@ -12,8 +12,9 @@ import zlib
 from typing import Any, Self
 
 from google.genai import types
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
+from durable_adk.errors import NewerReleaseError
 from durable_adk.messages import InvocationAnswer, InvocationRequest, parsed
 from durable_adk.models.llm_response import Wire
 from durable_adk.payloads import AgentRun, Ending, Opened
@@ -49,7 +50,7 @@ class Cursor(Wire):
     @classmethod
     def parse(cls, raw: Any) -> Self:
         """Read a cursor, or raise InvalidRequestError naming each bad field."""
-        return parsed(cls, raw, "cursor")
+        return parsed(cls, raw, "cursor", extra="ignore")
 
 
 class WaitingPlace(Wire):
@@ -76,6 +77,16 @@ class PausesPlace(Wire):
     outcomes: dict[str, str | None] = Field(default_factory=dict[str, str | None])
     """Of the latest answers, so that one that is sent again is known."""
     answers: int = 0
+    heard: list[str] = Field(default_factory=list[str])
+    """Messages that were asked for, by name."""
+    digests: dict[str, str] = Field(default_factory=dict[str, str])
+    """What the answers say whose outcomes are known; not of those that an earlier version took."""
+
+    @model_serializer(mode="wrap")
+    def _short(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what is empty: an earlier version reads a place that needs nothing newer."""
+        whole = handler(self)
+        return {k: v for k, v in whole.items() if v or k not in ("heard", "digests")}
 
 
 class Place(Wire):
@@ -112,6 +123,21 @@ class Place(Wire):
     """How many runs of agents have begun."""
     runs: list[AgentRun] = Field(default_factory=list[AgentRun])
     """Those of agents of which nobody was told yet that they have ended."""
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """See base class.
+
+        Raises:
+            NewerReleaseError: This release cannot read it.
+        """
+        try:
+            return super().from_json(text)
+        except ValidationError as error:
+            raise NewerReleaseError(
+                "Where the invocation stands was written by a newer release of durable_adk: start "
+                "that release's workers again."
+            ) from error
 
 
 class PlaceStep(Wire):

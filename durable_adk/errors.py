@@ -15,6 +15,7 @@
     |   +-- AlreadyExistsError         (ValueError)
     |   +-- StaleSessionError          (ValueError)
     |   +-- SessionBusyError
+    |   +-- QueueFullError
     |   +-- NotInLoopError
     |   +-- SearchAttributesError
     +-- RunError                       ends the run: a stored error event, then raised
@@ -139,7 +140,27 @@ class StaleSessionError(CallerError, ValueError):
 
 
 class SessionBusyError(CallerError):
-    """Another invocation is active in this session."""
+    """Another invocation is active in this session.
+
+    Where a ticket was taken, `ahead` says how many tickets come first, and `remaining` estimates
+    the seconds until it is this one's turn.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        ahead: int = 0,
+        remaining: float = 0.0,
+        error_type: str | None = None,
+    ) -> None:
+        super().__init__(message, error_type=error_type)
+        self.ahead = ahead
+        self.remaining = remaining
+
+
+class QueueFullError(CallerError):
+    """Too many messages wait already, for this session or for the sessions of this user."""
 
 
 class NotInLoopError(CallerError):
@@ -286,6 +307,14 @@ class NoWorkerError(TransientError):
 
 class TemporalUnavailableError(TransientError):
     """The Temporal server does not answer."""
+
+
+class NewerReleaseError(Exception):
+    """A value cannot be read; a newer release of this package has written it.
+
+    It is no DurableAdkError on purpose. Those end an invocation, and this one is in order: the
+    workflow's task fails and is tried again, until a worker of that release takes it.
+    """
 
 
 class _Foreign:

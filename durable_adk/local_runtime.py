@@ -4,6 +4,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from durable_adk.activity_calls import ActivityCall
@@ -61,6 +62,12 @@ class LocalEffects(Effects, Protocol):
 
     async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
         """See `Runtime.run_activity`; without an engine."""
+        ...
+
+    async def wait_for_turn(
+        self, step: OpenStep | AnswerStep | CloseStep, busy: SessionBusyError
+    ) -> None:
+        """Wait until it is worth trying again what has found its session busy."""
         ...
 
 
@@ -209,19 +216,25 @@ class LocalRuntime:
         return await self._effects.run_activity(step, call)
 
     async def _until_free(
-        self, effect: Callable[..., Awaitable[T]], step: object, *, wait: bool = True
+        self,
+        effect: Callable[..., Awaitable[T]],
+        step: OpenStep | AnswerStep | CloseStep,
+        *,
+        wait: bool = True,
     ) -> T:
         """Repeat an effect while another invocation is active in the session."""
         while True:
             try:
                 # Not to be interrupted: who holds the lease must be known, to give it back.
                 return await uninterrupted(self._until_stored(effect, step))
-            except SessionBusyError:
+            except SessionBusyError as error:
                 if not wait:
                     raise
-            if self.cancelled():
+                busy = error
+            if self.cancelled() and not isinstance(step, CloseStep):
                 raise asyncio.CancelledError
-            await asyncio.sleep(0.05)
+            with suppress(StoreUnavailableError):  # which the effect waits for
+                await self._effects.wait_for_turn(step, busy)
 
     async def _until_stored(
         self, effect: Callable[..., Awaitable[T]], step: object, **options: int

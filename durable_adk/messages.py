@@ -1,8 +1,9 @@
 """What clients send to an invocation and get from it: plain JSON for any Temporal client."""
 
 import hashlib
+import re
 from enum import StrEnum
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from google.genai import types
 from pydantic import Field, ValidationError
@@ -80,7 +81,9 @@ class InvocationRequest(Wire):
                 "The argument of Invocation must be one JSON object with app, user and message; "
                 f"got {type(raw).__name__}."
             )
-        return parsed(cls, raw, "invocation request").checked()
+        of_runtime = "toolRun" in raw or "tool_run" in raw  # a parent's, which may be newer
+        extra = "ignore" if of_runtime else "forbid"
+        return parsed(cls, raw, "invocation request", extra=extra).checked()
 
     def checked(self) -> Self:
         """The request with its ids stripped and its message as Content; see `parse`."""
@@ -99,6 +102,16 @@ class InvocationRequest(Wire):
             both = self.message.model_dump_json(exclude_none=True) + canonical(self.state_delta)
             check_size(both, "message with its state_delta")
         return self
+
+
+EXPIRED = ".expired"
+"""What the names end with of the answers that deadlines give."""
+_RESERVED = re.compile(r"(unnamed|malformed)-\d+$|.*" + re.escape(EXPIRED) + "$", re.DOTALL)
+
+
+def is_reserved(answer_id: str) -> bool:
+    """Whether only the loop names answers so."""
+    return _RESERVED.match(answer_id) is not None
 
 
 class InvocationAnswer(Wire):
@@ -124,7 +137,7 @@ class InvocationAnswer(Wire):
         """Read an answer, or raise InvalidRequestError naming each bad field."""
         answer = parsed(cls, raw, "answer")
         if answer.answer_id is not None:
-            check_id(answer.answer_id, "answer_id")
+            answer.answer_id = check_id(answer.answer_id, "answer_id")
         if answer.steers is not None:
             return cls(steers=check_id(answer.steers, "steers"), answer_id=answer.steers)
         given = [answer.response is not None, answer.confirmed is not None]
@@ -137,11 +150,26 @@ class InvocationAnswer(Wire):
         check_size(answer.to_json(), "The answer")
         return answer
 
+    def digest(self) -> str:
+        """What it says, in short: the same for the same answer, whatever it is named."""
+        said = self.model_dump(mode="json", exclude_none=True, exclude={"answer_id"})
+        return hashlib.sha256(canonical(said).encode()).hexdigest()[:16]
 
-def parsed(cls: type[W], raw: Any, what: str) -> W:
-    """Read a value, or raise InvalidRequestError naming each bad field."""
+
+def parsed(
+    cls: type[W], raw: Any, what: str, *, extra: Literal["ignore", "forbid"] = "forbid"
+) -> W:
+    """Read a value, or raise InvalidRequestError naming each bad field.
+
+    Args:
+        cls: The value's class.
+        raw: A JSON object.
+        what: How the message names it.
+        extra: Whether unknown fields are an error. They are a typing error in what people write,
+            and a newer release's in what our own processes write.
+    """
     try:
-        return cls.model_validate(raw)
+        return cls.model_validate(raw, extra=extra)
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"

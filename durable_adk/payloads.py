@@ -1,8 +1,7 @@
 """Every value that crosses client, workflow and activity.
 
 Steps name things and never carry the conversation (design D3): the activity loads the session from
-the store by key and revision. What a workflow's history holds of a step is therefore a few hundred
-bytes, at turn 1 and at turn 1,000.
+the store by key and revision, so a step is a few hundred bytes of history at every turn.
 
 Fields are added, never renamed or removed: histories of open invocations hold these values.
 """
@@ -43,6 +42,8 @@ class OpenStep(Wire):
     run_config: RunConfig | None = None
     """None: the default one."""
     tool_run: ToolRun | None = None
+    parent: str | None = None
+    """Id of the parent workflow, if there is a `tool_run`; empty: there is none."""
     create_session: bool = False
     when_busy: WhenBusy = WhenBusy.ENQUEUE
 
@@ -146,6 +147,8 @@ class Step(Wire):
     attempt_timeout: float
     """Seconds one attempt may take."""
     grant: CommitGrant | None = None
+    epoch: int | None = None
+    """Of the run's lease, unless `grant` has it."""
     run_config: RunConfig | None = None
     """None: the default one, which costs no history."""
     plugins: bool | None = None
@@ -158,6 +161,11 @@ class Step(Wire):
     """Number of the agent's run, for those who watch; None: the invocation's first."""
     ended: list[AgentRun] | None = None
     """The runs that have ended since the step before."""
+
+    @property
+    def run_epoch(self) -> int | None:
+        """The epoch of the run's lease; None: it is not known."""
+        return self.grant.epoch if self.grant else self.epoch
 
 
 class ModelStep(Step):
@@ -325,6 +333,8 @@ class AnswerStep(Wire):
     """Empty: there is no answer, only the lease is to be taken again."""
     timestamp: float
     answer: InvocationAnswer
+    named: bool | None = None
+    """Whether its sender has named it."""
     call_name: str = ""
     """Name of the call that `InvocationAnswer.call_id` means."""
     author: str = "user"

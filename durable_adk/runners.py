@@ -1,6 +1,5 @@
 """The entry point: a message in, committed events out."""
 
-import uuid
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, suppress
 from typing import Any, Self
@@ -141,7 +140,7 @@ class Runner:
             user_id: The user.
             session_id: The user's session.
             new_message: The user's message; None: attach to `invocation_id`.
-            invocation_id: Names the invocation; None: a new one.
+            invocation_id: Names the invocation, or the answer to calls; None: a new one.
             state_delta: State changes that ride on the user's event.
             run_config: Options.
             yield_user_message: Yield the user's own event too (RUN-19).
@@ -178,7 +177,6 @@ class Runner:
                 "user": user_id,
                 "session": check_id(session_id, "session_id"),
                 "message": message,
-                "invocation_id": f"e-{uuid.uuid4()}",
                 "create_session": self.auto_create_session,
                 **{name: value for name, value in options.items() if value},
             }

@@ -6,6 +6,7 @@ so they produce the same events; `tests/integration/test_seed_steps.py` proves i
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from durable_adk.activity_calls import ActivityCall
@@ -130,16 +131,70 @@ class Inbox:
         """The messages that wait to be heard, by the ids of their invocations."""
         self.outcomes: dict[str, str | None] = {}
         """By answer id, why it was refused; None: it was taken."""
+        self.heard: set[str] = set()
+        """The messages that were asked for, by the ids of their invocations."""
+        self.digests: dict[str, str] = {}
+        """By the id that a sender gave, what the first answer of that id says."""
+        self._disputed: set[str] = set()
 
     def put(self, answer: InvocationAnswer) -> bool:
         """Hand over an answer, or the news of a message that waits; False: of too many."""
         if answer.steers is None:
+            self._compare(answer)
             self._queue.put_nowait(answer)
         elif answer.steers not in self.steered:
             if len(self.steered) == MAX_STEERED:
                 return False
             self.steered.append(answer.steers)
         return True
+
+    def _compare(self, answer: InvocationAnswer) -> None:
+        """Note a second answer of an id that says something else: at once, before anybody asks."""
+        name = answer.answer_id
+        if name is None or (name in self.outcomes and name not in self.digests):
+            return  # it was taken by a version that did not note what it said
+        self.know({name: self.digests.setdefault(name, answer.digest())}, answer.digest())
+
+    def know(self, digests: dict[str, str], other: str | None = None) -> None:
+        """Note what the first answers of these ids said, where another one may be known.
+
+        Args:
+            digests: By answer id.
+            other: What a later one of the same id says; None: what is noted here.
+        """
+        for name, first in digests.items():
+            if (other or self.digests.get(name, first)) != first:
+                self._disputed.add(name)
+            self.digests[name] = first
+            if name in self._disputed and self.outcomes.get(name, "") is None:
+                self.take(name)
+
+    def said(self, *kept: Iterable[str]) -> dict[str, str]:
+        """What those said that are kept by these names."""
+        names = sorted(name for some in kept for name in some)
+        return {name: self.digests[name] for name in names if name in self.digests}
+
+    def take(self, name: str) -> None:
+        """Note an answer that was taken; to who asks, also if another of its id was sent."""
+        self.outcomes[name] = self._dispute(name) if name in self._disputed else None
+
+    def taken(self) -> dict[str, str]:
+        """By answer id, the digests of the answers that were taken."""
+        return {
+            name: said
+            for name, said in self.digests.items()
+            if self.outcomes.get(name, "") in (None, self._dispute(name))
+        }
+
+    def _dispute(self, name: str) -> str:
+        return (
+            f"answerId {name!r} was sent with different contents. The first one was taken and "
+            f"stands (query taken: {self.digests[name]}); the other one is refused. Give "
+            "another answer another answerId."
+        )
+
+    def _is_known(self, name: str) -> bool:
+        return name in self.outcomes or name in self.digests
 
     def empty(self) -> bool:
         """Whether `get` would have to wait."""
@@ -148,7 +203,12 @@ class Inbox:
     def refuse(self, answer_id: str | None, reason: str) -> None:
         """Note an answer that cannot be read, or that nothing waits for."""
         name = answer_id or f"malformed-{len(self.outcomes) + 1}"
-        self.outcomes[name] = storable(reason, MAX_REASON)
+        if self.outcomes.get(name, "") is None:
+            self._disputed.add(name)  # one of this id was taken, which stays
+            self.digests.setdefault(name, "unknown")
+            self.take(name)
+        elif name not in self._disputed or name not in self.outcomes:
+            self.outcomes[name] = storable(reason, MAX_REASON)
 
     def wake(self) -> None:
         """Make `get` return None: something else has changed."""
@@ -166,7 +226,10 @@ class Inbox:
         """One without a name is named by its place among all; not before those of earlier runs."""
         if answer is not None:
             self.answers += 1
-            answer.answer_id = answer.answer_id or f"unnamed-{self.answers}"
+            if answer.answer_id is None:
+                while self._is_known(f"unnamed-{self.answers}"):
+                    self.answers += 1  # a sender has taken that name
+                answer.answer_id = f"unnamed-{self.answers}"
         return answer
 
 

@@ -10,8 +10,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.activities.definitions import InvocationActivities
 from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.staleness import StalenessCheck
 from durable_adk.activities.user_loop import UserLoop
-from durable_adk.activities.witness import StoreWitness
 from durable_adk.activities.world import World
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry, serve
@@ -27,6 +27,9 @@ from durable_adk.settings import Limits
 
 CLOSE_TIMEOUT = 5.0
 """Seconds for the models' connections to be closed."""
+
+MAX_IN_PLACE = 32
+"""Attempts of a worker that may wait for their sessions in place, and at most every fourth."""
 
 logger = get_logger(__name__)
 
@@ -105,6 +108,7 @@ class Serving:
         partials: PartialChannel | None,
         limits: Limits,
         model_task_queues: Mapping[str, str],
+        max_concurrent: int = 100,
     ) -> None:
         """See `worker`; nothing is open before `running`."""
         watcher = LeaseWatcher(client)
@@ -116,9 +120,10 @@ class Serving:
             limits=limits,
             model_task_queues=model_task_queues,
             is_alive=watcher.is_alive,
-            check_store=StoreWitness(client, session_service, task_queue).check,
+            check_store=StalenessCheck(client, session_service, task_queue).check,
             interrupt=watcher.interrupt,
             steer=watcher.steer,
+            max_in_place=min(MAX_IN_PLACE, max_concurrent // 4),
             services=services,
             partials=partials or partials_of(session_service),
         )

@@ -39,6 +39,11 @@ class Limits(BaseModel):
     local_commit_timeout: float = 1.0
     """How long a commit may make the workflow deaf before it becomes a normal activity (D4)."""
 
+    max_queued_per_session: int = Field(default=500, ge=1)
+    """Messages that may wait for one session; one more is refused with QueueFullError."""
+    max_queued_per_user: int = Field(default=2000, ge=1)
+    """The same for all sessions of one user of an app together."""
+
 
 class Settings(BaseSettings):
     """Settings of processes started by the command line, from ``DURABLE_ADK_*`` variables.

@@ -165,8 +165,10 @@ def check_id(value: Any, field: str) -> str:
     """`value` stripped, or InvalidRequestError when it cannot serve as an id.
 
     Ids may hold any visible characters (e-mail addresses are common user ids). Control characters
-    and lone surrogates are refused: they do not survive logs and stores. Separators need no rule,
-    because ids are never joined into one string unhashed (reliability S2).
+    and lone surrogates are refused: they do not survive logs and stores. Separators need no rule:
+    keys hold ids apart, and workflow ids are hashes of lists of them (reliability S2). Event ids
+    are the invocation's id, a dot and a position: unique while no id of the same session is
+    another's with a dot and a position behind it; a clash is refused.
 
     Args:
         value: The id, at most `MAX_ID` characters.

@@ -234,6 +234,7 @@ async def worker(
         partials=partials,
         limits=options.limits,
         model_task_queues=options.model_task_queues,
+        max_concurrent=options.max_concurrent,
     )
     async with serving.running(), _temporal_worker(client, serving, options) as running:
         yield running

@@ -73,7 +73,7 @@ async def run_agent(
         if is_cancelled_exception(failure):
             raise
         raise AgentRunError(_error(failure)) from failure
-    return InvocationResult.model_validate(result)
+    return InvocationResult.read(result)
 
 
 def _error(failure: ChildWorkflowError) -> DurableAdkError:

@@ -17,6 +17,7 @@ from durable_adk.errors import (
     AgentNotFoundError,
     DurableAdkError,
     ModelUnavailableError,
+    NewerReleaseError,
     RunError,
     SessionBusyError,
     StoreUnavailableError,
@@ -34,8 +35,11 @@ MAX_LOST = 10
 """Attempts of a step that may be lost with their workers."""
 MAX_ELSEWHERE = 10
 """How often a step is given back whose agent is not here."""
-BUSY_DELAY = 0.1
-"""Seconds."""
+SHARE = 0.7
+"""Of the time until a ticket's turn, as it is estimated, after which it is asked again."""
+MIN_BUSY_DELAY = 0.25
+MAX_BUSY_DELAY = 20.0
+"""Seconds. The tickets of resumptions outlive it, see `_pausing.RESUMING_TTL`."""
 ELSEWHERE_DELAY = 0.5
 """Seconds until a step whose agent is not here is offered to the workers again."""
 STORE_DELAY = 2.0
@@ -146,12 +150,22 @@ def _delay(error: DurableAdkError, number: int) -> float | None:
     if isinstance(error, ModelUnavailableError):
         return error.delay(number)
     if isinstance(error, SessionBusyError):
-        return BUSY_DELAY
+        return busy_delay(error)
     if isinstance(error, _NOT_HERE):
         return ELSEWHERE_DELAY
     if isinstance(error, StoreUnavailableError) and activity.info().attempt > _EAGER:
         return STORE_DELAY
     return None
+
+
+def busy_delay(error: SessionBusyError) -> float:
+    """Seconds until the next attempt of who waits for a session.
+
+    The more come first the longer it may be, so that all who wait for a session together make only
+    some ten attempts a second, however many they are.
+    """
+    most = min(10.0 + 0.1 * error.ahead, MAX_BUSY_DELAY)
+    return max(min(error.remaining * SHARE, most), MIN_BUSY_DELAY)
 
 
 @contextmanager
@@ -165,6 +179,8 @@ def translated(*, retry: Retry, number: int | None = None) -> Generator[None]:
         raise to_application_error(again.error, retry=True, delay=again.delay) from again
     except asyncio.CancelledError:
         raise
+    except NewerReleaseError as error:
+        raise to_application_error(error, retry=True, number=number) from error
     except MemoryError as error:
         # The process's, which others may have used up (F44); what a tool raises is its result.
         raise to_application_error(

@@ -26,7 +26,7 @@ async def commit_event(world: World, step: CommitStep) -> int:
             revision=step.revision,
         )
     except LeaseLostError:
-        await require_known(world, step.key, step.invocation_id)
+        await require_known(world, step.key, step.invocation_id, epoch=step.epoch)
         raise
     failpoint("commit.after")
     commits.add(1, {APP: step.key.app_name})

@@ -92,7 +92,7 @@ async def read_place(world: World, step: ContinueStep) -> Continued:
         cursor.key, after=record.start_seq - 1, upto=record.start_seq
     )
     state = None
-    if Place.model_validate_json(notes[0].body).opened.manifest.any_custom():
+    if Place.from_json(notes[0].body).opened.manifest.any_custom():
         _, state = await world.sessions.read_state(cursor.key)
         check_size(canonical(state), "The session's state, which custom agents are given,")
     failpoint("roll.read")

@@ -16,6 +16,7 @@ from durable_adk.activities.attempting import (
 from durable_adk.activities.effects import WorldEffects
 from durable_adk.activities.trials import Trials
 from durable_adk.activities.user_loop import UserLoop
+from durable_adk.activities.waiting import InPlace
 from durable_adk.continuation import (
     Continued,
     ContinueStep,
@@ -53,6 +54,7 @@ class InvocationActivities:
     def __init__(self, effects: WorldEffects, user_loop: UserLoop) -> None:
         self._effects = effects
         self._user_loop = user_loop
+        self._in_place = InPlace()
 
     def _trials(self, step: Step) -> Trials:
         return Trials(world=self._effects.world, step=step)
@@ -80,7 +82,7 @@ class InvocationActivities:
 
     @activity.defn
     async def open_invocation(self, step: OpenStep) -> Opened:
-        """Open; while the session is busy an enqueued message is this activity's next attempt."""
+        """Open; while the session is busy it waits, here or in this activity's next attempt."""
         waits = step.when_busy is not WhenBusy.REJECT
 
         def retry(error: DurableAdkError) -> bool:
@@ -90,7 +92,11 @@ class InvocationActivities:
             return asked or (transient_or_busy if waits else transient)(error)
 
         with translated(retry=retry):
-            return await whole(self._effects.open_invocation(step))
+            if not waits:
+                return await whole(self._effects.open_invocation(step))
+            return await self._in_place.attempt(
+                self._effects.world, self._effects.open_invocation, step
+            )
 
     @activity.defn
     async def call_model(self, step: ModelStep) -> StepResult:
@@ -160,15 +166,19 @@ class InvocationActivities:
 
     @activity.defn
     async def take_answer(self, step: AnswerStep) -> AnswerTaken:
-        """Take an answer; while the session is busy it is this activity's next attempt."""
+        """Take an answer; while the session is busy it waits, here or in its next attempt."""
         with translated(retry=transient_or_busy):
-            return await whole(self._effects.take_answer(step))
+            return await self._in_place.attempt(
+                self._effects.world, self._effects.take_answer, step
+            )
 
     @activity.defn
     async def close_invocation(self, step: CloseStep) -> Ending:
         """Close; retried until the store answers, and the session is free if it was paused."""
         with translated(retry=transient_or_busy):
-            return await whole(self._effects.close_invocation(step))
+            return await self._in_place.attempt(
+                self._effects.world, self._effects.close_invocation, step
+            )
 
     @activity.defn
     async def compact(self, step: CompactStep) -> None:

@@ -18,6 +18,7 @@ from durable_adk.activities import (
     pausing,
     telling,
     tool,
+    waiting,
 )
 from durable_adk.activities.granted import committed
 from durable_adk.activities.tool_run import RunAgain
@@ -69,6 +70,12 @@ class WorldEffects:
             raise
         telling.opened(step, opened)
         return opened
+
+    async def wait_for_turn(
+        self, step: OpenStep | AnswerStep | CloseStep, busy: SessionBusyError
+    ) -> None:
+        """See `waiting.wait_locally`."""
+        await waiting.wait_locally(self.world, step, busy)
 
     async def call_model(
         self,

@@ -7,10 +7,10 @@ invocation that was taken over: whoever takes over seals it.
 
 from durable_adk.activities.regressed import require_known
 from durable_adk.activities.steering import heard_event
+from durable_adk.activities.waiting import check_turn
 from durable_adk.activities.world import World
 from durable_adk.errors import (
     EventConflictError,
-    InvalidRequestError,
     InvocationCancelledError,
     LeaseLostError,
     StaleSessionError,
@@ -39,6 +39,8 @@ async def close_invocation(world: World, step: CloseStep) -> Ending:
     A repeat changes nothing: ids are derived, and a closed invocation stays as it is.
 
     Raises:
+        SessionBusyError: It was paused, and has ended; its open calls are answered when the other
+            invocation of the session has ended. Try again.
         SessionRegressedError: The store is older than the run, which waits for its repair (I21).
     """
     failpoint("close.before")
@@ -54,10 +56,14 @@ async def close_invocation(world: World, step: CloseStep) -> Ending:
             return _not_opened(step)
     else:
         record = await world.sessions.get_invocation(step.key, step.invocation_id)
-    if record is not None and record.status.closed and record.epoch >= step.epoch:
+    if record is not None and record.status.closed and not record.sealed:
+        await check_turn(world, step)
+    elif record is not None and record.status.closed and record.epoch >= step.epoch:
         # A step's final text has closed it, or an earlier attempt of this.
         return await ending_of(world, step.key, record)
-    await require_known(world, step.key, step.invocation_id, revision=step.revision)
+    await require_known(
+        world, step.key, step.invocation_id, epoch=step.epoch, revision=step.revision
+    )
     record = await _closed(world, step, record)
     failpoint("close.after")
     return Ending(record=record)
@@ -72,7 +78,9 @@ async def _closed(
     invocation, or take an answer for it, and then this goes on under an epoch that it does not
     know.
     """
-    epoch = await _epoch(world, step, record) if record is not None else step.epoch
+    epoch = step.epoch
+    if record is not None and record.holder == step.holder:
+        epoch = record.epoch  # also if it is not known, because the opening's result was lost
     for _ in range(MAX_TRIES):
         try:
             return await _sealed(world, step, record, epoch)
@@ -82,9 +90,9 @@ async def _closed(
             record = await world.sessions.get_invocation(step.key, step.invocation_id)
             if record is None or record.holder != step.holder:
                 raise
-            if record.status is not Status.PAUSED and record.epoch <= epoch:
+            if not _waits(record) and record.epoch <= epoch:
                 raise
-            epoch = await _epoch(world, step, record)
+            epoch = record.epoch
     return await _sealed(world, step, record, epoch)
 
 
@@ -102,6 +110,17 @@ async def _sealed(
         stored = await world.sessions.read_events(step.key, after=record.start_seq)
         revision = stored[-1].seq if stored else record.start_seq
         seals = _seals(world, step, stored, record)
+    if record is not None and _waits(record) and step.status is not Status.ABANDONED:
+        return await world.sessions.close_paused(
+            step.key,
+            invocation_id=step.invocation_id,
+            epoch=record.epoch,
+            status=step.status,
+            ttl=ttl_of(record.holder),
+            error=step.error,
+            seals=seals,
+            revision=revision,
+        )
     return await world.sessions.close_invocation(
         step.key,
         invocation_id=step.invocation_id,
@@ -144,30 +163,12 @@ def _not_opened(step: CloseStep) -> Ending:
     return Ending(record=record)
 
 
-async def _epoch(world: World, step: CloseStep, record: InvocationRecord) -> int:
-    """The epoch under which the invocation may be ended; it takes the lease if that was paused.
+def _waits(record: InvocationRecord) -> bool:
+    """Whether the invocation is to be ended without the lease: paused, or ended but for its seals.
 
-    Told by the store, as the loop may not know: an attempt whose worker died may have paused the
-    invocation, or taken an answer for it.
+    Told by the store, as the loop may not know: an attempt whose worker died may have paused it.
     """
-    if record.status is not Status.PAUSED:
-        # Also if the epoch is not known, because the opening's result was lost.
-        return record.epoch if record.holder == step.holder else step.epoch
-    try:
-        resumed = await world.sessions.resume_invocation(
-            step.key,
-            invocation_id=step.invocation_id,
-            holder=record.holder,
-            user_event=None,
-            ttl=ttl_of(record.holder),
-        )
-    except InvalidRequestError:
-        # Paused no more: an attempt of this that was taken for dead has ended it meanwhile.
-        ended = await world.sessions.get_invocation(step.key, step.invocation_id)
-        if ended is None or not ended.status.closed:
-            raise
-        return ended.epoch
-    return resumed.epoch
+    return record.status is Status.PAUSED or (record.status.closed and not record.sealed)
 
 
 async def ending_of(world: World, key: SessionKey, record: InvocationRecord) -> Ending:
@@ -207,7 +208,8 @@ def _is_model_answer(event: Event) -> bool:
 def _seals(
     world: World, step: CloseStep, stored: list[StoredEvent], record: InvocationRecord
 ) -> list[Event]:
-    error = from_detail(step.error or {})
+    # How it ended stands, if only its seals are missing.
+    error = from_detail((record.error if record.status.closed else step.error) or {})
     code, message = describe(error)
     if isinstance(error, InvocationCancelledError):
         code = ABORTED

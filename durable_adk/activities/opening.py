@@ -6,6 +6,8 @@ from typing import Any
 from durable_adk.activities.ending import close_invocation, ending_of
 from durable_adk.activities.steering import heard_by, steer
 from durable_adk.activities.telling import taken_over
+from durable_adk.activities.tool_runs import check_tool_run
+from durable_adk.activities.waiting import PLACES, check_turn
 from durable_adk.activities.world import World
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
@@ -17,8 +19,10 @@ from durable_adk.errors import (
     InvocationTerminatedError,
     LeaseLostError,
     PayloadTooLargeError,
+    QueueFullError,
     SessionBusyError,
     as_detail,
+    from_detail,
 )
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
@@ -31,17 +35,12 @@ from durable_adk.holders import ttl_of
 from durable_adk.messages import WhenBusy, check_size
 from durable_adk.payloads import CloseStep, Opened, OpenStep
 from durable_adk.run_config import GetSessionConfig
-from durable_adk.sessions.records import InvocationRecord, Place, Status
+from durable_adk.sessions.records import InvocationRecord, QueueBounds, Status
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp
 from durable_adk.values import canonical
 
-PLACES = {
-    WhenBusy.ENQUEUE: Place.LAST,
-    WhenBusy.REJECT: None,
-    WhenBusy.INTERRUPT: Place.FIRST,
-    WhenBusy.STEER: Place.LAST,
-}
-"""Where a message that finds its session busy waits; None: it does not."""
+STEERING = 1.5
+"""Seconds until it is looked again whether a message was heard, or who else could hear it."""
 
 SHARED_PREFIXES = (APP_PREFIX, USER_PREFIX)
 
@@ -54,7 +53,22 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
         CallerError: The app or session does not exist; nothing was stored.
         SessionRegressedError: The store is older than it was; nothing was stored (I21).
     """
+    try:
+        return await _opened(world, step)
+    except SessionBusyError as busy:
+        if _steers(step):  # there may be another one soon that can hear it
+            busy.remaining = min(busy.remaining, STEERING + busy.ahead * 0.1)
+        raise
+
+
+async def _opened(world: World, step: OpenStep) -> Opened:
+    try:
+        await check_turn(world, step)
+    except SessionBusyError:
+        if not await _freed(world, step):
+            raise
     app = world.registry.app(step.key.app_name)
+    await check_tool_run(world, step)
     root = app.find_agent(step.tool_run.agent) if step.tool_run else app.root_agent
     manifest = root.node() if step.tool_run else app.manifest()
     opened = Opened(
@@ -74,7 +88,7 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
         if not step.prepared:
             return opened
     await _check_answers(world, step)
-    await world.check_store()
+    await world.check_store(step.key)
     failpoint("open.before")
     record = await _opened_or_heard(world, step)
     if isinstance(record, str):
@@ -99,9 +113,10 @@ async def _opened_or_heard(world: World, step: OpenStep) -> InvocationRecord | s
     try:
         try:
             return await _open(world, step)
-        except SessionBusyError:
+        except (SessionBusyError, QueueFullError) as error:
             if not await _freed(world, step):
-                await _rejected(world, step)
+                if isinstance(error, SessionBusyError):
+                    await _rejected(world, step)
                 raise
             return await _open(world, step)
         except InvocationCancelledError as error:
@@ -256,11 +271,12 @@ async def _freed(world: World, step: OpenStep) -> bool:
     """Whether nobody comes first any more: who did may have gone without giving way.
 
     Asked in this order, so that in the end it is known of all: the one who holds the lease, then
-    those whose turn is before this opening's.
+    those whose turn is before this opening's. What the opening's own holder began under another id
+    is abandoned: its workflow was reset, and does not know of it.
     """
     active = await world.sessions.active_invocation(step.key)
     if active is not None:
-        if await world.is_alive(active.holder):
+        if active.holder != step.holder and await world.is_alive(active.holder):
             # Only now: its ticket lets nobody else in between, and every attempt asks again.
             if step.when_busy is WhenBusy.INTERRUPT:
                 await world.interrupt(step.key, active)
@@ -268,15 +284,27 @@ async def _freed(world: World, step: OpenStep) -> bool:
                 await steer(world, step, active)
             return False
         await _end_for(world, step, active)
-    for ticket in await world.sessions.waiting(step.key):
+    while tickets := await world.sessions.waiting(step.key, limit=1):
+        ticket = tickets[0]
         if ticket.invocation_id == step.invocation_id:
             break
-        if await world.is_alive(ticket.holder):
+        if ticket.holder != step.holder and await world.is_alive(ticket.holder):
             return False
+        await _seal_for(world, step, ticket.invocation_id)
         await world.sessions.leave_queue(
             step.key, invocation_id=ticket.invocation_id, holder=ticket.holder
         )
     return True
+
+
+async def _seal_for(world: World, step: OpenStep, invocation_id: str) -> None:
+    """Store what ends an invocation in the place of its holder, which ended it and is gone."""
+    record = await world.sessions.get_invocation(step.key, invocation_id)
+    if record is None or record.sealed or not record.status.closed:
+        return
+    ending = _ending(world, step, record, record.status, from_detail(record.error or {}))
+    with suppress(LeaseLostError, EventConflictError):  # others may be doing the same
+        await close_invocation(world, ending.model_copy(update={"holder": record.holder}))
 
 
 async def _rejected(world: World, step: OpenStep) -> None:
@@ -349,6 +377,7 @@ async def _open(world: World, step: OpenStep) -> InvocationRecord:
             state_delta=await _callers_state(world, step), artifact_delta=step.artifact_delta
         ),
     )
+    limits = world.limits
     record = await world.sessions.open_invocation(
         step.key,
         invocation_id=step.invocation_id,
@@ -358,6 +387,7 @@ async def _open(world: World, step: OpenStep) -> InvocationRecord:
         ttl=ttl_of(step.holder),
         place=PLACES[step.when_busy],
         steers=_steers(step),
+        bounds=QueueBounds(limits.max_queued_per_session, limits.max_queued_per_user),
     )
     if record.start_seq == 1 and not record.status.closed:
         # A copy, as the store would give it: nobody's later change reaches it (TRAP-8).

@@ -7,6 +7,7 @@ from google.genai import types
 from durable_adk.activities.regressed import require_known
 from durable_adk.activities.steering import hear
 from durable_adk.activities.telling import resumed
+from durable_adk.activities.waiting import check_turn
 from durable_adk.activities.world import World
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.errors import InvalidRequestError, LeaseLostError
@@ -16,7 +17,7 @@ from durable_adk.failpoints import failpoint
 from durable_adk.flows.answers import answer_message, check_answers
 from durable_adk.flows.requests import REQUEST_CONFIRMATION, SETTLED, pending_calls
 from durable_adk.holders import ttl_of
-from durable_adk.messages import MAX_BYTES
+from durable_adk.messages import EXPIRED, MAX_BYTES, is_reserved
 from durable_adk.payloads import AnswerStep, AnswerTaken, PauseStep
 from durable_adk.sessions.base_session_service import InvocationRecord, Status, StoredEvent
 from durable_adk.values import canonical
@@ -33,7 +34,7 @@ async def pause_invocation(world: World, step: PauseStep) -> Literal[False] | No
     restored has forgotten both as well; the doctor gives it the answer again (F38).
     """
     failpoint("pause.before")
-    await require_known(world, step.key, step.invocation_id)
+    await require_known(world, step.key, step.invocation_id, epoch=step.epoch)
     try:
         await world.sessions.pause_invocation(
             step.key,
@@ -60,17 +61,21 @@ async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
         SessionBusyError: Another invocation is active in the session; try again.
         SessionRegressedError: The store is older than the run, which waits for its repair (I21).
     """
-    await require_known(world, step.key, step.invocation_id, revision=step.revision)
+    await check_turn(world, step)
+    await require_known(
+        world, step.key, step.invocation_id, epoch=step.epoch, revision=step.revision
+    )
     if not step.event_id:
         return await _lease_only(world, step)
     if step.answer.steers is not None:
         taken = await hear(world, step)
         return taken.model_copy(update={"state": await _state(world, step, taken.heard)})
-    stored = await world.sessions.read_events(step.key, after=step.start_seq - 1)
-    if (found := _find(stored, step.event_id)) is not None:
+    if (found := await world.sessions.find_event(step.key, step.event_id)) is not None:
         await _hold_again(world, step)
         return await _taken(world, step, found)
+    stored = await world.sessions.read_events(step.key, after=step.start_seq - 1)
     try:
+        _check_name(step)
         event = _event(step, [item.event for item in stored])
     except InvalidRequestError as error:
         return AnswerTaken(refused=error.message)
@@ -80,8 +85,20 @@ async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
     except LeaseLostError:
         await _store(world, step, event)  # a pause of an attempt that was not dead came in between
     failpoint("answer.after")
-    stored = await world.sessions.read_events(step.key, after=step.start_seq - 1)
-    return await _taken(world, step, _find(stored, step.event_id) or stored[-1])
+    found = await world.sessions.find_event(step.key, step.event_id)
+    if found is None:  # the session was deleted just now
+        raise LeaseLostError(f"The answer {step.event_id!r} is in the store no more.")
+    return await _taken(world, step, found)
+
+
+def _check_name(step: AnswerStep) -> None:
+    """Raise InvalidRequestError if a sender has chosen a name that the loop gives to answers."""
+    name = step.answer.answer_id or ""
+    if step.named and is_reserved(name):
+        raise InvalidRequestError(
+            f"answerId {name!r} is reserved: unnamed-<n>, malformed-<n> and names that end with "
+            f"{EXPIRED!r} are given by the invocation itself; choose another."
+        )
 
 
 async def _store(world: World, step: AnswerStep, event: Event) -> None:
@@ -135,10 +152,6 @@ async def _lease_only(world: World, step: AnswerStep) -> AnswerTaken:
 def _epoch(step: AnswerStep, record: InvocationRecord | None) -> int:
     """The holder's present epoch, which it may not know of for the same reason."""
     return record.epoch if record is not None and record.holder == step.holder else step.epoch
-
-
-def _find(stored: list[StoredEvent], event_id: str) -> StoredEvent | None:
-    return next((item for item in stored if item.event.id == event_id), None)
 
 
 async def _taken(world: World, step: AnswerStep, found: StoredEvent) -> AnswerTaken:

@@ -6,7 +6,12 @@ from durable_adk.sessions.session import SessionKey
 
 
 async def require_known(
-    world: World, key: SessionKey, invocation_id: str, *, revision: int | None = None
+    world: World,
+    key: SessionKey,
+    invocation_id: str,
+    *,
+    epoch: int,
+    revision: int | None = None,
 ) -> None:
     """Make sure that a session knows of an invocation that was opened in it.
 
@@ -17,13 +22,15 @@ async def require_known(
         world: Where the store is.
         key: The session.
         invocation_id: It was opened.
+        epoch: Of the invocation's lease; 0: it is not known.
         revision: Number of an event that was stored; None: none is known of.
 
     Raises:
+        LeaseLostError: It was opened in a session that was deleted; the one there is another.
         SessionRegressedError: It was opened in a session that is older now than it was then.
     """
     try:
-        present, _ = await world.sessions.read_state(key)
+        present, _ = await world.sessions.read_state(key, epoch=epoch or None)
     except SessionNotFoundError:
         return
     record = await world.sessions.get_invocation(key, invocation_id)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from durable_adk.events.event import Event
 from durable_adk.sessions.base_session_service import BaseSessionService
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session import Creation, SessionKey
 
 
 class Known(NamedTuple):
@@ -37,8 +37,8 @@ class SessionCache:
     """Events of recently used sessions, so that a step reads only the tail it lacks (D3).
 
     Committed events never change and are only ever appended, so an entry can be stale but not
-    wrong, unless the session was deleted and made anew. An invocation's first step here looks for
-    that, by the last event that is known; within an invocation the lease keeps it from happening.
+    wrong, unless the session was deleted and created again. An invocation's first step here looks
+    for that; within an invocation the step's epoch does.
     """
 
     def __init__(self, size: int = 256) -> None:
@@ -111,6 +111,8 @@ class _Entry:
     """Position of the first event of each invocation."""
     calls: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     """By invocation: position of the event of each of its calls, the first one's of an id."""
+    creation: Creation | None = None
+    """Of the session; None: it is yet to be asked for."""
 
     @classmethod
     def of(cls, events: Iterable[Event], seen_by: str = "") -> "_Entry":
@@ -136,7 +138,7 @@ class _Entry:
     def copy(self) -> "_Entry":
         """One of its own with the same events, which is faster than to look through them."""
         calls = {name: dict(known) for name, known in self.calls.items()}
-        return _Entry(self.seen_by, list(self.events), dict(self.starts), calls)
+        return _Entry(self.seen_by, list(self.events), dict(self.starts), calls, self.creation)
 
 
 async def _verified(
@@ -150,16 +152,21 @@ async def _verified(
         key: The session.
         revision: How many events are wanted.
     """
+    # Before the events: should the session be created again meanwhile, the next look shows it.
+    creation = await sessions.read_creation(key)
+    if entry.creation != creation:
+        entry = _Entry("", creation=creation)  # whatever the events' ids and times say
     known = len(entry.events)
     after = max(known - 1, 0)
     tail = await sessions.read_events(key, after=after, upto=max(revision, known))
     if known and not (tail and _is_same(tail[0].event, entry.events[-1])):
-        entry, after = _Entry(""), 0
+        # The store was put back to an older one, and has gone on since.
+        entry, after = _Entry("", creation=creation), 0
         tail = await sessions.read_events(key, upto=revision)
     entry.extend(after, (item.event for item in tail))
     return entry
 
 
 def _is_same(event: Event, known: Event) -> bool:
-    """Whether it is the one event; a session that was made anew may have the old one's ids."""
+    """Whether it is the one event; after a restored backup another one may have its id."""
     return (event.id, event.timestamp) == (known.id, known.timestamp)

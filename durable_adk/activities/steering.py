@@ -51,9 +51,10 @@ async def heard_event(
     sessions: BaseSessionService, key: SessionKey, invocation_id: str
 ) -> Event | None:
     """The event as which another invocation has heard a message; None: nobody has."""
-    stored = await sessions.read_events(key)
-    named = (item.event for item in stored if item.event.id == f"{invocation_id}.0")
-    return next((event for event in named if event.invocation_id != invocation_id), None)
+    stored = await sessions.find_event(key, f"{invocation_id}.0")
+    if stored is None or stored.event.invocation_id == invocation_id:
+        return None
+    return stored.event
 
 
 async def _leave_for_the_gone(world: World, step: AnswerStep, steered: str) -> None:

@@ -122,7 +122,7 @@ def others_have_answered(step: ToolStep, tool: BaseTool) -> None:
 
 
 def opening_waits(step: OpenStep) -> None:
-    """The session is busy; this is asked ten times a second, so it is no line in a log."""
+    """The session is busy; this is asked again and again, so it is no line in a log."""
     metrics.waiting.saw(_waiting_name(step))
 
 

@@ -33,16 +33,15 @@ from durable_adk.errors import (
     text_of,
 )
 from durable_adk.events.event_actions import EventActions
-from durable_adk.events.tool_confirmation import ToolConfirmation
 from durable_adk.failpoints import failpoint
-from durable_adk.flows.requests import REQUEST_CONFIRMATION, SETTLED
+from durable_adk.flows.requests import SETTLED, answer_to, decision, is_denied
 from durable_adk.manifest import AgentNode, Wait
 from durable_adk.messages import check_size
 from durable_adk.payloads import ChildRun, StepResult, ToolStep
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.reports import NONE, Reports
-from durable_adk.tools._confirmation import refusal
+from durable_adk.tools._confirmation import REJECTED, refusal
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
@@ -173,20 +172,6 @@ def _asked(context: ToolContext) -> bool:
     return bool(actions.requested_tool_confirmations or actions.requested_auth_configs)
 
 
-def _given(scope: StepScope, request_id: str | None) -> types.FunctionResponse | None:
-    """The user's answer to the request that made this call wait."""
-    if request_id is None:
-        return None
-    responses = (r for event in scope.session.events for r in event.get_function_responses())
-    return next((response for response in responses if response.id == request_id), None)
-
-
-def _confirmation(given: types.FunctionResponse | None) -> ToolConfirmation | None:
-    if given is None or given.name != REQUEST_CONFIRMATION:
-        return None
-    return ToolConfirmation.model_validate(given.response)
-
-
 def _transfer(agent: LlmAgent, name: str | None) -> AgentNode | None:
     target = agent.transfer_target(name) if name else None
     return target.node() if target else None
@@ -231,7 +216,7 @@ class _Call:
             scope.session.state.update(before.actions.state_delta)
         ended = arrived or step.activity
         scope.end_invocation = ended is not None and ended.end_invocation
-        given = _given(scope, step.request_id)
+        given = answer_to(scope.session.events, step.request_id)
         return cls(
             run=run,
             scope=scope,
@@ -276,6 +261,10 @@ class _Call:
         changed = await self._hook("after_tool_callback", tool, args, tool_response=response)
         return _Outcome(response=response if changed is None else changed, tool=tool, ran=ran)
 
+    @property
+    def _denied(self) -> bool:
+        return is_denied(self.scope.session.events, self.run.step.request_id)
+
     def _args(self) -> dict[str, Any]:
         before = self.arrived.args if self.arrived else None
         if self.run.step.activity is not None:
@@ -286,6 +275,8 @@ class _Call:
         self, tool: AgentTool | ActivityTool, args: dict[str, Any]
     ) -> ChildRun | ActivityCall | dict[str, Any]:
         """What others are to do; or the response that says why they are not asked."""
+        if self._denied:
+            return {"error": REJECTED}
         if isinstance(tool, AgentTool):
             asked = await _asked_first(tool, args, self.context)
             return asked if isinstance(asked, ChildRun) else {"error": asked}
@@ -329,6 +320,8 @@ class _Call:
         if self.answered is not None:
             others_have_answered(self.run.step, tool)
             return self.answered.taken(tool, self.context)
+        if self._denied:
+            return {"error": REJECTED}
         if problem := await _unconfirmed(tool, args, self.context):
             return {"error": problem}
         return await self.run.response(tool, args, self.context)
@@ -366,7 +359,7 @@ def _context(
         scope,
         function_call_id=step.call_id,
         actions=actions,
-        tool_confirmation=_confirmation(given),
+        tool_confirmation=decision(given),
     )
 
 

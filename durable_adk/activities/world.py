@@ -44,8 +44,9 @@ async def everyone_is_alive(holder: str) -> bool:
     return True
 
 
-async def nothing_is_known() -> None:
-    """What a process does that has nobody to ask what its store should know."""
+async def unchecked(key: SessionKey) -> None:
+    """The staleness check of a process that has no Temporal to ask."""
+    del key
 
 
 async def nobody_is_steered(
@@ -74,14 +75,16 @@ class World:
     services: Services = field(default_factory=Services)
     is_alive: Callable[[str], Awaitable[bool]] = everyone_is_alive
     """Whether the holder of a lease still runs; see `InvocationRecord.holder`."""
-    check_store: Callable[[], Awaitable[None]] = nothing_is_known
-    """Raises SessionRegressedError if the store is older than it was; see `StoreWitness`."""
+    check_store: Callable[[SessionKey], Awaitable[None]] = unchecked
+    """Raises SessionRegressedError if a session is older than it was; see `StalenessCheck`."""
     interrupt: Callable[[SessionKey, InvocationRecord], Awaitable[None]] = nobody_is_interrupted
     """Asks the run of an invocation to end; it may be asked any number of times."""
     steer: Callable[[SessionKey, InvocationRecord, InvocationAnswer], Awaitable[None]] = (
         nobody_is_steered
     )
     """Tells the run of an invocation that a message waits; whether it is heard shows later."""
+    max_in_place: int = 0
+    """How many attempts may wait for their sessions in place; see `waiting.InPlace`."""
     cache: SessionCache = field(default_factory=SessionCache)
     partials: PartialChannel | None = None
     """Where the chunks of streamed answers go; None: nowhere."""
@@ -93,6 +96,7 @@ class World:
             UnknownAppError: The app is not served here.
             AgentNotFoundError: The agent is gone, or not here yet.
             SessionNotFoundError: The session was deleted.
+            LeaseLostError: It was deleted, and created again.
         """
         agent = self.registry.agent(step.key.app_name, step.agent)
         revision, state, known = await self._read(step)
@@ -142,7 +146,7 @@ class World:
         told = False
         while True:
             try:
-                revision, state = await self.sessions.read_state(step.key)
+                revision, state = await self.sessions.read_state(step.key, epoch=step.run_epoch)
                 if revision < step.revision:
                     until = max(until, begun + step.attempt_timeout)
                     raise SessionRegressedError

@@ -13,6 +13,7 @@ from durable_adk.activities.steering import heard_event
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.client.feed import Elsewhere, follow
 from durable_adk.client.live import with_partials
+from durable_adk.client.repeated import answer_id_of, sent_before
 from durable_adk.errors import (
     EventConflictError,
     InvalidRequestError,
@@ -96,6 +97,8 @@ class Conversation:
 
         The same request under the same id follows the first one, from its beginning (DUR-13).
         """
+        if not request.invocation_id:
+            request = request.model_copy(update={"invocation_id": f"e-{uuid.uuid4()}"})
         key = SessionKey(request.app, request.user, request.session or "")
         cursor = await self._revision(key)
         record = await self.sessions.get_invocation(key, request.invocation_id or "")
@@ -159,13 +162,22 @@ class Conversation:
     async def answer(self, request: InvocationRequest) -> Feed:
         """Hand an answer to the invocation that waits for it; follow what comes of it (D9).
 
-        A later update to an invocation that is over starts another one (OPEN-3, TOL-41).
+        A later update to an invocation that is over starts another one (OPEN-3, TOL-41). With an
+        `invocation_id` it may be sent again: what came of the first one is followed (I12).
 
         Raises:
             InvalidRequestError: It answers nothing that waits; nothing was stored (TRAP-28).
         """
         key = SessionKey(request.app, request.user, request.session or "")
         cursor = await self._revision(key)
+        answer_id = answer_id_of(request)
+        if request.invocation_id and (
+            first := await sent_before(self.sessions, key, request, answer_id)
+        ):
+            async with aclosing(self._again(key, first)) as events:
+                async for event in events:
+                    yield event
+            return
         answers = await self._checked(key, request)
         await self._keep_credentials(key, answers)
         message = answer_message(answers)
@@ -176,10 +188,20 @@ class Conversation:
             feed = self.start(request)
         else:
             answer = InvocationAnswer(
-                message=message, state_delta=request.state_delta, answer_id=uuid.uuid4().hex
+                message=message, state_delta=request.state_delta, answer_id=answer_id
             )
             feed = self._go_on(key, record, answer, cursor)
         async with aclosing(feed) as events:
+            async for event in events:
+                yield event
+
+    async def _again(self, key: SessionKey, first: StoredEvent) -> Feed:
+        """Follow what has come, and comes, of an answer that is stored."""
+        name = first.event.invocation_id
+        record = await self.sessions.get_invocation(key, name)
+        over = record is None or record.status.closed
+        run = None if over else await self.runs.attach(key, name, record)
+        async with aclosing(self._follow(key, name, first.seq - 1, run, None)) as events:
             async for event in events:
                 yield event
 

@@ -57,6 +57,8 @@ TASK_TIMEOUT = timedelta(seconds=3)
 POLLER_MAX_AGE = 75.0
 """Seconds; a live worker's long poll is renewed every 60."""
 
+_CLOSED_FROM_OUTSIDE = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT)
+
 
 def only_waits(description: WorkflowExecutionDescription) -> bool:
     """Whether nothing is under way in an open workflow, so that only a message moves it."""
@@ -80,7 +82,7 @@ class InvocationHandle:
             DurableAdkError: It failed, was cancelled or terminated, or was never opened.
         """
         try:
-            return InvocationResult.model_validate(await self.workflow.result())
+            return InvocationResult.read(await self.workflow.result())
         except WorkflowFailureError as error:
             raise _reason(error) from error
         except PayloadLostError as error:
@@ -104,17 +106,24 @@ class InvocationHandle:
         payload = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
         return await self._reached(self.workflow.signal("answer", payload))
 
-    async def took(self, answer_id: str) -> bool:
+    async def took(self, answer: InvocationAnswer) -> bool:
         """Whether the workflow has taken an answer.
 
         Raises:
-            InvalidRequestError: It has refused it.
+            InvalidRequestError: It has refused it, or has taken another one of its id.
             TemporalUnavailableError: Nobody can say at the moment.
         """
+        answer_id = answer.answer_id or ""
         try:
             outcomes: dict[str, str | None] = await self.workflow.query(
                 "answers", rpc_timeout=QUERY_TIMEOUT
             )
+            if outcomes.get(answer_id) is not None:
+                taken: dict[str, str] = await self.workflow.query(
+                    "taken", rpc_timeout=QUERY_TIMEOUT
+                )
+                if taken.get(answer_id) == answer.digest():
+                    return True  # it is the other one of this id that is refused
         except (RPCError, WorkflowQueryFailedError) as error:
             raise TemporalUnavailableError(
                 f"No worker has said which answers {self.workflow.id} has taken: {error}"
@@ -220,6 +229,33 @@ class Invocations:
         handle = self.client.get_workflow_handle(workflow or workflow_id(key, invocation_id))
         return InvocationHandle(key, invocation_id, handle)
 
+    async def after_reset(
+        self, followed: InvocationHandle, first_run_id: str | None
+    ) -> InvocationHandle | None:
+        """The run that a reset has put in the place of the one that was followed; None: none has.
+
+        Args:
+            followed: What was terminated, or is not known any more.
+            first_run_id: Of the chain of runs that has the invocation; None: that of its start.
+
+        Raises:
+            RPCError: The server does not answer.
+        """
+        old = followed.workflow
+        try:
+            latest = await self.client.get_workflow_handle(old.id).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return None
+            raise
+        chain = first_run_id or old.first_execution_run_id
+        if chain not in (None, latest.raw_info.first_run_id):
+            return None  # another workflow has taken the id since
+        if latest.run_id == old.result_run_id or latest.status in _CLOSED_FROM_OUTSIDE:
+            return None
+        run = self.client.get_workflow_handle(old.id, run_id=latest.run_id)
+        return InvocationHandle(followed.key, followed.invocation_id, run)
+
     async def check_worker(self, invocation_id: str) -> None:
         """Raise NoWorkerError when nobody has polled the task queue lately."""
         request = DescribeTaskQueueRequest(
@@ -239,9 +275,13 @@ class Invocations:
 
 
 def as_argument(request: InvocationRequest) -> dict[str, Any]:
-    """The request as the workflow's argument: without what only its start needs."""
+    """The request as the workflow's argument: without what only its start needs.
+
+    What is as by default is left out: an older worker refuses fields that it does not know, which
+    is right where something new is asked for, and only there.
+    """
     return request.model_dump(
-        mode="json", by_alias=True, exclude_none=True, exclude={"run_config": {"priority"}}
+        mode="json", by_alias=True, exclude_defaults=True, exclude={"run_config": {"priority"}}
     )
 
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.tool_runs import require_no_tool_run
 from durable_adk.activities.world import World
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
@@ -66,7 +67,12 @@ class LocalRuns:
         """See `LocalRuntime`; for tests."""
 
     async def start(self, request: InvocationRequest) -> asyncio.Task[Any]:
-        """Start a task, or find the running one of the same ids."""
+        """Start a task, or find the running one of the same ids.
+
+        Raises:
+            InvalidRequestError: It claims to be an agent's run as a tool, or names its session.
+        """
+        require_no_tool_run(request.session or "", request.tool_run)
         key = SessionKey(request.app, request.user, request.session or "")
         name = (key, request.invocation_id or "")
         task = self._tasks.get(name)
@@ -98,7 +104,8 @@ class LocalRuns:
             if task.done():
                 return None
             await asyncio.sleep(ANSWER_POLL)
-        if (reason := inbox.outcomes[answer_id]) is not None:
+        reason = inbox.outcomes[answer_id]
+        if reason is not None and inbox.taken().get(answer_id) != answer.digest():
             raise InvalidRequestError(reason)
         return task
 

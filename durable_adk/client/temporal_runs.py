@@ -10,6 +10,8 @@ from temporalio.service import RPCError
 
 from durable_adk.client.invocations import InvocationHandle, Invocations
 from durable_adk.errors import (
+    InvocationNotFoundError,
+    InvocationTerminatedError,
     SessionRegressedError,
     StoreUnavailableError,
     TemporalUnavailableError,
@@ -27,11 +29,15 @@ from durable_adk.sessions.session import SessionKey
 WORKER_CHECK = 5.0
 """Seconds an invocation may wait to be opened before the client asks whether a worker is there."""
 ANSWER_POLL = 0.02
-"""Seconds between two looks at what became of an answer."""
+MAX_ANSWER_POLL = 1.0
+"""Seconds between two looks at what became of an answer, the first and the most."""
 ENDING = 1.0
 """Seconds that a workflow may take to end, or to pause, after who followed it has left."""
 PATIENCE = 120.0
 """Seconds the server may be away before a client that waits for a result gives up."""
+
+_NEVER = 2**62
+"""After this many events: any change is news."""
 
 
 class TemporalRuns:
@@ -61,7 +67,7 @@ class TemporalRuns:
         handle = self._handle(key, record.invocation_id, record)
         if not await handle.answer(answer):
             return None
-        if not await self._is_taken(handle, answer.answer_id or ""):
+        if not await self._is_taken(handle, answer):
             return None
         return self._watch(handle)
 
@@ -118,7 +124,7 @@ class TemporalRuns:
         if not task.cancelled():
             task.exception()
 
-    async def _is_taken(self, handle: InvocationHandle, answer_id: str) -> bool:
+    async def _is_taken(self, handle: InvocationHandle, answer: InvocationAnswer) -> bool:
         """Wait for what becomes of an answer; False if the workflow has ended without it.
 
         Raises:
@@ -128,9 +134,10 @@ class TemporalRuns:
         """
         now = asyncio.get_running_loop().time
         looked, ended = now(), None
+        delay = ANSWER_POLL
         while True:
             try:
-                if await handle.took(answer_id):
+                if await handle.took(answer):
                     return True
                 if ended is not None:
                     return False  # asked after its end, so this is its last word
@@ -141,27 +148,40 @@ class TemporalRuns:
                         f"{handle.invocation_id!r}, which has ended, had taken the answer: look at "
                         "its session, or answer again."
                     ) from silence
-            await asyncio.sleep(ANSWER_POLL)
+            if ended is None and await self._is_stored_in(delay, handle, answer):
+                return True
+            delay = min(delay * 2, MAX_ANSWER_POLL)
             if ended is None and now() - looked > WORKER_CHECK:
                 looked = now()
                 if await handle.is_open():
                     await self._invocations.check_worker(handle.invocation_id)
-                elif await self._is_stored(handle, answer_id):
+                elif await self._is_stored(handle, answer):
                     return True
                 else:
                     ended = looked
 
-    async def _is_stored(self, handle: InvocationHandle, answer_id: str) -> bool:
+    async def _is_stored_in(
+        self, delay: float, handle: InvocationHandle, answer: InvocationAnswer
+    ) -> bool:
+        """Whether the session has an answer, looked up when the session has changed, or later."""
+        waited = asyncio.get_running_loop().time() + delay
+        with suppress(StoreUnavailableError):
+            await self._sessions.wait_for_change(handle.key, after=_NEVER, timeout=delay)
+        if await self._is_stored(handle, answer):
+            return True
+        await asyncio.sleep(max(waited - asyncio.get_running_loop().time(), 0))
+        return False
+
+    async def _is_stored(self, handle: InvocationHandle, answer: InvocationAnswer) -> bool:
         """Whether the session has an answer; what has ended has stored whatever it took.
 
-        So the answer is known also where no worker is left that could replay the workflow.
+        So the answer is known also where no worker is left that could replay the workflow. Of
+        another one of its name the workflow says that this one is refused.
         """
-        name = answer_event(handle.invocation_id, answer_id)
+        name = answer_event(handle.invocation_id, answer.answer_id or "")
         with suppress(StoreUnavailableError):  # then only the workflow can say
-            record = await self._sessions.get_invocation(handle.key, handle.invocation_id)
-            start = record.start_seq if record else 0
-            stored = await self._sessions.read_events(handle.key, after=start)
-            return any(item.event.id == name for item in stored)
+            stored = await self._sessions.find_event(handle.key, name)
+            return stored is not None and stored.event.content == answer.message
         return False
 
     async def _until_end(self, handle: InvocationHandle) -> InvocationResult:
@@ -171,7 +191,7 @@ class TemporalRuns:
         while True:
             try:
                 async with asyncio.timeout(WORKER_CHECK):
-                    return await handle.result()
+                    return await self._result(handle)
             except TimeoutError:
                 lost_since = await self._still_waiting(handle, lost_since)
             except RPCError as error:
@@ -181,6 +201,22 @@ class TemporalRuns:
                         f"Temporal has not answered for {PATIENCE:g} s: {error.message}"
                     ) from error
                 await asyncio.sleep(0.5)
+
+    async def _result(self, handle: InvocationHandle) -> InvocationResult:
+        """The result; that of the new run, if the one that was followed was reset."""
+        while True:
+            try:
+                return await handle.result()
+            except (InvocationTerminatedError, InvocationNotFoundError):
+                record = None
+                with suppress(StoreUnavailableError):
+                    record = await self._sessions.get_invocation(handle.key, handle.invocation_id)
+                chain = TemporalHolder.parse(record.holder) if record else None
+                first_run_id = chain.first_run_id if chain else None
+                latest = await self._invocations.after_reset(handle, first_run_id)
+                if latest is None:
+                    raise
+                handle = latest
 
     async def _still_waiting(
         self, handle: InvocationHandle, lost_since: float | None

@@ -134,10 +134,10 @@ async def owner_in(converter: DataConverter, payloads: Sequence[Payload]) -> tup
 def whose(argument: Any) -> tuple[str, str] | None:
     """App and user of a run; None: its argument says nothing of them: it runs no invocation."""
     with suppress(ValueError):
-        asked = InvocationRequest.model_validate(argument)
+        asked = InvocationRequest.read(argument)
         return asked.app.strip(), asked.user.strip()
     with suppress(ValueError):
-        cursor = Cursor.model_validate(argument)
+        cursor = Cursor.read(argument)
         return cursor.app, cursor.user
     return None
 

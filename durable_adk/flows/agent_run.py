@@ -232,7 +232,7 @@ class AgentLoop:
 
     def _node_told(self, told: dict[str, Any], begun: AgentNode) -> AgentNode:
         if told["node"] is not None:
-            return AgentNode.model_validate(told["node"])
+            return AgentNode.read(told["node"])
         return self._invocation.opened.manifest.find(told["agent"]) or begun
 
     def _told_of(self, parent: InvocationContext, told: dict[str, Any]) -> InvocationContext:

@@ -122,6 +122,7 @@ async def begin(
         return opened
     if opened.record is None:
         return Heard(key, invocation_id, opened.steered or "")
+    key = key._replace(session_id=request.session or opened.record.invocation_id)  # as recorded
     if opened.ending is not None:
         return Ended(key, opened.ending)
     invocation = Invocation(
@@ -149,7 +150,7 @@ async def go_on(runtime: Runtime, cursor: Cursor, holder: str) -> Invocation | E
         told = await runtime.read_place(ContinueStep(cursor=cursor, holder=holder))
         if told.ending is not None:
             return Ended(cursor.key, told.ending)
-        place = Place.model_validate_json(unpacked(told.place))
+        place = Place.from_json(unpacked(told.place))
         past = await past_traces(runtime, cursor, place.bodies)
         if isinstance(past, Ending):
             return Ended(cursor.key, past)

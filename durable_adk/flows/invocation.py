@@ -191,6 +191,7 @@ class Invocation:
             "run_start": ctx.run_start,
             "branch": ctx.branch,
             "grant": self._grant(ctx) if ctx.direct else None,
+            "epoch": None if ctx.direct else self.epoch,
             "run": ctx.run or None,
         }
 
@@ -203,6 +204,7 @@ class Invocation:
             "run_start": self.revision,
             "agent": agent,
             "event_id": event_id,
+            "epoch": self.epoch,
             "local_state": self.local_state(),
             "run_config": None
             if self.request.run_config == RunConfig()

@@ -26,7 +26,7 @@ def merge_responses(events: Sequence[Event], *, event_id: str) -> Event:
         invocation_id=first.invocation_id,
         branch=first.branch,
         content=types.Content(role="user", parts=parts) if parts else None,
-        actions=_with_answer(EventActions.model_validate(actions), events),
+        actions=_with_answer(EventActions.read(actions), events),
         custom_metadata=_metadata(events),
     )
 

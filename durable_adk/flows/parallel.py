@@ -92,7 +92,7 @@ def _children(node: AgentNode, ctx: InvocationContext) -> list[_Child]:
         if told:
             known: dict[str, Any] = told["children"][index]
             child.lane_open, lane.stopped = known["open"], known["stopped"]
-            child.events = [Event.model_validate(event) for event in known["asked"]]
+            child.events = [Event.read(event) for event in known["asked"]]
         children.append(child)
     ctx.frame.tell = lambda: {"place": place, "children": [child.told() for child in children]}
     return children

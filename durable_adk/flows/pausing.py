@@ -20,7 +20,7 @@ from durable_adk.errors import AgentError, DurableAdkError, ToolTimeoutError, ra
 from durable_adk.flows.requests import REQUEST_CONFIRMATION
 from durable_adk.loop_context import InvocationContext, Lane
 from durable_adk.manifest import Wait
-from durable_adk.messages import InvocationAnswer, answer_event
+from durable_adk.messages import EXPIRED, InvocationAnswer, answer_event
 from durable_adk.payloads import AnswerStep, AnswerTaken, PauseStep
 from durable_adk.sessions.state import without_temp
 
@@ -115,6 +115,10 @@ class Pauses:
             steered=self._inbox.steered,
             outcomes=dict(latest),
             answers=self._inbox.answers,
+            heard=sorted(self._inbox.heard)[-MAX_OUTCOMES:],
+            digests=self._inbox.said(
+                dict(latest), [answer.answer_id or "" for answer in self._unread]
+            ),
         )
 
     def go_on_from(self, place: PausesPlace) -> None:
@@ -131,6 +135,8 @@ class Pauses:
         # An answer may have come to this run before it knew those of the one before.
         self._inbox.outcomes.update(place.outcomes)
         self._inbox.answers = place.answers
+        self._inbox.heard.update(place.heard)
+        self._inbox.know(place.digests)
 
     def fork(self, lanes: int) -> None:
         """A lane has become several; it goes on when the last of them has ended."""
@@ -199,10 +205,11 @@ class Pauses:
         inbox = self._inbox
         while inbox.steered and not (self._closed or self._invocation.runtime.cancelled()):
             name = inbox.steered.pop(0)
-            if name not in inbox.outcomes:
+            if name not in inbox.heard:
+                inbox.heard.add(name)
                 await self.go_on()
                 news = InvocationAnswer(steers=name, answer_id=name)
-                await self._store(news, f"{name}.0", author="user")
+                await self._store(news, author="user")
 
     async def go_on(self) -> None:
         """Take the lease again, if it is given back, for a lane that goes on without an answer.
@@ -254,7 +261,7 @@ class Pauses:
             if self._busy > 0 and self._not_waited_for(answer) is not None:
                 self._unread.append(answer)
             else:
-                await self._take(answer, author="user")
+                await self._take(answer)
 
     async def _pause(self) -> None:
         invocation = self._invocation
@@ -287,17 +294,21 @@ class Pauses:
 
     async def _expire(self, call: WaitingCall) -> None:
         call.due = None
+        if call.call_id not in self._waiting:  # answered while another one was decided
+            return
         if call.on_deadline == "fail":
             self._fail(ToolTimeoutError(f"No answer to {call.name!r} came before its deadline."))
             return
-        answer = InvocationAnswer(call_id=call.call_id, answer_id=f"{call.call_id}.expired")
+        answer = InvocationAnswer(call_id=call.call_id, answer_id=f"{call.call_id}{EXPIRED}")
         if call.name == REQUEST_CONFIRMATION:
             answer.confirmed = call.on_deadline == "approve"
         else:
             answer.response = {"error": "No answer came before the deadline; go on without it."}
-        await self._take(answer, author=call.author)
+        # No outcome of a name that somebody has chosen keeps it from being decided.
+        self._invocation.rolling.move()
+        await self._store(answer, author=call.author)
 
-    async def _take(self, answer: InvocationAnswer, *, author: str) -> None:
+    async def _take(self, answer: InvocationAnswer) -> None:
         answer_id = answer.answer_id or ""
         self._invocation.rolling.move()
         if answer_id in self._inbox.outcomes:
@@ -305,17 +316,22 @@ class Pauses:
         if (reason := self._not_waited_for(answer)) is not None:
             self._inbox.refuse(answer_id, reason)
             return
-        event_id = answer_event(self._invocation.invocation_id, answer_id)
-        await self._store(answer, event_id, author=author)
+        await self._store(answer, author="user")
 
-    async def _store(self, answer: InvocationAnswer, event_id: str, *, author: str) -> None:
-        step = self._step(answer, event_id)
+    async def _store(self, answer: InvocationAnswer, *, author: str) -> None:
+        name = answer.answer_id or ""
+        sent = answer.steers is None and author == "user"
+        own = self._invocation.invocation_id
+        step = self._step(answer, f"{name}.0" if answer.steers else answer_event(own, name))
         step.author = author
+        step.named = name in self._inbox.digests if sent else None
         taken = await self._invocation.runtime.take_answer(step)
         if taken.refused is not None:
-            self._inbox.refuse(answer.answer_id, taken.refused)
+            if sent:
+                self._inbox.refuse(name, taken.refused)
         else:
-            self._inbox.outcomes[answer.answer_id or ""] = None
+            if sent:
+                self._inbox.take(name)
             delta = taken.heard.actions.state_delta if taken.heard else answer.state_delta
             self._resumed(taken)
             self._invocation.answered(step.event_id, taken)

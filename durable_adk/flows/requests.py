@@ -5,7 +5,7 @@ calls waiting, and a crash changes nothing (design D9).
 """
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from durable_adk.events.tool_confirmation import ToolConfirmation
 from durable_adk.flows.history import not_rewound
 from durable_adk.flows.response import ID_PREFIX
 from durable_adk.models.llm_response import Wire
+from durable_adk.tools._confirmation import runtime_hint
 from durable_adk.values import canonical
 
 REQUEST_CONFIRMATION = "adk_request_confirmation"
@@ -102,6 +103,39 @@ def _request(
         content=types.Content(role=role, parts=[types.Part(function_call=call) for call in calls]),
         long_running_tool_ids={call.id for call in calls if call.id},
     )
+
+
+def answer_to(events: Iterable[Event], request_id: str | None) -> types.FunctionResponse | None:
+    """The response to a request, by the user or by its deadline; None: there is none yet."""
+    if request_id is None:
+        return None
+    responses = (response for event in events for response in event.get_function_responses())
+    return next((response for response in responses if response.id == request_id), None)
+
+
+def decision(given: types.FunctionResponse | None) -> ToolConfirmation | None:
+    """What a response to a confirmation request decides; None: it is no such response."""
+    if given is None or given.name != REQUEST_CONFIRMATION:
+        return None
+    return ToolConfirmation.model_validate(given.response)
+
+
+def is_denied(events: Sequence[Event], request_id: str | None) -> bool:
+    """Whether the answer is no to a request of the runtime's, made as the tool required it (I16).
+
+    Told by the committed request and not by the tool, which may not require it any more: a deploy
+    changes the code while a call waits. A tool that asked for itself reads the decision itself.
+    """
+    given = decision(answer_to(events, request_id))
+    if given is None or given.confirmed:
+        return False
+    calls = (call for event in events for call in event.get_function_calls())
+    request = next((call for call in calls if call.id == request_id), None)
+    match request and request.args:
+        case {"originalFunctionCall": {"name": str(name)}, "toolConfirmation": {"hint": hint}}:
+            return hint == runtime_hint(name)
+        case _:
+            return False
 
 
 class PendingCall(Wire):

@@ -61,8 +61,8 @@ class ToolTurn:
         cls, invocation: Invocation, node: AgentNode, ctx: InvocationContext, told: dict[str, Any]
     ) -> Self:
         """A turn that was waiting when the run of the workflow before this one ended."""
-        event = Event.model_validate(told["event"])
-        waits = {name: Wait.model_validate(wait) for name, wait in told["waits"].items()}
+        event = Event.read(told["event"])
+        waits = {name: Wait.read(wait) for name, wait in told["waits"].items()}
         turn = cls(invocation, node, ctx, StepResult(event=event, waits=waits))
         calls = {call.id: call for call in event.get_function_calls()}
         turn._requests = {name: calls[about] for name, about in told["requests"].items()}

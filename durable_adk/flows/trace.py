@@ -109,7 +109,7 @@ class Trace:
                     return
                 if kind == ERROR:
                     raise from_detail(rest[0])
-                yield Event.model_validate(rest[0])
+                yield Event.read(rest[0])
             async with closing(live) as events:
                 while (event := await self._live(anext(events, None))) is not None:
                     self.fresh.append([EVENT, event.model_dump(mode="json", exclude_none=True)])
@@ -207,5 +207,5 @@ class Trace:
 def _end(own: InvocationContext | None, transfer: Any = None, end: bool = False) -> None:
     """Put back what the built-in body has told the body's context."""
     if own is not None:
-        own.transfer = AgentNode.model_validate(transfer) if transfer else None
+        own.transfer = AgentNode.read(transfer) if transfer else None
         own.end_invocation = own.end_invocation or end

@@ -1,6 +1,6 @@
 """What a model answered."""
 
-from typing import Any
+from typing import Any, Self
 
 from google.genai import types
 from pydantic import BaseModel, ConfigDict
@@ -28,9 +28,14 @@ class Wire(BaseModel):
         return self.model_dump_json(by_alias=True, exclude_none=True)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> "Wire":
+    def from_json(cls, text: str | bytes) -> Self:
         """The value that `to_json` wrote, by this or a newer version."""
         return cls.model_validate_json(text, extra="ignore")
+
+    @classmethod
+    def read(cls, value: Any) -> Self:
+        """The value that a process of this or a newer version wrote as a JSON object."""
+        return cls.model_validate(value, extra="ignore")
 
 
 NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"

@@ -13,14 +13,13 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.errors import TemporalUnavailableError
-from durable_adk.events.event import Event
 from durable_adk.repair.findings import Case, Kind, case
 from durable_adk.repair.redo import Redo, Redone, is_stored, place_of, records_of
 from durable_adk.repair.sources import Missing, Sources
 from durable_adk.repair.trails import Trail
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.rebuilt import Rebuilt
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session import Creation, SessionKey
 
 PATIENCE = 10.0
 """Seconds a cancelled workflow is given to end itself."""
@@ -58,7 +57,8 @@ async def compare(sources: Sources, trails: Sequence[Trail], *, apps: Collection
     compared = Compared()
     for key, several in by_key.items():
         events = [item.event for item in await sources.sessions.read_events(key)]
-        old = [trail for trail in several if events and _is_older(trail, events[0])]
+        creation = await sources.sessions.read_creation(key)
+        old = [trail for trail in several if creation and _is_older(trail, creation)]
         own = [trail for trail in several if trail not in old]
         if old:
             compared.replaced[key] = old
@@ -69,10 +69,15 @@ async def compare(sources: Sources, trails: Sequence[Trail], *, apps: Collection
     return compared
 
 
-def _is_older(trail: Trail, first: Event) -> bool:
-    """Whether an invocation is of an earlier session of this name, which was deleted."""
+def _is_older(trail: Trail, creation: Creation) -> bool:
+    """Whether an invocation is of an earlier session of this name, which was deleted.
+
+    By the epoch; by the time where the session was deleted by a release that kept no tombstone.
+    """
     record = trail.opening[1].record if trail.opening else None
-    return record is not None and record.update_time < first.timestamp
+    if record is None:
+        return False
+    return record.epoch < creation.epoch or record.update_time < creation.time
 
 
 async def _lacks(

@@ -84,7 +84,7 @@ def _digest(body: str) -> str:
 
 def decode_event(body: str) -> Event:
     """The event of a stored body, written by this or a newer version."""
-    return Event.model_validate_json(body, extra="ignore")
+    return Event.from_json(body)
 
 
 def check_state(values: dict[str, Any]) -> None:
@@ -106,3 +106,17 @@ def encode(values: dict[str, Any]) -> dict[str, str]:
 def decode(texts: dict[str, str]) -> dict[str, Any]:
     """The inverse of `encode`: fresh values that alias nothing."""
     return {key: json.loads(text) for key, text in texts.items()}
+
+
+def entry_of(event: Event, invocation_id: str) -> Entry:
+    """The entry for an event of an invocation.
+
+    Raises:
+        InvalidRequestError: It is of another one.
+    """
+    if event.invocation_id != invocation_id:
+        raise InvalidRequestError(
+            f"The event {event.id!r} belongs to the invocation {event.invocation_id!r}, "
+            f"not to {invocation_id!r}."
+        )
+    return Entry.of(event)

@@ -24,6 +24,12 @@ class Head:
     lease_expires_at: float | None = None
     waiting: int = 0
     """How many tickets there are, so that without any nobody needs to look."""
+    created_epoch: int = 0
+    """The lease's epoch when the session was created. Smaller ones are of sessions of this name
+    that were deleted before."""
+    retried: int = 0
+    """How many steps of the active invocation have a later attempt, whose earlier ones must not
+    commit; without any nobody needs to look."""
 
     def active(self, now: float) -> str | None:
         """The invocation that holds an unexpired lease."""
@@ -43,6 +49,18 @@ class Head:
         """
         if not self.holds(invocation_id, epoch):
             raise lease_lost(invocation_id, epoch)
+
+    def require_created_for(self, epoch: int) -> None:
+        """Make sure that an epoch is not of an earlier session of this name (I15).
+
+        Raises:
+            LeaseLostError: It is; that session was deleted.
+        """
+        if epoch < self.created_epoch:
+            raise LeaseLostError(
+                "The session was deleted while the invocation was open, and one of the same name "
+                "was created since. The invocation does not write to that one."
+            )
 
     def require_fresh(self, revision: int) -> None:
         """Make sure that a caller's copy shows the end of the log (SSN-30).

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from durable_adk.errors import (
     AlreadyExistsError,
     EventConflictError,
-    InvalidRequestError,
     InvocationCancelledError,
     InvocationNotFoundError,
     InvocationTerminatedError,
@@ -21,15 +20,22 @@ from durable_adk.errors import (
 )
 from durable_adk.failpoints import failpoint
 from durable_adk.sessions import _queue
-from durable_adk.sessions._entry import Entry, decode_event
+from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head, lease_lost
 from durable_adk.sessions._tables import NoteKey, Row, Tables, Window
-from durable_adk.sessions.records import WITHDRAWN, InvocationRecord, Place, Status, Ticket
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.records import (
+    WITHDRAWN,
+    InvocationRecord,
+    Place,
+    QueueBounds,
+    Status,
+    Ticket,
+)
+from durable_adk.sessions.session import Creation, SessionKey
 
-RESUMING_TTL = 30.0
-"""Seconds that the ticket of a resumption lasts without another attempt. Its holder may live on and
-not want the lease any more: an answer may turn out to be unfit while it waits."""
+WITHDRAWN_FOR = 3600
+"""Seconds that it is kept who has withdrawn an invocation: longer than any attempt at opening it
+that was given up may come late. The note's body is the time, of as many digits until 2286."""
 
 
 class View(NamedTuple):
@@ -42,11 +48,17 @@ class View(NamedTuple):
 
 def create(tables: Tables, key: SessionKey, state: dict[str, str]) -> View:
     """Add a session; see `BaseSessionService.create_session`."""
-    head = _new_head()
+    head = _new_head(tables, key)
     if not tables.add_session(key, head):
         raise AlreadyExistsError(f"The session {key.session_id!r} exists already.")
     tables.put_state(key, state, initial=True)
     return View(head, tables.state(key), [])
+
+
+def creation(tables: Tables, key: SessionKey) -> Creation | None:
+    """See `BaseSessionService.read_creation`."""
+    head = tables.head(key)
+    return Creation(head.created_epoch, head.create_time) if head else tables.tombstone(key)
 
 
 def view(tables: Tables, key: SessionKey, window: Window) -> View | None:
@@ -55,15 +67,18 @@ def view(tables: Tables, key: SessionKey, window: Window) -> View | None:
     return head and View(head, tables.state(key), tables.events(key, window))
 
 
-def existing(tables: Tables, key: SessionKey) -> Head:
+def existing(tables: Tables, key: SessionKey, *, epoch: int | None = None) -> Head:
     """The session's row.
 
     Raises:
         SessionNotFoundError: There is none.
+        LeaseLostError: It was created after the epoch of a run, in place of a deleted one.
     """
     head = tables.head(key)
     if head is None:
         raise SessionNotFoundError(f"There is no session {key.session_id!r}.")
+    if epoch is not None:
+        head.require_created_for(epoch)
     return head
 
 
@@ -96,6 +111,7 @@ def commit(
     """Append under the lease; see `BaseSessionService.commit_event`."""
     head = tables.head(key)
     if head is not None:
+        head.require_created_for(epoch)
         head.require_grown(revision or 0)
     # The insert itself finds a repeat: one statement less for the usual, first commit.
     if (
@@ -121,6 +137,7 @@ def open_invocation(
     ttl: float | None,
     place: Place | None,
     message: str | None = None,
+    bounds: QueueBounds | None = None,
 ) -> InvocationRecord | SessionBusyError:
     """Take the lease and append the user's event; see `BaseSessionService.open_invocation`.
 
@@ -138,19 +155,18 @@ def open_invocation(
     invocation_id = entry.invocation_id
     if tables.find_note(key, NoteKey(invocation_id, WITHDRAWN, holder)) is not None:
         raise InvocationCancelledError("It was withdrawn before this attempt to open it.")
-    busy = _queue.held(head, now) or _queue.behind(
+    reason = _queue.held(head, now) or _queue.behind(
         tables, key, head, invocation_id=invocation_id, place=place, now=now
     )
-    if busy is not None:
-        if tables.find_event(key, entry.event_id) is not None:
-            # Not to wait for what would be refused: it was sent again, or this attempt is late.
-            raise EventConflictError(f"The message {entry.event_id!r} has been heard already.")
-        if place is not None:
-            wanted = _ticket(invocation_id, holder, place, ttl)
-            _queue.take(tables, key, head, wanted, now=now, message=message)
-        return busy
+    if reason is not None:
+        _require_not_heard(tables, key, entry)
+        wanted = None if place is None else wanted_ticket(invocation_id, holder, place, ttl)
+        ticket = wanted and _queue.take(
+            tables, key, head, wanted, now=now, message=message, bounds=bounds
+        )
+        return _queue.busy(tables, key, head, reason, ticket, now=now)
     leased = appended(tables, key, head.leased(invocation_id, ttl, now), entry)
-    _abandon(tables, key, head)  # not before the event's id has proved to be free
+    abandon(tables, key, head)  # not before the event's id has proved to be free
     _queue.leave(tables, key, leased, invocation_id, now)
     failpoint("open.written")
     record = InvocationRecord(
@@ -160,13 +176,19 @@ def open_invocation(
         holder=holder,
         start_seq=leased.revision,
     )
-    return _set_status(tables, key, record, Status.RUNNING)
+    return set_status(tables, key, record, Status.RUNNING)
+
+
+def _require_not_heard(tables: Tables, key: SessionKey, entry: Entry) -> None:
+    """Not to wait for what would be refused: it was sent again, or this attempt is late."""
+    if tables.find_event(key, entry.event_id) is not None:
+        raise EventConflictError(f"The message {entry.event_id!r} has been heard already.")
 
 
 def _create(tables: Tables, key: SessionKey) -> None:
     """Have the session exist."""
     if tables.head(key) is None:
-        tables.add_session(key, _new_head())
+        tables.add_session(key, _new_head(tables, key))
 
 
 def withdraw(
@@ -181,66 +203,11 @@ def withdraw(
     if record is None and tables.find_event(key, f"{invocation_id}.0") is not None:
         raise EventConflictError(f"The message {invocation_id!r} has been heard already.")
     if record is None:
-        tables.put_note(key, NoteKey(invocation_id, WITHDRAWN, holder), "true", replace=True)
+        now = int(time.time())
+        tables.remove_withdrawn(key, str(now - WITHDRAWN_FOR))
+        tables.put_note(key, NoteKey(invocation_id, WITHDRAWN, holder), str(now), replace=True)
         _queue.drop(tables, key, invocation_id, holder, time.time())
     return record
-
-
-def pause(
-    tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int, revision: int | None
-) -> InvocationRecord:
-    """Give the lease back for a while; see `BaseSessionService.pause_invocation`."""
-    head, record = tables.head(key), tables.invocation(key, invocation_id)
-    if head is None or record is None:
-        raise lease_lost(invocation_id, epoch)
-    if record.status is Status.PAUSED and record.epoch == epoch:
-        return record
-    head.require_held(invocation_id, epoch)
-    later = tables.events(key, Window(after=head.revision if revision is None else revision))
-    if any(decode_event(row.body).invocation_id == invocation_id for row in later):
-        raise lease_lost(invocation_id, epoch)
-    tables.save_head(key, head.released())
-    record.pauses += 1
-    return _set_status(tables, key, record, Status.PAUSED)
-
-
-def resume(
-    tables: Tables,
-    key: SessionKey,
-    entry: Entry | None,
-    *,
-    invocation_id: str,
-    holder: str,
-    ttl: float | None,
-) -> InvocationRecord | SessionBusyError:
-    """Take the lease again; see `BaseSessionService.resume_invocation`.
-
-    That the session is busy is returned and not raised: the ticket that was taken must stay. It
-    only holds others back; what has begun waits for none who has not.
-    """
-    now = time.time()
-    head, record = tables.head(key), tables.invocation(key, invocation_id)
-    if head is None or record is None:
-        raise invocation_not_found(key, invocation_id)
-    if _is_resumed(tables, key, record, entry, holder):
-        return record
-    if record.status is not Status.PAUSED:
-        raise InvalidRequestError(
-            f"The invocation {invocation_id!r} is {record.status.value}, not paused."
-        )
-    if (busy := _queue.held(head, now)) is not None:
-        wanted = _ticket(invocation_id, holder, Place.FIRST, RESUMING_TTL)
-        _queue.take(tables, key, head, wanted, now=now)
-        return busy
-    _abandon(tables, key, head)
-    head = head.leased(invocation_id, ttl, now)
-    if entry is None:
-        tables.save_head(key, head)
-    else:
-        head = appended(tables, key, head, entry)
-    _queue.leave(tables, key, head, invocation_id, now)
-    record.epoch, record.holder = head.lease_epoch, holder
-    return _set_status(tables, key, record, Status.RUNNING)
 
 
 def renew(tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int) -> None:
@@ -281,7 +248,7 @@ def close(
     record.error, record.end_seq = error, head.revision
     tables.remove_notes(key, invocation_id)
     _queue.leave(tables, key, head, invocation_id, time.time())
-    record = _set_status(tables, key, record, status)
+    record = set_status(tables, key, record, status)
     failpoint("close.written")
     return record
 
@@ -316,14 +283,16 @@ def invocations(
     return found[:limit]
 
 
-def _ticket(invocation_id: str, holder: str, place: Place, ttl: float | None) -> Ticket:
+def wanted_ticket(invocation_id: str, holder: str, place: Place, ttl: float | None) -> Ticket:
     """A ticket that is wanted; it gets its number when it is taken."""
     return Ticket(invocation_id=invocation_id, holder=holder, place=place, number=0, ttl=ttl)
 
 
-def _new_head() -> Head:
-    now = time.time()
-    return Head(create_time=now, update_time=now)
+def _new_head(tables: Tables, key: SessionKey) -> Head:
+    """The row of a session that is created; epochs go on where a deleted one of its name ended."""
+    now, deleted = time.time(), tables.tombstone(key)
+    epoch = deleted.epoch if deleted else 0
+    return Head(create_time=now, update_time=now, created_epoch=epoch, lease_epoch=epoch)
 
 
 def appended(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
@@ -364,19 +333,7 @@ def _require_opened_by(
     entry.require_same(row.digest)
 
 
-def _is_resumed(
-    tables: Tables, key: SessionKey, record: InvocationRecord, entry: Entry | None, holder: str
-) -> bool:
-    """Tell a repeated resumption: its answer is stored, or else its holder has the lease."""
-    if entry is None:
-        return record.status is Status.RUNNING and record.holder == holder
-    row = tables.find_event(key, entry.event_id)
-    if row is not None:
-        entry.require_same(row.digest)
-    return row is not None
-
-
-def _set_status(
+def set_status(
     tables: Tables, key: SessionKey, record: InvocationRecord, status: Status
 ) -> InvocationRecord:
     """Store the record with the status it has from now on."""
@@ -385,7 +342,7 @@ def _set_status(
     return record
 
 
-def _abandon(tables: Tables, key: SessionKey, head: Head) -> None:
+def abandon(tables: Tables, key: SessionKey, head: Head) -> None:
     """Close the invocation whose lease has expired: its process died without ending it."""
     if head.lease_invocation_id is None:
         return
@@ -394,4 +351,4 @@ def _abandon(tables: Tables, key: SessionKey, head: Head) -> None:
         record.end_seq = head.revision
         record.error = as_detail(InvocationTerminatedError("Its process has ended without it."))
         tables.remove_notes(key, record.invocation_id)
-        _set_status(tables, key, record, Status.ABANDONED)
+        set_status(tables, key, record, Status.ABANDONED)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 from durable_adk.sessions.schema_version import SchemaVersion
 
-HEAD = "0007"
+HEAD = "0008"
 """The newest version in `migrations/versions`; they count up."""
 
 _LOCK = 0x61646B  # any number that all processes agree on

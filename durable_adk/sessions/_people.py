@@ -1,6 +1,7 @@
 """All of one person's, over any store that has transactions."""
 
 from durable_adk.sessions._notes import TransactionalNotebook
+from durable_adk.sessions._tables import Tables
 from durable_adk.sessions.people import People
 from durable_adk.sessions.session import SessionKey
 from durable_adk.values import check_id
@@ -18,7 +19,12 @@ class TransactionalPeople(TransactionalNotebook, People):
         """See `BaseSessionService.delete_user_state`."""
         # A user is stored as a session without an id, which owns nothing but state.
         user = _checked(app_name, user_id)
-        await self._store.write(lambda tables: tables.remove_session(user))
+        await self._store.write(lambda tables: _remove(tables, user))
+
+
+def _remove(tables: Tables, user: SessionKey) -> None:
+    tables.remove_session(user)
+    tables.remove_tombstones(user)
 
 
 def _checked(app_name: str, user_id: str) -> SessionKey:

@@ -2,23 +2,25 @@
 
 Who finds the session busy takes a ticket, in the transaction that found it so: its number is the
 order of arrival (D7). `Head.waiting` counts the tickets, so without any nobody looks at the table.
+What an attempt reads and writes does not grow with the number of tickets.
 """
 
 from dataclasses import replace
 
-from durable_adk.errors import SessionBusyError
+from durable_adk.errors import QueueFullError, SessionBusyError
 from durable_adk.sessions._head import Head
 from durable_adk.sessions._tables import Tables
-from durable_adk.sessions.records import Place, Ticket
+from durable_adk.sessions.records import Place, QueueBounds, Ticket
 from durable_adk.sessions.session import SessionKey
 
+TURN = 0.2
+"""Seconds that a turn is taken to need at least, when the time until a ticket's is estimated."""
 
-def held(head: Head, now: float) -> SessionBusyError | None:
+
+def held(head: Head, now: float) -> str | None:
     """Why the lease is not free; None: it is."""
     active = head.active(now)
-    if active is None:
-        return None
-    return SessionBusyError(f"The invocation {active!r} is active in this session.")
+    return active and f"The invocation {active!r} is active in this session."
 
 
 def behind(
@@ -29,22 +31,69 @@ def behind(
     invocation_id: str,
     place: Place | None,
     now: float,
-) -> SessionBusyError | None:
+) -> str | None:
     """Why it is another's turn; None: it is the invocation's."""
-    first = next(iter(live(tables, key, now)), None) if head.waiting else None
+    first = next(iter(live(tables, key, now, limit=1)), None) if head.waiting else None
     if first is None or first.invocation_id == invocation_id:
         return None
     if first.place > (Place.LAST if place is None else place):
         return None
-    return SessionBusyError(
+    return (
         f"The invocation {first.invocation_id!r} waits for this session and comes first, "
         "none is active just now."
     )
 
 
-def live(tables: Tables, key: SessionKey, now: float) -> list[Ticket]:
+def live(tables: Tables, key: SessionKey, now: float, *, limit: int | None = None) -> list[Ticket]:
     """The tickets that have not expired, in order."""
-    return [one for one in tables.tickets(key) if one.expires_at is None or one.expires_at > now]
+    return tables.tickets(key, live_at=now, limit=limit)
+
+
+def turn(
+    tables: Tables,
+    key: SessionKey,
+    *,
+    invocation_id: str,
+    holder: str,
+    place: Place | None,
+    resumes: bool,
+    now: float,
+) -> SessionBusyError | None:
+    """Why a ticket's turn has not come; see `BaseSessionService.check_turn`."""
+    head, ticket = tables.head(key), tables.ticket(key, invocation_id)
+    if head is None or ticket is None or not _is_current(ticket, holder, place, now):
+        return None
+    reason = held(head, now)
+    if reason is None and not resumes:
+        reason = behind(tables, key, head, invocation_id=invocation_id, place=place, now=now)
+    return None if reason is None else busy(tables, key, head, reason, ticket, now=now)
+
+
+def busy(
+    tables: Tables, key: SessionKey, head: Head, reason: str, ticket: Ticket | None, *, now: float
+) -> SessionBusyError:
+    """The error for a ticket whose turn has not come; None: there is no ticket."""
+    if ticket is None:
+        return SessionBusyError(reason)
+    ahead = tables.tickets_before(key, ticket, now)
+    name = head.active(now)
+    active = tables.invocation(key, name) if name else None
+    running = max(now - active.update_time, 0.0) if active else 0.0
+    return SessionBusyError(reason, ahead=ahead, remaining=_remaining(ticket, ahead, running, now))
+
+
+def _remaining(ticket: Ticket, ahead: int, running: float, now: float) -> float:
+    """Seconds until a ticket's turn, estimated.
+
+    The active invocation is taken to need as long again as it has run. For the others counts how
+    fast the queue has moved since the ticket was taken; but no turn is taken to be much longer than
+    the active one's so far, as a queue may have stood still behind a single long one.
+    """
+    pace = TURN
+    if ticket.since is not None and ticket.ahead is not None and ticket.ahead > ahead:
+        moved = (now - ticket.since) / (ticket.ahead - ahead)
+        pace = max(min(moved, 2 * running), TURN)
+    return running + ahead * pace
 
 
 def take(
@@ -55,7 +104,8 @@ def take(
     *,
     now: float,
     message: str | None = None,
-) -> None:
+    bounds: QueueBounds | None = None,
+) -> Ticket:
     """Take a ticket with the next number, or renew the one there is, which keeps its number.
 
     Args:
@@ -65,24 +115,52 @@ def take(
         wanted: The ticket, without its number.
         now: Seconds since the epoch.
         message: What the active invocation may hear in place of the one that waits.
+        bounds: How many tickets there may be; None: any number.
+
+    Raises:
+        QueueFullError: There are so many already.
     """
-    tickets = tables.tickets(key)
-    known = next((one for one in tickets if one.invocation_id == wanted.invocation_id), None)
+    known = tables.ticket(key, wanted.invocation_id)
+    if (
+        known is not None
+        and known.ttl == wanted.ttl
+        and _is_current(known, wanted.holder, wanted.place, now)
+    ):
+        return known
     ticket = wanted.model_copy()
     ticket.expires_at = None if ticket.ttl is None else now + ticket.ttl
     if known is None:
-        ticket.number = max((one.number for one in tickets), default=0) + 1
-        tables.save_head(key, replace(head, waiting=len(tickets) + 1))
-    elif _is_fresh(known, ticket, now):
-        return
+        count, last = tables.ticket_count(key)
+        if bounds is not None:
+            _check_bounds(tables, key, bounds, count, now)
+        ticket.number = last + 1
+        ticket.since, ticket.ahead = now, tables.tickets_before(key, ticket, now)
+        tables.save_head(key, replace(head, waiting=count + 1))
     else:
         ticket.number, ticket.place = known.number, min(known.place, ticket.place)
+        ticket.since, ticket.ahead = known.since, known.ahead
     tables.put_ticket(key, ticket, message)
+    return ticket
 
 
-def _is_fresh(known: Ticket, wanted: Ticket, now: float) -> bool:
+def _check_bounds(
+    tables: Tables, key: SessionKey, bounds: QueueBounds, count: int, now: float
+) -> None:
+    if count >= bounds.session:
+        raise QueueFullError(
+            f"{count} messages wait for session {key.session_id!r} already, which is as many as "
+            "may (limit max_queued_per_session); send again when some have run."
+        )
+    if tables.tickets_of_user(key, now) >= bounds.user:
+        raise QueueFullError(
+            f"{bounds.user} messages of user {key.user_id!r} wait for their sessions already, "
+            "which is as many as may (limit max_queued_per_user); send again when some have run."
+        )
+
+
+def _is_current(known: Ticket, holder: str, place: Place | None, now: float) -> bool:
     """Whether to renew can wait: it is a write to the disk, and attempts come often."""
-    if (known.holder, known.ttl) != (wanted.holder, wanted.ttl) or known.place > wanted.place:
+    if known.holder != holder or (place is not None and known.place > place):
         return False
     return known.expires_at is None or known.expires_at > now + (known.ttl or 0) / 2
 
@@ -91,19 +169,13 @@ def leave(tables: Tables, key: SessionKey, head: Head, invocation_id: str, now: 
     """Remove an invocation's ticket, and those that have expired."""
     if not head.waiting:
         return
-    stay = {one.invocation_id for one in live(tables, key, now)} - {invocation_id}
-    for ticket in tables.tickets(key):
-        if ticket.invocation_id not in stay:
-            tables.remove_ticket(key, ticket.invocation_id)
-    tables.save_head(key, replace(head, waiting=len(stay)))
+    tables.remove_ticket(key, invocation_id, now)
+    count, _ = tables.ticket_count(key)
+    tables.save_head(key, replace(head, waiting=count))
 
 
 def drop(tables: Tables, key: SessionKey, invocation_id: str, holder: str, now: float) -> None:
     """Remove a ticket in the place of its holder; see `BaseSessionService.leave_queue`."""
-    head = tables.head(key)
-    if head is None or not head.waiting:
-        return
-    if any(
-        (one.invocation_id, one.holder) == (invocation_id, holder) for one in tables.tickets(key)
-    ):
+    head, ticket = tables.head(key), tables.ticket(key, invocation_id)
+    if head is not None and ticket is not None and ticket.holder == holder:
         leave(tables, key, head, invocation_id, now)

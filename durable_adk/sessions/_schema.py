@@ -40,14 +40,27 @@ SESSIONS = Table(
     Column("lease_epoch", BigInteger, nullable=False),
     Column("lease_ttl", Double),
     Column("lease_expires_at", Double),
-    # With a default, because workers of the version before do not know this column.
+    # With defaults, because workers of the version before do not know these columns.
     Column("waiting", BigInteger, nullable=False, server_default="0"),
+    Column("created_epoch", BigInteger, nullable=False, server_default="0"),
+    Column("retried", BigInteger, nullable=False, server_default="0"),
     # For pages of listings: of an app, and of one of its users.
     Index("sessions_of_app", "app_name", "update_time", "user_id", "session_id"),
     Index("sessions_of_user", "app_name", "user_id", "update_time", "session_id"),
     sqlite_with_rowid=False,
 )
 """One row a session: a `Head`."""
+
+TOMBSTONES = Table(
+    "tombstones",
+    METADATA,
+    *_session_key(),
+    Column("epoch", BigInteger, nullable=False),
+    Column("delete_time", Double, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""One row a session that was deleted, until one of its name is created: the last epoch of its
+lease, so that the epochs of a name never go back."""
 
 EVENTS = Table(
     "events",
@@ -119,6 +132,8 @@ TICKETS = Table(
     Column("ttl", Double),
     Column("expires_at", Double),
     Column("message", Text),
+    Column("since", Double),
+    Column("ahead", BigInteger),
 )
 """One row an invocation that waits for its session's lease: a `Ticket`, and the user's event if the
 active invocation may hear it: not read with the others, nor stored in the key's index, for its

@@ -4,9 +4,9 @@ Most are built once, here: building one costs more time than running it.
 """
 
 import json
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -29,14 +29,22 @@ from sqlalchemy import (
     update,
     values,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
-from durable_adk.sessions._schema import EVENTS, INVOCATIONS, NOTES, SESSIONS, STATE, TICKETS
+from durable_adk.sessions._inserts import inserts
+from durable_adk.sessions._schema import (
+    EVENTS,
+    INVOCATIONS,
+    NOTES,
+    SESSIONS,
+    STATE,
+    TICKETS,
+    TOMBSTONES,
+)
 from durable_adk.sessions._tables import NoteKey, Page, Row, Window, owner
-from durable_adk.sessions.records import ATTEMPT, InvocationRecord, Note, Status, Ticket
-from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
+from durable_adk.sessions.records import ATTEMPT, WITHDRAWN, InvocationRecord, Note, Status, Ticket
+from durable_adk.sessions.session import CHILD_PREFIX, Creation, SessionKey
 
 _KEY = SessionKey._fields
 _HEAD = [column for column in SESSIONS.c if column.name not in _KEY]
@@ -67,6 +75,11 @@ _EVENT_OF = _EVENTS_OF.where(EVENTS.c.event_id == bindparam("id"))
 _INVOCATION_OF = select(*_INVOCATION).where(
     _is(INVOCATIONS), INVOCATIONS.c.invocation_id == bindparam("id")
 )
+_TOMBSTONE_OF = select(TOMBSTONES.c.epoch, TOMBSTONES.c.delete_time).where(_is(TOMBSTONES))
+_REMOVE_TOMBSTONE = delete(TOMBSTONES).where(_is(TOMBSTONES))
+_REMOVE_TOMBSTONES = delete(TOMBSTONES).where(
+    TOMBSTONES.c.app_name == _APP, TOMBSTONES.c.user_id == _USER
+)
 _APPS = select(SESSIONS.c.app_name).distinct()
 _SESSIONS_OF = select(SESSIONS.c.session_id).where(
     SESSIONS.c.app_name == bindparam("app_name"), SESSIONS.c.user_id == bindparam("user_id")
@@ -92,15 +105,39 @@ _NOTE_OF = _NOTES_OF.where(NOTES.c.name == bindparam("name"))
 _REMOVE_NOTES = delete(NOTES).where(
     _is(NOTES), NOTES.c.invocation_id == bindparam("id"), NOTES.c.kind != ATTEMPT
 )
+_REMOVE_WITHDRAWN = delete(NOTES).where(
+    _is(NOTES), NOTES.c.kind == WITHDRAWN, NOTES.c.body < bindparam("before")
+)
 _TICKETS_OF = (
     select(*(TICKETS.c[name] for name in Ticket.model_fields))
     .where(_is(TICKETS))
     .order_by(TICKETS.c.place, TICKETS.c.number)
 )
+_LIVE = or_(TICKETS.c.expires_at.is_(None), TICKETS.c.expires_at > bindparam("now"))
+_LIVE_TICKETS_OF = _TICKETS_OF.where(_LIVE)
+_TICKET_OF = _TICKETS_OF.where(TICKETS.c.invocation_id == bindparam("id"))
+_PLACE, _NUMBER = TICKETS.c.place, TICKETS.c.number
+_TICKETS_BEFORE = select(func.count()).where(
+    _is(TICKETS),
+    _LIVE,
+    or_(
+        bindparam("place") > _PLACE,
+        and_(bindparam("place") == _PLACE, bindparam("number") > _NUMBER),
+    ),
+)
+_TICKETS_OF_USER = select(func.count()).where(
+    TICKETS.c.app_name == _APP, TICKETS.c.user_id == _USER, _LIVE
+)
+_TICKET_COUNT = select(func.count(), func.coalesce(func.max(TICKETS.c.number), 0)).where(
+    _is(TICKETS)
+)
 _MESSAGE_OF = select(TICKETS.c.message).where(
     _is(TICKETS), TICKETS.c.invocation_id == bindparam("id")
 )
-_REMOVE_TICKET = delete(TICKETS).where(_is(TICKETS), TICKETS.c.invocation_id == bindparam("id"))
+_REMOVE_TICKET = delete(TICKETS).where(
+    _is(TICKETS),
+    or_(TICKETS.c.invocation_id == bindparam("id"), TICKETS.c.expires_at <= bindparam("now")),
+)
 
 # In the order of an index; `substr`, because LIKE takes no account of case in SQLite.
 _POSITION = tuple_(SESSIONS.c.update_time, SESSIONS.c.user_id, SESSIONS.c.session_id)
@@ -117,38 +154,6 @@ _INITIAL_STATE_OF = select(STATE.c.key, STATE.c.initial).where(
 _STATES = select(*(column for column in STATE.c if column.name != "initial"))
 
 
-class _Inserts:
-    """Those with ON CONFLICT, which both databases know and SQLAlchemy has a class for each of."""
-
-    def __init__(self, dialect: str) -> None:
-        insert = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[dialect]
-        self.session = insert(SESSIONS).on_conflict_do_nothing()
-        # Only a taken id is a repeat; a taken number would be an error and must raise.
-        self.event = insert(EVENTS).on_conflict_do_nothing(index_elements=[*_KEY, "event_id"])
-        state = insert(STATE)
-        self.state = state.on_conflict_do_update(
-            index_elements=[*_KEY, "key"], set_={"value": state.excluded.value}
-        )
-        invocation = insert(INVOCATIONS)
-        self.invocation = invocation.on_conflict_do_update(
-            index_elements=[*_KEY, "invocation_id"],
-            set_={column.name: invocation.excluded[column.name] for column in _INVOCATION},
-        )
-        note = insert(NOTES)
-        self.first_note = note.on_conflict_do_nothing()
-        self.last_note = note.on_conflict_do_update(
-            index_elements=[*_KEY, *NoteKey._fields], set_={"body": note.excluded.body}
-        )
-        ticket = insert(TICKETS)
-        self.ticket = ticket.on_conflict_do_update(
-            index_elements=[*_KEY, "invocation_id"],
-            set_={name: ticket.excluded[name] for name in [*Ticket.model_fields, "message"]},
-        )
-
-
-_inserts = cache(_Inserts)
-
-
 class SqlTables:
     """The tables over one connection, within the transaction it is in; see `Tables`."""
 
@@ -157,7 +162,7 @@ class SqlTables:
         self.changed: set[SessionKey] = set()
         """The sessions of which somebody who waits would see something new."""
         self._head_of = _LOCKED_HEAD_OF if lock else _HEAD_OF
-        self._insert = _inserts(connection.dialect.name)
+        self._insert = inserts(connection.dialect.name)
 
     def head(self, key: SessionKey) -> Head | None:
         row = self._connection.execute(self._head_of, _params(key)).mappings().one_or_none()
@@ -190,15 +195,29 @@ class SqlTables:
     def add_session(self, key: SessionKey, head: Head) -> bool:
         self.changed.add(key)
         values = {**key._asdict(), **asdict(head)}
-        return self._connection.execute(self._insert.session, values).rowcount == 1
+        added = self._connection.execute(self._insert.session, values).rowcount == 1
+        if added and head.created_epoch:
+            self._connection.execute(_REMOVE_TOMBSTONE, _params(key))
+        return added
 
     def save_head(self, key: SessionKey, head: Head) -> None:
         self.changed.add(key)
         self._connection.execute(_SAVE_HEAD, {**_params(key), **asdict(head)})
 
+    def tombstone(self, key: SessionKey) -> Creation | None:
+        row = self._connection.execute(_TOMBSTONE_OF, _params(key)).one_or_none()
+        return None if row is None else Creation(row.epoch + 1, row.delete_time)
+
+    def remove_tombstones(self, user: SessionKey) -> None:
+        whose = {"k_app": user.app_name, "k_user": user.user_id}
+        self._connection.execute(_REMOVE_TOMBSTONES, whose)
+
     def remove_session(self, key: SessionKey) -> None:
         self.changed.add(key)
-        self.head(key)  # locks it: another's commit comes wholly before or after
+        head = self.head(key)  # locks it: another's commit comes wholly before or after
+        if head is not None:
+            row = {**key._asdict(), "epoch": head.lease_epoch, "delete_time": time.time()}
+            self._connection.execute(self._insert.tombstone, row)
         for statement in _REMOVE:
             self._connection.execute(statement, _params(key))
 
@@ -312,9 +331,34 @@ class SqlTables:
     def remove_notes(self, key: SessionKey, invocation_id: str) -> None:
         self._connection.execute(_REMOVE_NOTES, {**_params(key), "id": invocation_id})
 
-    def tickets(self, key: SessionKey) -> list[Ticket]:
-        rows = self._connection.execute(_TICKETS_OF, _params(key)).mappings()
-        return [Ticket.model_validate(dict(row)) for row in rows]
+    def remove_withdrawn(self, key: SessionKey, before: str) -> None:
+        self._connection.execute(_REMOVE_WITHDRAWN, {**_params(key), "before": before})
+
+    def tickets(
+        self, key: SessionKey, *, live_at: float | None = None, limit: int | None = None
+    ) -> list[Ticket]:
+        query, values = _TICKETS_OF, _params(key)
+        if live_at is not None:
+            query, values = _LIVE_TICKETS_OF, {**values, "now": live_at}
+        rows = self._connection.execute(query.limit(limit), values).mappings()
+        return [Ticket.read(dict(row)) for row in rows]
+
+    def ticket(self, key: SessionKey, invocation_id: str) -> Ticket | None:
+        found = self._connection.execute(_TICKET_OF, {**_params(key), "id": invocation_id})
+        row = found.mappings().one_or_none()
+        return None if row is None else Ticket.read(dict(row))
+
+    def tickets_before(self, key: SessionKey, ticket: Ticket, live_at: float) -> int:
+        place = {"place": ticket.place, "number": ticket.number, "now": live_at}
+        return self._connection.scalar(_TICKETS_BEFORE, {**_params(key), **place}) or 0
+
+    def tickets_of_user(self, key: SessionKey, live_at: float) -> int:
+        whose = {"k_app": key.app_name, "k_user": key.user_id, "now": live_at}
+        return self._connection.scalar(_TICKETS_OF_USER, whose) or 0
+
+    def ticket_count(self, key: SessionKey) -> tuple[int, int]:
+        count, number = self._connection.execute(_TICKET_COUNT, _params(key)).one()
+        return count, number
 
     def put_ticket(self, key: SessionKey, ticket: Ticket, message: str | None) -> None:
         values = {**key._asdict(), **ticket.model_dump(), "message": message}
@@ -323,8 +367,9 @@ class SqlTables:
     def message(self, key: SessionKey, invocation_id: str) -> str | None:
         return self._connection.scalar(_MESSAGE_OF, {**_params(key), "id": invocation_id})
 
-    def remove_ticket(self, key: SessionKey, invocation_id: str) -> None:
-        self._connection.execute(_REMOVE_TICKET, {**_params(key), "id": invocation_id})
+    def remove_ticket(self, key: SessionKey, invocation_id: str, expired_at: float) -> None:
+        which = {"id": invocation_id, "now": expired_at}
+        self._connection.execute(_REMOVE_TICKET, {**_params(key), **which})
 
 
 def _states_of(owners: Sequence[SessionKey]) -> Select[Any]:
@@ -342,4 +387,4 @@ def _state_row(key: SessionKey, name: str, value: str, *, initial: bool) -> dict
 def _record(row: RowMapping) -> InvocationRecord:
     fields = {column.name: row[column.name] for column in _INVOCATION}
     error = fields["error"] and json.loads(fields["error"])
-    return InvocationRecord.model_validate({**fields, "error": error})
+    return InvocationRecord.read({**fields, "error": error})

@@ -24,11 +24,12 @@ def hear(
     # Written down as it was, as `temp:` keys are in no stored event.
     note = NoteKey(invocation_id, HEARD, steered)
     if (known := tables.find_note(key, note)) is not None:
-        return StoredEvent.model_validate_json(known.body, extra="ignore")
+        return StoredEvent.from_json(known.body)
     if head is None or not head.holds(invocation_id, epoch):
         raise lease_lost(invocation_id, epoch)
     now = time.time()
-    waits = any(one.invocation_id == steered for one in _queue.live(tables, key, now))
+    ticket = tables.ticket(key, steered)
+    waits = ticket is not None and (ticket.expires_at is None or ticket.expires_at > now)
     message = tables.message(key, steered) if waits else None
     if message is None:
         return None

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
 from durable_adk.sessions.records import InvocationRecord, Note, Status, Ticket
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session import Creation, SessionKey
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX
 
 T = TypeVar("T")
@@ -92,7 +92,18 @@ class Tables(Protocol):
         ...
 
     def remove_session(self, key: SessionKey) -> None:
-        """Remove a session with all that is kept for it, except its app's and user's state."""
+        """Remove a session with all that is kept for it, except its app's and user's state.
+
+        A tombstone keeps its last epoch until a session of its name is added.
+        """
+        ...
+
+    def tombstone(self, key: SessionKey) -> Creation | None:
+        """The epoch and time from which on there may be another session of a deleted one's name."""
+        ...
+
+    def remove_tombstones(self, user: SessionKey) -> None:
+        """Remove those of all sessions of a user, who is a session without an id."""
         ...
 
     def add_event(self, key: SessionKey, seq: int, entry: Entry) -> bool:
@@ -164,8 +175,33 @@ class Tables(Protocol):
         """Remove an invocation's notes, except those of kind `ATTEMPT`."""
         ...
 
-    def tickets(self, key: SessionKey) -> list[Ticket]:
-        """Copies of the session's tickets, in the order in which their turns come."""
+    def remove_withdrawn(self, key: SessionKey, before: str) -> None:
+        """Remove the session's notes of kind `WITHDRAWN` whose bodies sort before this one."""
+        ...
+
+    def tickets(
+        self, key: SessionKey, *, live_at: float | None = None, limit: int | None = None
+    ) -> list[Ticket]:
+        """Copies of the session's tickets, in the order in which their turns come.
+
+        With `live_at` only those that have not expired then; with `limit` the first of them.
+        """
+        ...
+
+    def ticket(self, key: SessionKey, invocation_id: str) -> Ticket | None:
+        """A copy of an invocation's ticket."""
+        ...
+
+    def tickets_before(self, key: SessionKey, ticket: Ticket, live_at: float) -> int:
+        """How many tickets of the session come before one, those that have expired left out."""
+        ...
+
+    def tickets_of_user(self, key: SessionKey, live_at: float) -> int:
+        """How many tickets the session's user has in all sessions of the app."""
+        ...
+
+    def ticket_count(self, key: SessionKey) -> tuple[int, int]:
+        """How many tickets the session has, expired ones included, and their highest number."""
         ...
 
     def put_ticket(self, key: SessionKey, ticket: Ticket, message: str | None) -> None:
@@ -176,8 +212,8 @@ class Tables(Protocol):
         """The message with an invocation's ticket."""
         ...
 
-    def remove_ticket(self, key: SessionKey, invocation_id: str) -> None:
-        """Remove an invocation's ticket, if there is one."""
+    def remove_ticket(self, key: SessionKey, invocation_id: str, expired_at: float) -> None:
+        """Remove an invocation's ticket, if there is one, and those that have expired then."""
         ...
 
 

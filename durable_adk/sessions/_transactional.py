@@ -1,5 +1,6 @@
 """The session service over any store that has transactions."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -8,14 +9,21 @@ from uuid import uuid4
 
 from durable_adk.errors import InvalidRequestError, SessionBusyError
 from durable_adk.events.event import Event
-from durable_adk.sessions import _log, _queue, _steering
+from durable_adk.sessions import _log, _pausing, _steering
 from durable_adk.sessions._changes import Changes
 from durable_adk.sessions._copies import session_copy
-from durable_adk.sessions._entry import Entry, check_state, decode, decode_event, encode
-from durable_adk.sessions._head import Head
+from durable_adk.sessions._entry import (
+    Entry,
+    check_state,
+    decode,
+    decode_event,
+    encode,
+    entry_of,
+)
 from durable_adk.sessions._listing import Listing
 from durable_adk.sessions._people import TransactionalPeople
-from durable_adk.sessions._tables import Store, Tables, Window
+from durable_adk.sessions._tables import Row, Store, Window
+from durable_adk.sessions._waiting import TransactionalQueue
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.rebuilt import Rebuilt, rebuild
 from durable_adk.sessions.records import (
@@ -23,11 +31,11 @@ from durable_adk.sessions.records import (
     InvocationRecord,
     ListSessionsResponse,
     Place,
+    QueueBounds,
     Status,
     StoredEvent,
-    Ticket,
 )
-from durable_adk.sessions.session import Session, SessionKey
+from durable_adk.sessions.session import Creation, Session, SessionKey
 from durable_adk.sessions.state import USER_PREFIX, without_temp
 from durable_adk.values import check_id
 
@@ -36,7 +44,11 @@ _PATIENCE = 0.5
 and its wait changes nothing afterwards; a wait that ends early makes the caller look again."""
 
 
-class TransactionalSessionService(TransactionalPeople, BaseSessionService):
+_FEW = 200
+"""Events that are decoded in the caller's event loop; more would hold it up for too long."""
+
+
+class TransactionalSessionService(TransactionalPeople, TransactionalQueue, BaseSessionService):
     """Checks what it is given, lets the store run the rules of `_log`, and tells who waits."""
 
     def __init__(self, store: Store) -> None:
@@ -145,6 +157,7 @@ class TransactionalSessionService(TransactionalPeople, BaseSessionService):
         ttl: float | None = None,
         place: Place | None = None,
         steers: bool = False,
+        bounds: QueueBounds | None = None,
     ) -> InvocationRecord:
         """See `BaseSessionService.open_invocation`."""
         key = _checked(*key)
@@ -153,12 +166,13 @@ class TransactionalSessionService(TransactionalPeople, BaseSessionService):
             partial(
                 _log.open_invocation,
                 key=key,
-                entry=_entry(user_event, invocation_id),
+                entry=entry_of(user_event, invocation_id),
                 holder=holder,
                 create_session=create_session,
                 ttl=ttl,
                 place=place,
                 message=user_event.to_json() if steers else None,
+                bounds=bounds,
             )
         )
         return self._taken(key, opened)
@@ -176,7 +190,7 @@ class TransactionalSessionService(TransactionalPeople, BaseSessionService):
         """See `BaseSessionService.commit_event`."""
         if closing is not None:
             _require_ending(closing)
-        entry = _entry(event, invocation_id)
+        entry = entry_of(event, invocation_id)
         seq = await self._store.write(
             partial(
                 _log.commit,
@@ -196,7 +210,7 @@ class TransactionalSessionService(TransactionalPeople, BaseSessionService):
     ) -> InvocationRecord:
         """See `BaseSessionService.pause_invocation`."""
         record = await self._store.write(
-            lambda tables: _log.pause(
+            lambda tables: _pausing.pause(
                 tables, key, invocation_id=invocation_id, epoch=epoch, revision=revision
             )
         )
@@ -215,9 +229,9 @@ class TransactionalSessionService(TransactionalPeople, BaseSessionService):
         """See `BaseSessionService.resume_invocation`."""
         resumed = await self._store.write(
             partial(
-                _log.resume,
+                _pausing.resume,
                 key=key,
-                entry=user_event and _entry(user_event, invocation_id),
+                entry=user_event and entry_of(user_event, invocation_id),
                 invocation_id=invocation_id,
                 holder=holder,
                 ttl=ttl,
@@ -241,16 +255,6 @@ class TransactionalSessionService(TransactionalPeople, BaseSessionService):
         heard = await self._store.write(partial(_steering.hear, key=key, epoch=epoch, **under))
         self._changes.announce(key)
         return heard
-
-    async def waiting(self, key: SessionKey) -> list[Ticket]:
-        """See `BaseSessionService.waiting`."""
-        return await self._store.read(lambda tables: _queue.live(tables, key, time.time()))
-
-    async def leave_queue(self, key: SessionKey, *, invocation_id: str, holder: str) -> None:
-        """See `BaseSessionService.leave_queue`."""
-        await self._store.write(
-            lambda tables: _queue.drop(tables, key, invocation_id, holder, time.time())
-        )
 
     async def withdraw_invocation(
         self, key: SessionKey, *, invocation_id: str, holder: str, create_session: bool = False
@@ -289,7 +293,7 @@ class TransactionalSessionService(TransactionalPeople, BaseSessionService):
                 epoch=epoch,
                 status=status,
                 error=error,
-                seals=[_entry(event, invocation_id) for event in seals],
+                seals=[entry_of(event, invocation_id) for event in seals],
                 revision=revision,
             )
         )
@@ -327,16 +331,27 @@ class TransactionalSessionService(TransactionalPeople, BaseSessionService):
         """See `BaseSessionService.read_events`."""
         window = Window(after=after, upto=upto, first=limit)
         rows = await self._store.read(lambda tables: tables.events(key, window))
-        return [StoredEvent(seq=row.seq, event=decode_event(row.body)) for row in rows]
+        if len(rows) <= _FEW:
+            return _decoded(rows)
+        return await asyncio.to_thread(_decoded, rows)
 
-    async def read_state(self, key: SessionKey) -> tuple[int, dict[str, Any]]:
+    async def find_event(self, key: SessionKey, event_id: str) -> StoredEvent | None:
+        """See `BaseSessionService.find_event`."""
+        row = await self._store.read(lambda tables: tables.find_event(key, event_id))
+        return None if row is None else _decoded([row])[0]
+
+    async def read_state(
+        self, key: SessionKey, *, epoch: int | None = None
+    ) -> tuple[int, dict[str, Any]]:
         """See `BaseSessionService.read_state`."""
-
-        def work(tables: Tables) -> tuple[Head, dict[str, str]]:
-            return _log.existing(tables, key), tables.state(key)
-
-        head, state = await self._store.read(work)
+        head, state = await self._store.read(
+            lambda tables: (_log.existing(tables, key, epoch=epoch), tables.state(key))
+        )
         return head.revision, decode(state)
+
+    async def read_creation(self, key: SessionKey) -> Creation | None:
+        """See `BaseSessionService.read_creation`."""
+        return await self._store.read(lambda tables: _log.creation(tables, key))
 
     async def read_initial_state(self, key: SessionKey) -> dict[str, Any]:
         """See `BaseSessionService.read_initial_state`."""
@@ -374,15 +389,10 @@ def _checked(app_name: str, user_id: str, session_id: str) -> SessionKey:
     )
 
 
+def _decoded(rows: list[Row]) -> list[StoredEvent]:
+    return [StoredEvent(seq=row.seq, event=decode_event(row.body)) for row in rows]
+
+
 def _require_ending(status: Status) -> None:
     if not status.closed:
         raise InvalidRequestError(f"An invocation is not closed as {status.value!r}.")
-
-
-def _entry(event: Event, invocation_id: str) -> Entry:
-    if event.invocation_id != invocation_id:
-        raise InvalidRequestError(
-            f"The event {event.id!r} belongs to the invocation {event.invocation_id!r}, "
-            f"not to {invocation_id!r}."
-        )
-    return Entry.of(event)

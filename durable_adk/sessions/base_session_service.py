@@ -18,20 +18,21 @@ from typing import Any
 from durable_adk.events.event import Event
 from durable_adk.sessions.notebook import Notebook
 from durable_adk.sessions.people import People
+from durable_adk.sessions.queue import SessionQueue
 from durable_adk.sessions.rebuilt import Rebuilt
 from durable_adk.sessions.records import (
     GetSessionConfig,
     InvocationRecord,
     ListSessionsResponse,
     Place,
+    QueueBounds,
     Status,
     StoredEvent,
-    Ticket,
 )
-from durable_adk.sessions.session import Session, SessionKey
+from durable_adk.sessions.session import Creation, Session, SessionKey
 
 
-class BaseSessionService(Notebook, People):
+class BaseSessionService(Notebook, People, SessionQueue):
     """Stores sessions. All calls raise StoreUnavailableError while the store does not answer."""
 
     # ----- ADK's calls (semantics 5)
@@ -138,6 +139,7 @@ class BaseSessionService(Notebook, People):
         ttl: float | None = None,
         place: Place | None = None,
         steers: bool = False,
+        bounds: QueueBounds | None = None,
     ) -> InvocationRecord:
         """Take the session's lease and append the user's event, in one transaction (D7).
 
@@ -159,8 +161,10 @@ class BaseSessionService(Notebook, People):
             place: Where to begin to wait; None: take no ticket. A ticket that there is already
                 keeps its number, and moves only from LAST to FIRST.
             steers: While it waits, the active invocation may take its message; see `hear`.
+            bounds: How many may wait; None: any number.
 
         Raises:
+            QueueFullError: So many wait already, and this one has no ticket yet.
             SessionBusyError: Another invocation holds the lease, `active_invocation` tells which;
                 or others come first, see `waiting`.
             SessionNotFoundError: The session is missing and not to be created.
@@ -265,20 +269,6 @@ class BaseSessionService(Notebook, People):
         """
 
     @abstractmethod
-    async def waiting(self, key: SessionKey) -> list[Ticket]:
-        """Who waits for the session, in the order of their turns; expired tickets excluded.
-
-        Those who are gone are among them until somebody who comes after them looks.
-        """
-
-    @abstractmethod
-    async def leave_queue(self, key: SessionKey, *, invocation_id: str, holder: str) -> None:
-        """Drop the ticket that the holder has for the invocation; nothing happens without one.
-
-        For who does not want to wait any more, or in the place of a holder that is gone.
-        """
-
-    @abstractmethod
     async def withdraw_invocation(
         self, key: SessionKey, *, invocation_id: str, holder: str, create_session: bool = False
     ) -> InvocationRecord | None:
@@ -354,11 +344,25 @@ class BaseSessionService(Notebook, People):
         """Events with `after` < seq <= `upto`, in order; [] also for a missing session."""
 
     @abstractmethod
-    async def read_state(self, key: SessionKey) -> tuple[int, dict[str, Any]]:
+    async def find_event(self, key: SessionKey, event_id: str) -> StoredEvent | None:
+        """The event of this id, by an index; None if there is none."""
+
+    @abstractmethod
+    async def read_state(
+        self, key: SessionKey, *, epoch: int | None = None
+    ) -> tuple[int, dict[str, Any]]:
         """The session's revision and merged state, read at one point in time.
 
         Raises:
             SessionNotFoundError: There is no such session.
+            LeaseLostError: It was created after `epoch`, in place of one that was deleted.
+        """
+
+    @abstractmethod
+    async def read_creation(self, key: SessionKey) -> Creation | None:
+        """When the session was created; of a deleted one what the next of its name comes after.
+
+        None: nothing is known of a session of this name.
         """
 
     @abstractmethod

@@ -1,5 +1,6 @@
 """Sessions that live as long as their process."""
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -20,8 +21,15 @@ from durable_adk.sessions._tables import (
     owners,
 )
 from durable_adk.sessions._transactional import TransactionalSessionService
-from durable_adk.sessions.records import ATTEMPT, InvocationRecord, Note, Status, Ticket
-from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
+from durable_adk.sessions.records import (
+    ATTEMPT,
+    WITHDRAWN,
+    InvocationRecord,
+    Note,
+    Status,
+    Ticket,
+)
+from durable_adk.sessions.session import CHILD_PREFIX, Creation, SessionKey
 
 
 class InMemorySessionService(TransactionalSessionService):
@@ -65,6 +73,7 @@ class _MemoryTables:
         self._logs: dict[SessionKey, _Log] = {}
         self._state: defaultdict[SessionKey, dict[str, str]] = defaultdict(dict)
         self._initial: dict[SessionKey, dict[str, str]] = {}
+        self._tombstones: dict[SessionKey, Creation] = {}
 
     def head(self, key: SessionKey) -> Head | None:
         log = self._logs.get(key)
@@ -94,15 +103,24 @@ class _MemoryTables:
         return [key for key in self._logs if key[:2] == user[:2]]
 
     def add_session(self, key: SessionKey, head: Head) -> bool:
+        self._tombstones.pop(key, None)
         return self._logs.setdefault(key, log := _Log(head)) is log
 
     def save_head(self, key: SessionKey, head: Head) -> None:
         self._logs[key].head = head
 
     def remove_session(self, key: SessionKey) -> None:
-        self._logs.pop(key, None)
+        if (log := self._logs.pop(key, None)) is not None:
+            self._tombstones[key] = Creation(log.head.lease_epoch + 1, time.time())
         self._state.pop(key, None)
         self._initial.pop(key, None)
+
+    def tombstone(self, key: SessionKey) -> Creation | None:
+        return self._tombstones.get(key)
+
+    def remove_tombstones(self, user: SessionKey) -> None:
+        kept = {key: one for key, one in self._tombstones.items() if key[:2] != user[:2]}
+        self._tombstones = kept
 
     def add_event(self, key: SessionKey, seq: int, entry: Entry) -> bool:
         log = self._logs[key]
@@ -204,10 +222,43 @@ class _MemoryTables:
             if note.invocation_id != invocation_id or note.kind == ATTEMPT
         }
 
-    def tickets(self, key: SessionKey) -> list[Ticket]:
+    def remove_withdrawn(self, key: SessionKey, before: str) -> None:
+        log = self._logs[key]
+        log.notes = {
+            note: body
+            for note, body in log.notes.items()
+            if note.kind != WITHDRAWN or body >= before
+        }
+
+    def tickets(
+        self, key: SessionKey, *, live_at: float | None = None, limit: int | None = None
+    ) -> list[Ticket]:
         log = self._logs.get(key)
-        found = log.tickets.values() if log else ()
-        return sorted((one.model_copy() for one in found), key=lambda one: (one.place, one.number))
+        found = log.tickets.values() if log and log.tickets else ()
+        live = [one for one in found if live_at is None or _is_live(one, live_at)]
+        ordered = sorted(live, key=lambda one: (one.place, one.number))
+        return [one.model_copy() for one in ordered[:limit]]
+
+    def ticket(self, key: SessionKey, invocation_id: str) -> Ticket | None:
+        log = self._logs.get(key)
+        found = log and log.tickets.get(invocation_id)
+        return found.model_copy() if found else None
+
+    def tickets_before(self, key: SessionKey, ticket: Ticket, live_at: float) -> int:
+        place = ticket.place, ticket.number
+        found = self._logs[key].tickets.values()
+        return sum((one.place, one.number) < place and _is_live(one, live_at) for one in found)
+
+    def tickets_of_user(self, key: SessionKey, live_at: float) -> int:
+        return sum(
+            _is_live(one, live_at)
+            for session in self.sessions_of(key)
+            for one in self._logs[session].tickets.values()
+        )
+
+    def ticket_count(self, key: SessionKey) -> tuple[int, int]:
+        found = self._logs[key].tickets.values()
+        return len(found), max((one.number for one in found), default=0)
 
     def put_ticket(self, key: SessionKey, ticket: Ticket, message: str | None) -> None:
         log = self._logs[key]
@@ -218,9 +269,16 @@ class _MemoryTables:
         log = self._logs.get(key)
         return log.messages.get(invocation_id) if log else None
 
-    def remove_ticket(self, key: SessionKey, invocation_id: str) -> None:
-        self._logs[key].tickets.pop(invocation_id, None)
-        self._logs[key].messages.pop(invocation_id, None)
+    def remove_ticket(self, key: SessionKey, invocation_id: str, expired_at: float) -> None:
+        log = self._logs[key]
+        gone = {name for name, one in log.tickets.items() if not _is_live(one, expired_at)}
+        for name in gone | {invocation_id}:
+            log.tickets.pop(name, None)
+            log.messages.pop(name, None)
+
+
+def _is_live(ticket: Ticket, now: float) -> bool:
+    return ticket.expires_at is None or ticket.expires_at > now
 
 
 def _row(seq: int, entry: Entry) -> Row:

@@ -20,6 +20,8 @@ class People(ABC):
     async def delete_user_state(self, *, app_name: str, user_id: str) -> None:
         """Delete the user's state, which is shared by the sessions; missing is no error.
 
+        What tells that sessions of the user were deleted goes with it.
+
         Raises:
             InvalidRequestError: An id is unusable.
         """

@@ -1,7 +1,7 @@
 """What the session store tells of its sessions."""
 
 from enum import IntEnum, StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -69,7 +69,8 @@ class InvocationRecord(Wire):
     start_seq: int
     """Sequence number of its user event."""
     end_seq: int | None = None
-    """Sequence number of the session's last event when the invocation was closed."""
+    """Sequence number of the session's last event when the invocation was closed; None also while
+    events that end it are still missing, see `sealed`."""
     error: dict[str, Any] | None = None
     """`errors.as_detail` of the error it failed with."""
     pauses: int = 0
@@ -78,6 +79,15 @@ class InvocationRecord(Wire):
     """When its status was last set: seconds since the epoch, by the clock of who set it; 0 if that
     was done by a version that did not note it."""
 
+    @property
+    def sealed(self) -> bool:
+        """Whether it has ended with all its events.
+
+        One that is closed while it is paused, and another holds the lease, gets those that answer
+        its open calls when the session is free.
+        """
+        return self.status.closed and self.end_seq is not None
+
 
 class Note(Wire):
     """What an invocation has written down for itself."""
@@ -85,6 +95,15 @@ class Note(Wire):
     name: str
     body: str
     """JSON text, as it was given."""
+
+
+class QueueBounds(NamedTuple):
+    """How many messages may wait at a time."""
+
+    session: int
+    """For one session."""
+    user: int
+    """For all sessions of one user of an app."""
 
 
 class Place(IntEnum):
@@ -109,3 +128,7 @@ class Ticket(Wire):
     """Seconds without another attempt after which it counts no more; None: for ever."""
     expires_at: float | None = None
     """Seconds since the epoch, by the clock of who renewed it."""
+    since: float | None = None
+    """Seconds since the epoch when it was taken, by the clock of who took it."""
+    ahead: int | None = None
+    """How many tickets came before it then."""

@@ -20,6 +20,15 @@ class SessionKey(NamedTuple):
     session_id: str
 
 
+class Creation(NamedTuple):
+    """What tells a session from an earlier one of its name."""
+
+    epoch: int
+    """Of its lease when it was created; runs of earlier sessions of the name have smaller ones."""
+    time: float
+    """Seconds since the epoch, by the clock of the process that created it."""
+
+
 class Session(Wire):
     """A copy of a session as it was when it was read (semantics STA-1)."""
 

@@ -14,7 +14,7 @@ _SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 2
 _LONG = [0.1, 0.5, 1, 5, 15, 60, 300, 1800, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600]
 _TOKENS = [float(4**power) for power in range(14)]
 MOST_SEEN = 10_000
-SEEN_FOR = 2.0
+SEEN_FOR = 25.0
 """Seconds without another attempt after which a message waits elsewhere, or no more."""
 
 _meter = metrics.get_meter("durable_adk")  # of the provider that is set up, be it later
@@ -71,8 +71,8 @@ queue_wait = _meter.create_histogram(
 class Waiting:
     """The messages that wait for their sessions, as far as this process has seen them lately.
 
-    An attempt at opening comes by ten times a second, at any worker of the queue: one that has not
-    been here for a while waits elsewhere, or no more.
+    An attempt at opening comes by after 20 s at most, at any worker of the queue: one that has not
+    been here for longer waits elsewhere, or no more.
     """
 
     def __init__(self) -> None:

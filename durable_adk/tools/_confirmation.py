@@ -52,6 +52,14 @@ async def is_required(rule: Requirement, arguments: dict[str, Any]) -> bool:
     return bool(await call(rule, **arguments))
 
 
+def runtime_hint(tool_name: str) -> str:
+    """What the user is asked when the runtime asks, because the tool requires confirmation.
+
+    The text is committed with the request, so it also tells later who asked.
+    """
+    return f"Approve or reject the call of the tool {tool_name}() with these arguments."
+
+
 async def refusal(
     tool: "BaseTool", args: dict[str, Any], tool_context: "ToolContext"
 ) -> str | None:
@@ -63,6 +71,5 @@ async def refusal(
         return None if tool_context.tool_confirmation.confirmed else REJECTED
     if not await tool.needs_confirmation(args, tool_context):
         return None
-    hint = f"Approve or reject the call of the tool {tool.name}() with these arguments."
-    tool_context.request_confirmation(hint=hint)
+    tool_context.request_confirmation(hint=runtime_hint(tool.name))
     return NEEDS_CONFIRMATION

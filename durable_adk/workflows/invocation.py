@@ -87,6 +87,11 @@ class InvocationWorkflow:
         """By answer id, why an answer was refused; None: it was taken."""
         return self._inbox.outcomes
 
+    @workflow.query(name="taken")
+    def taken(self) -> dict[str, str]:
+        """By answer id, the digest of the answer that was taken (`InvocationAnswer.digest`)."""
+        return self._inbox.taken()
+
     @workflow.query(name="pending")
     def pending(self) -> list[dict[str, Any]]:
         """The calls that wait: id, name, and until when, in seconds since the epoch."""
@@ -154,7 +159,20 @@ def _answer_id(raw: Any) -> str | None:
 
 def _parsed(argument: RawValue) -> InvocationRequest | Cursor:
     raw = _decoded(argument)
-    return Cursor.parse(raw) if Cursor.is_one(raw) else InvocationRequest.parse(raw)
+    return Cursor.parse(raw) if Cursor.is_one(raw) else _named(InvocationRequest.parse(raw))
+
+
+def _named(request: InvocationRequest) -> InvocationRequest:
+    """The request with an id that a reset of the workflow keeps, so that it finds what was opened.
+
+    Each run of a cron workflow, and each retry of one, is an invocation of its own, whose id is
+    drawn; so are the names of new sessions, by which older versions replay.
+    """
+    info = workflow.info()
+    if request.invocation_id or not request.session or info.cron_schedule or info.attempt > 1:
+        return request
+    workflow.uuid4()  # drawn by earlier versions: what code of users draws later stays the same
+    return request.model_copy(update={"invocation_id": f"e-{info.first_execution_run_id}"})
 
 
 def _decoded(request: RawValue) -> Any:

@@ -136,6 +136,9 @@ class TemporalRuntime:
 
     async def open_invocation(self, step: OpenStep) -> Opened:
         """A local activity, then a normal one whose retries are the wait for a busy session."""
+        if step.tool_run is not None:
+            parent = workflow.info().parent
+            step = step.model_copy(update={"parent": parent.workflow_id if parent else ""})
         opened = await self._store("open_invocation", step, Opened)
         if opened.state is not None:
             await self._recorded()
@@ -254,7 +257,7 @@ class TemporalRuntime:
         """A local activity."""
         told = await self._store("read_place", step, Continued)
         if told.ending is None:
-            self._is_open_as(Place.model_validate_json(unpacked(told.place)).opened)
+            self._is_open_as(Place.from_json(unpacked(told.place)).opened)
         return told
 
     async def read_traces(self, step: TraceStep) -> TracePage:

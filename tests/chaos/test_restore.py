@@ -10,7 +10,7 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 
-from durable_adk.activities.witness import StoreWitness
+from durable_adk.activities.staleness import StalenessCheck
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.errors import SessionRegressedError
@@ -246,12 +246,12 @@ async def test_a_retry_does_not_get_by_a_store_that_was_put_back_meanwhile(clini
         await clinic.run("charge", "lost")
         await clinic.run("charge", "new", "new")
         await until(lambda: _completed(clinic, 3))
-    witness = StoreWitness(clinic.client, clinic.store, clinic.user)
-    await witness.check()
+    staleness = StalenessCheck(clinic.client, clinic.store, clinic.user)
+    await staleness.check(clinic.key("charge"))
     restore(clinic.file, backup)
     for _ in range(3):
         with pytest.raises(SessionRegressedError):
-            await witness.check()
+            await staleness.check(clinic.key("charge"))
 
 
 async def test_sessions_that_were_deleted_make_no_store_an_older_one(clinic: Clinic) -> None:
@@ -265,10 +265,10 @@ async def test_sessions_that_were_deleted_make_no_store_an_older_one(clinic: Cli
                 app_name="charge", user_id=clinic.user, session_id=session
             )
         await until(lambda: _completed(clinic, 5))
-    witness = StoreWitness(clinic.client, clinic.store, clinic.user)
-    await witness.check()
+    staleness = StalenessCheck(clinic.client, clinic.store, clinic.user)
+    await staleness.check(clinic.key("charge"))
     await clinic.store.delete_session(app_name="charge", user_id=clinic.user, session_id="s")
-    await witness.check()  # which knew the one that is gone now
+    await staleness.check(clinic.key("charge"))  # which knew the one that is gone now
 
 
 async def _completed(clinic: Clinic, count: int) -> bool:

@@ -23,6 +23,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.embedded import TemporalServer
+from durable_adk.messages import InvocationAnswer
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService, Status
@@ -389,13 +390,15 @@ async def test_refused_answers_are_seen_and_change_nothing(client: Client, task_
     assert len(json.dumps(refused)) < 2_000
     assert all(refused.values())
     assert await handle.query("pending") == [waiting]
-    for confirmed in (True, False):  # the second is the same answer again, whatever it says
+    for confirmed in (True, True, False):  # the same again, and another under its name (S22)
         await handle.signal(
             "answer", {"call_id": asked, "confirmed": confirmed, "answer_id": "right"}
         )
     result = await handle.result()
     assert result["text"] == "That was it: {'refunded': 5}"
-    assert (await handle.query("answers"))["right"] is None
+    assert "different contents" in (await handle.query("answers"))["right"]
+    first = InvocationAnswer(call_id=asked, confirmed=True)
+    assert (await handle.query("taken"))["right"] == first.digest()
     assert await handle.query("pending") == []
 
 

@@ -33,12 +33,14 @@ class Failing(SqliteSessionService):
         self.down = False
         self.failed = 0
 
-    async def read_state(self, key: SessionKey) -> tuple[int, dict[str, Any]]:
+    async def read_state(
+        self, key: SessionKey, *, epoch: int | None = None
+    ) -> tuple[int, dict[str, Any]]:
         if self.down:
             self.failed += 1
             self.down = self.failed % OUTAGE != 0
             raise StoreUnavailableError("down")
-        return await super().read_state(key)
+        return await super().read_state(key, epoch=epoch)
 
 
 class Forgetful(InMemoryMemoryService):

@@ -9,6 +9,7 @@ from google.genai import types
 from durable_adk.agents import LlmAgent, ParallelAgent, SequentialAgent
 from durable_adk.errors import InvalidRequestError, ToolTimeoutError
 from durable_adk.events import Event
+from durable_adk.messages import InvocationAnswer
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey
@@ -353,3 +354,45 @@ async def test_a_later_update_starts_another_invocation(make_runner: MakeRunner)
     after = await reply(runner, answer(pending, part=2))
     assert [gist(event) for event in after] == ["buyer text and again"]
     assert after[0].invocation_id != first[0].invocation_id
+
+
+async def test_an_approval_can_be_sent_again_under_its_id(make_runner: MakeRunner) -> None:
+    """I12: the same yields the same events, another one is refused, and the tool runs once."""
+    refunds = Refunds()
+    runner = await make_runner(refunder(refunds))
+    await send(runner)
+    (pending,) = await runner.pending(**USER)
+
+    async def say(confirmed: bool) -> list[str]:
+        message = answer(pending, confirmed=confirmed)
+        run = runner.run_async(**USER, new_message=message, invocation_id="mine")
+        return [event.id async for event in run]
+
+    first = await say(True)
+    assert first == await say(True)
+    with pytest.raises(InvalidRequestError, match="another answer"):
+        await say(False)
+    assert refunds.made == [5]
+
+
+async def test_no_answers_name_switches_a_deadline_off(make_runner: MakeRunner) -> None:
+    """I16: names that the loop gives to its own answers keep it from nothing."""
+    refunds = Refunds()
+    runner = await make_runner(refunder(refunds, deadline=1.0, on_deadline="reject"))
+    events = await send(runner)
+    (pending,) = await runner.pending(**USER)
+    key, name = (
+        SessionKey(runner.app_name, USER["user_id"], USER["session_id"]),
+        events[0].invocation_id,
+    )
+    record = await runner.session_service.get_invocation(key, name)
+    assert record is not None
+    for asked in ("no-such-call", pending.call_id):
+        forged = InvocationAnswer(
+            call_id=asked, confirmed=True, answer_id=f"{pending.call_id}.expired"
+        )
+        with pytest.raises(InvalidRequestError):
+            await runner._conversation.runs.answer(key, record, forged)
+    await closed(runner, name)
+    assert await status(runner, name) is Status.COMPLETED
+    assert refunds.made == []

@@ -10,7 +10,7 @@ import pytest
 from google.genai import types
 from temporalio.client import Client
 
-from durable_adk.activities import witness
+from durable_adk.activities import staleness
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.errors import DurableAdkError, EventConflictError, InvocationCancelledError
@@ -190,11 +190,11 @@ async def test_a_message_reaches_no_other_session(make_runner: MakeRunner, clien
 
 
 @pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
-async def test_the_witness_knows_what_a_heard_message_is(
+async def test_the_staleness_check_knows_what_a_heard_message_is(
     make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I21: it has completed and no invocation, which does not make the store an older one."""
-    monkeypatch.setattr(witness, "MAX_AGE", 0.0)
+    monkeypatch.setattr(staleness, "MAX_AGE", 0.0)
     name = uuid.uuid4().hex
     runner = await make_runner(listener(name))
     first, second = await steered(runner, name)

@@ -7,7 +7,16 @@ import uuid
 from typing import Any
 
 from durable_adk import converter
-from durable_adk.activities import commit, definitions, effects, ending, granted, opening, tool
+from durable_adk.activities import (
+    commit,
+    definitions,
+    effects,
+    ending,
+    granted,
+    opening,
+    pausing,
+    tool,
+)
 from durable_adk.activities.session_cache import SessionCache
 from durable_adk.activities.tool_run import ToolRun
 from durable_adk.context import ToolContext
@@ -16,6 +25,7 @@ from durable_adk.flows import answers, invocation
 from durable_adk.flows.pausing import Pauses
 from durable_adk.flows.requests import REQUEST_CONFIRMATION
 from durable_adk.loop_context import Lane
+from durable_adk.runtime import Inbox
 from durable_adk.sessions import _entry, _log, _steering
 from durable_adk.sessions._head import Head
 from durable_adk.sessions._transactional import TransactionalSessionService
@@ -382,5 +392,26 @@ MUTANTS = [
         "the next run starts with the ids of the first",
         "roll",
         wraps(Lane, "__init__", _no_ids_kept),
+    ),
+    # ----- names
+    _mutant(
+        "another answer under a taken id counts as the same",
+        "same id, same answer",
+        replaces(Inbox, "_compare", lambda _self, _answer: None),
+    ),
+    _mutant(
+        "an answer without a name gets one that a sender has chosen",
+        "names of answers apart",
+        replaces(Inbox, "_is_known", lambda _self, _name: False),
+    ),
+    _mutant(
+        "a sender may name its answer as the loop does",
+        "reserved names",
+        replaces(pausing, "is_reserved", lambda _name: False),
+    ),
+    _mutant(
+        "a run as a tool is whoever's wants one",
+        "runs as tools",
+        replaces(opening, "check_tool_run", _nothing),
     ),
 ]

@@ -7,13 +7,26 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 
 from durable_adk.activities.attempting import to_application_error
+from durable_adk.activities.opening import open_invocation
+from durable_adk.activities.pausing import take_answer
+from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
+from durable_adk.apps import App, AppRegistry
 from durable_adk.converter import MAX_WAITING, data_converter
-from durable_adk.errors import RunError, SessionRegressedError, StaleSessionError
+from durable_adk.errors import (
+    InvalidRequestError,
+    RunError,
+    SessionNotFoundError,
+    SessionRegressedError,
+    StaleSessionError,
+)
 from durable_adk.events import Event
 from durable_adk.flows.requests import REQUEST_CONFIRMATION
+from durable_adk.messages import InvocationAnswer, ToolRun
 from durable_adk.models import ScriptedModel
+from durable_adk.payloads import AnswerStep, OpenStep
 from durable_adk.runners import InMemoryRunner
+from durable_adk.runtime import Inbox
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.settings import Limits
 from durable_adk.tools import FunctionTool
@@ -156,3 +169,65 @@ def _size(error: Exception) -> int:
     failure = Failure()
     data_converter.failure_converter.to_failure(error, data_converter.payload_converter, failure)
     return failure.ByteSize()
+
+
+def same_id_same_answer() -> str:
+    """Another answer under the id of a taken one is told as refused (S22)."""
+    inbox = Inbox()
+    for confirmed in (True, False):
+        inbox.put(InvocationAnswer(call_id="c", confirmed=confirmed, answer_id="a"))
+        inbox.take("a")
+    return "" if inbox.outcomes["a"] else "the other answer is told as taken"
+
+
+def names_of_answers_apart() -> str:
+    """An answer without a name gets none that a sender has chosen (D9)."""
+    inbox = Inbox()
+    inbox.put(InvocationAnswer(call_id="c", confirmed=True, answer_id="unnamed-2"))
+    inbox.put(InvocationAnswer(call_id="c", confirmed=True))
+    names = [answer.answer_id for _ in range(2) if (answer := inbox.get_nowait())]
+    return "" if len(set(names)) == 2 else f"they are {names}"
+
+
+def reserved_names() -> str:
+    """A sender's answer is not stored under a name of the loop's (I16)."""
+    step = AnswerStep(
+        key=SessionKey("a", "u", "s"),
+        invocation_id="i",
+        holder="h",
+        epoch=1,
+        start_seq=1,
+        event_id="i.answer.c.expired",
+        timestamp=1.0,
+        answer=InvocationAnswer(call_id="c", confirmed=True, answer_id="c.expired"),
+        named=True,
+    )
+    world = World(registry=AppRegistry([]), sessions=InMemorySessionService())
+    said = asyncio.run(take_answer(world, step)).refused or ""
+    return "" if "reserved" in said else f"it is looked at: {said!r}"
+
+
+def runs_as_tools() -> str:
+    """A start that anybody can write gets no state of another session (S3)."""
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=["hi"]))
+    world = World(
+        registry=AppRegistry([App(name="app", root_agent=agent)]),
+        sessions=InMemorySessionService(),
+    )
+    step = OpenStep(
+        key=SessionKey("app", "mallory", "s"),
+        invocation_id="i",
+        holder="temporal:n:r:w",
+        event_id="i.0",
+        timestamp=1.0,
+        message=types.Content(role="user", parts=[types.Part(text="hi")]),
+        tool_run=ToolRun(agent="a", caller=SessionKey("app", "alice", "hers")),
+        create_session=True,
+    )
+    try:
+        asyncio.run(open_invocation(world, step))
+    except InvalidRequestError:
+        return ""
+    except SessionNotFoundError:
+        pass
+    return "it is opened with what another session has"

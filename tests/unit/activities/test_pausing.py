@@ -177,17 +177,17 @@ async def test_so_may_a_pause_and_its_answer(
 async def test_two_ends_of_what_is_paused_agree(
     waiting: Waiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I15, F8: both would take the lease; who comes second finds what the first has stored."""
-    resume = waiting.sessions.resume_invocation
+    """I15, F8: both would store its seals; who comes second finds what the first has stored."""
+    close = waiting.sessions.close_paused
     endings: list[Ending] = []
 
     async def late(*args: Any, **options: Any) -> InvocationRecord:
         monkeypatch.undo()
         endings.append(await close_invocation(waiting.world, waiting.end(Status.CANCELLED)))
-        return await resume(*args, **options)
+        return await close(*args, **options)
 
     await waiting.pause()
-    monkeypatch.setattr(waiting.sessions, "resume_invocation", late)
+    monkeypatch.setattr(waiting.sessions, "close_paused", late)
     ending = await close_invocation(waiting.world, waiting.end(Status.CANCELLED))
     assert [ending.record] == [one.record for one in endings]
 

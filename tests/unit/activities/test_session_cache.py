@@ -176,3 +176,14 @@ async def test_the_calls_of_an_invocation_are_known_by_their_ids() -> None:
     known = [await one.cache.read(one.sessions, KEY, revision, "j") for revision in range(1, 4)]
     assert [one.has_call("c1") for one in known] == [False, False, True]
     assert [one.has_call("c2") and one.has_call("c3") for one in known] == [False, True, True]
+
+
+async def test_a_session_that_was_written_anew_is_read_anew() -> None:
+    """TRAP-8: also where the last event is as it was, and one before it is not."""
+    stored = Session()
+    await stored.make()
+    await stored.append("first", "last")
+    assert await stored.read(2) == "FIRST LAST"
+    await stored.make_anew()
+    await stored.append("edited", "last")
+    assert await stored.read(2, "j") == "edited last"

@@ -57,7 +57,7 @@ async def test_a_worker_that_dies_while_it_waits_for_the_store_is_not_counted(
     """F16: nothing is noted before the step has all that it needs."""
     made = await trials()
 
-    async def away(_: SessionKey) -> None:
+    async def away(_: SessionKey, **_options: object) -> None:
         raise StoreUnavailableError
 
     monkeypatch.setattr("durable_adk.activities.world.STORE_PATIENCE", 0)

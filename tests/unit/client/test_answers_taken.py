@@ -9,7 +9,7 @@ from durable_adk.client import temporal_runs
 from durable_adk.client.temporal_runs import TemporalRuns
 from durable_adk.errors import StoreUnavailableError, TemporalUnavailableError
 from durable_adk.events.event import Event
-from durable_adk.messages import answer_event
+from durable_adk.messages import InvocationAnswer, answer_event
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.sessions.records import StoredEvent
 
@@ -25,9 +25,9 @@ class Handle:
         self._said = list(said)
         self._open_for = open_for
 
-    async def took(self, answer_id: str) -> bool:
+    async def took(self, answer: InvocationAnswer) -> bool:
         """What comes next; the last one again and again."""
-        assert answer_id == "a"
+        assert answer.answer_id == "a"
         said = self._said.pop(0) if len(self._said) > 1 else self._said[0]
         if said is None:
             raise TemporalUnavailableError("Timeout expired")
@@ -55,15 +55,14 @@ class Store(InMemorySessionService):
         self._ids = ids
         self._away = away
 
-    async def read_events(self, key: SessionKey, **window: int | None) -> list[StoredEvent]:
+    async def find_event(self, key: SessionKey, event_id: str) -> StoredEvent | None:
         """See base class."""
-        assert (key, window) == (KEY, {"after": 0})
+        assert key == KEY
         if self._away:
             raise StoreUnavailableError
-        return [
-            StoredEvent(seq=seq, event=Event(id=name, invocation_id="i", author="user"))
-            for seq, name in enumerate(self._ids, 1)
-        ]
+        if event_id not in self._ids:
+            return None
+        return StoredEvent(seq=1, event=Event(id=event_id, invocation_id="i", author="user"))
 
 
 Taken = Callable[..., Coroutine[Any, Any, bool]]
@@ -77,7 +76,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Taken:
 
     def ask(handle: Handle, store: Store | None = None) -> Coroutine[Any, Any, bool]:
         made: Any = TemporalRuns(Workers(), store or Store())  # pyright: ignore[reportArgumentType]
-        return made._is_taken(handle, "a")
+        return made._is_taken(handle, InvocationAnswer(answer_id="a"))
 
     return ask
 
@@ -106,3 +105,17 @@ async def test_silence_has_an_end(taken: Taken, store: Store) -> None:
 async def test_the_session_says_what_nobody_else_can(taken: Taken) -> None:
     """I12: a stored answer was taken, also when no worker is left that could replay the run."""
     assert await taken(Handle(None), Store("i.0", answer_event("i", "a"))) is True
+
+
+async def test_an_answer_that_waits_is_asked_for_less_and_less(taken: Taken) -> None:
+    """I22: a session that is busy for long costs its worker a query a second, and not fifty."""
+    asked = 0
+
+    class Counted(Handle):
+        async def took(self, answer_id: str) -> bool:
+            nonlocal asked
+            asked += 1
+            return await super().took(answer_id)
+
+    assert await taken(Counted(*[False] * 6, True, open_for=100)) is True
+    assert asked < 8

@@ -7,8 +7,14 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from durable_adk.errors import EventConflictError, InvocationCancelledError, SessionBusyError
-from durable_adk.sessions import Place, SessionKey, Status
+from durable_adk.errors import (
+    EventConflictError,
+    InvocationCancelledError,
+    QueueFullError,
+    SessionBusyError,
+)
+from durable_adk.sessions import Place, SessionKey, Status, _log
+from durable_adk.sessions.records import QueueBounds
 from tests.unit.sessions.contract import abandon, event, log, names, opened, paused, resumed
 
 FIRST, LAST = Place.FIRST, Place.LAST
@@ -306,3 +312,117 @@ async def test_any_history_follows_the_rules(service, steps):
         active = await service.active_invocation(key)
         assert (active and active.invocation_id) == expected.active
         assert await queue(service, key) == [name for _, name in expected.queue]
+
+
+async def turn(service, key, invocation_id, **options):
+    """How many come before a ticket; None: it may try."""
+    try:
+        await service.check_turn(key, invocation_id=invocation_id, holder="local:1", **options)
+    except SessionBusyError as busy:
+        return busy.ahead
+    return None
+
+
+async def test_a_ticket_knows_how_many_come_first(service, key):
+    """I22: an attempt learns it without a write; the first one goes on when the session is free."""
+    await opened(service, key)
+    for name in "abc":
+        await asks(service, key, name)
+    assert [await turn(service, key, name) for name in "abcx"] == [0, 1, 2, None]
+    await closed(service, key, "i1")
+    assert [await turn(service, key, name) for name in "abc"] == [None, 1, 2]
+    assert await asks(service, key, "a")
+    assert [await turn(service, key, name) for name in "bc"] == [0, 1]
+    assert [ticket.ahead for ticket in await service.waiting(key)] == [1, 2]
+    assert await service.waiting(key, limit=1) == (await service.waiting(key))[:1]
+
+
+async def test_a_ticket_that_has_to_be_renewed_tries(service, key):
+    """It would expire otherwise, while its holder only looks."""
+    await opened(service, key)
+    await asks(service, key, "a", ttl=0.02)
+    await asyncio.sleep(0.015)
+    assert await turn(service, key, "a") is None
+
+
+async def test_queues_have_bounds(service, key):
+    """I22: one more is refused and stores nothing; who has a ticket keeps it, for any session."""
+    other = key._replace(session_id="other")
+    await opened(service, key)
+    await opened(service, other)
+    bounds = QueueBounds(session=2, user=3)
+    for name in "ab":
+        assert not await asks(service, key, name, bounds=bounds)
+    with pytest.raises(QueueFullError, match="max_queued_per_session"):
+        await asks(service, key, "c", bounds=bounds)
+    assert not await asks(service, other, "d", bounds=bounds)
+    with pytest.raises(QueueFullError, match="max_queued_per_user"):
+        await asks(service, other, "e", bounds=bounds)
+    assert not await asks(service, key, "a", bounds=bounds)
+    assert await queue(service, key) == ["a", "b"]
+    await closed(service, key, "i1")
+    assert await asks(service, key, "a", bounds=bounds)
+
+
+async def test_what_is_resumed_is_never_refused(service, key):
+    """D9: it has begun, and its answer is accepted."""
+    await paused(service, key)
+    await opened(service, key, "i2")
+    await asks(service, key, "a", bounds=QueueBounds(1, 1))
+    with pytest.raises(SessionBusyError):
+        await resumed(service, key)
+    assert await queue(service, key) == ["i1", "a"]
+
+
+async def test_withdrawn_notes_go_after_a_while(service, key, monkeypatch):
+    """I24: they are kept for as long as a late attempt may come."""
+    await opened(service, key)
+    await service.withdraw_invocation(key, invocation_id="a", holder="temporal:n:r:a")
+    monkeypatch.setattr(_log, "WITHDRAWN_FOR", -5)
+    await service.withdraw_invocation(key, invocation_id="b", holder="temporal:n:r:b")
+    for name, left in (("a", 0), ("b", 1)):
+        notes = await service.read_notes(key, invocation_id=name, kind="withdrawn")
+        assert len(notes) == left
+
+
+async def end_paused(service, key, **options):
+    """Cancel the paused invocation i1, with one seal."""
+    options = {"revision": len(await log(service, key)), **options}
+    return await service.close_paused(
+        key,
+        invocation_id="i1",
+        epoch=1,
+        status=Status.CANCELLED,
+        seals=[event("i1.end")],
+        **options,
+    )
+
+
+async def test_a_paused_invocation_ends_at_once_and_is_sealed_when_the_session_is_free(
+    service, key
+):
+    """I15, I6, I9: nobody opens in between, and no event of it comes among the other's."""
+    await paused(service, key)
+    await opened(service, key, "i2")
+    for _ in range(2):
+        with pytest.raises(SessionBusyError):
+            await end_paused(service, key)
+    record = await service.get_invocation(key, "i1")
+    assert (record.status, record.end_seq, record.sealed) == (Status.CANCELLED, None, False)
+    assert not await asks(service, key, "a")
+    await closed(service, key, "i2")
+    assert not await asks(service, key, "a")
+    sealed = await end_paused(service, key)
+    assert sealed.sealed
+    assert await end_paused(service, key, revision=0) == sealed
+    assert [name for _, name in await log(service, key)][-1] == "i1.end"
+    assert sealed.end_seq == len(await log(service, key))
+    assert await asks(service, key, "a")
+
+
+async def test_an_event_is_found_by_its_id(service, key):
+    """With its number; None for another session's."""
+    await opened(service, key)
+    found = await service.find_event(key, "i1/user")
+    assert (found.seq, found.event.id) == (1, "i1/user")
+    assert await service.find_event(key._replace(session_id="x"), "i1/user") is None

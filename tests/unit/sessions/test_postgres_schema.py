@@ -122,19 +122,31 @@ async def _locks(postgres: Databases, url: str, *, granted: bool) -> bool:
     return bool(found)
 
 
+OLD_SESSION = """
+    INSERT INTO sessions
+      (app_name, user_id, session_id, revision, create_time, update_time, lease_epoch, waiting)
+    VALUES ($1, $2, $3, 0, 1, 1, 0, 0) RETURNING revision
+"""
+OLD_TICKET = """
+    INSERT INTO tickets (app_name, user_id, session_id, invocation_id, place, number, holder)
+    VALUES ($1, $2, $3, 'i2', 1, 1, 'local:1') RETURNING number
+"""
+"""What workers of schema 0007 write: the columns that they know."""
+
+
 async def test_workers_of_the_version_before_go_on(
     postgres: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that was ready before the upgrade reads and writes on after it."""
+    """Before the upgrade and after it, old workers' rows are read and gone on with."""
     url = await postgres.make()
-    await _at(url, "0004", monkeypatch)
-    old = DatabaseSessionService(url)
-    with monkeypatch.context() as patch:
-        patch.setattr(_migrate, "HEAD", "0004")
-        await opened(old, KEY)
+    await _at(url, "0007", monkeypatch)
+    await postgres.query(url, OLD_SESSION, *KEY)
     upgrading = DatabaseSessionService(url)
     await upgrading.upgrade()
-    assert await old.pause_invocation(KEY, invocation_id="i1", epoch=1)
-    assert await upgrading.read_state(KEY) == (1, {})
-    await old.close()
+    late = KEY._replace(session_id="late")
+    await postgres.query(url, OLD_SESSION, *late)
+    for key in (KEY, late):
+        assert (await opened(upgrading, key)).epoch == 1
+        await postgres.query(url, OLD_TICKET, *key)
+        assert [one.invocation_id for one in await upgrading.waiting(key)] == ["i2"]
     await upgrading.close()

@@ -1,0 +1,169 @@
+"""Noticing that a store is older than it was, before a new run appends to it (I21).
+
+A run that goes on knows how long its session was. A new one knows nothing, so something else has to
+remember: Temporal does. The store has to know every invocation that Temporal has seen completed.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from temporalio.client import Client, WorkflowExecution
+from temporalio.service import RPCError
+
+from durable_adk.errors import SessionRegressedError
+from durable_adk.log import get_logger
+from durable_adk.messages import InvocationResult
+from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.sessions.session import SessionKey
+
+FARTHEST = 30
+"""Completed invocations that are looked at until the store knows one. If the sessions of all these
+are missing, nothing tells whether they were lost, or deleted by a release that kept no tombstones,
+and they are taken for deleted."""
+MAX_AGE = 5.0
+"""Seconds after which Temporal is asked again. Until then the last answer has to be true still, so
+what is missed is a backup that is no older than this."""
+CLOCK_DIFFERENCE = 600.0
+"""Seconds by which the clocks of a worker and of Temporal may differ, where a session that is known
+to have been deleted was created again."""
+
+logger = get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class _Completed:
+    """An invocation that has completed."""
+
+    key: SessionKey
+    invocation_id: str
+    started: float
+    """Not before this, in seconds since the epoch."""
+    steered: bool = False
+    """Whether another one has completed, whose message was merged into this one."""
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What the completed invocations have said."""
+
+    known: _Completed | None = None
+    """The newest one that the store knows; it knows what was before that too."""
+    stale: Mapping[SessionKey, str] = field(default_factory=dict[SessionKey, str])
+    """By session that lacks one, the invocation's id."""
+
+    @property
+    def is_general(self) -> bool:
+        """Whether the store itself is older, and not only what one user has done to sessions."""
+        users = {key[:2] for key in self.stale}
+        return len(users) > 1 or (bool(self.stale) and self.known is None)
+
+
+@dataclass
+class StalenessCheck:
+    """Looks for invocations that have completed and that the store does not know."""
+
+    client: Client
+    sessions: BaseSessionService
+    task_queue: str
+    """Its workers share a store; others may have another one."""
+    _last: _Look = field(default_factory=_Look)
+    _asked: float = float("-inf")
+
+    async def check(self, key: SessionKey) -> None:
+        """Make sure that a session lacks nothing, as far as Temporal can tell.
+
+        What one session lacks stops its own openings (I22). All are stopped where sessions of
+        several users lack something, or none of the newest invocations is known: then the store was
+        restored from a backup. Sessions that are missing, or were created since, have been deleted.
+        A Temporal that does not answer is asked at the next opening.
+
+        Raises:
+            SessionRegressedError: It must not be written to.
+        """
+        if self._last.known is not None and not await self._knows(self._last.known):
+            self._asked = float("-inf")  # it was deleted, or the store was restored just now
+        if time.monotonic() - self._asked > MAX_AGE:
+            await self._ask()
+        if key in self._last.stale or self._last.is_general:
+            await self._refuse(key)
+
+    async def _refuse(self, key: SessionKey) -> None:
+        # Looked at again: it may have been put back, or accepted as deleted, since.
+        looked = self._asked
+        await self._ask()
+        stale = self._last.stale
+        if looked == self._asked or key in stale or self._last.is_general:
+            name, lacking = next(
+                ((stale[one], one) for one in (key, *stale) if one in stale), ("", key)
+            )
+            raise SessionRegressedError(
+                f"Invocation {name!r} has completed, and session {lacking.session_id!r} of user "
+                f"{lacking.user_id!r} does not know it: the session store is older than it was, as "
+                "after the restoring of a backup. Nothing is written to it; run "
+                "`durable-adk doctor --fix` to put back what is missing."
+            )
+
+    async def _ask(self) -> None:
+        asked = time.monotonic()
+        try:
+            look = await self._look()
+        except RPCError:
+            return
+        self._last, self._asked = look, asked
+
+    async def _look(self) -> _Look:
+        """Walk back to the first one that the store knows."""
+        query = (
+            "WorkflowType = 'Invocation' AND ExecutionStatus = 'Completed' "
+            f"AND TaskQueue = '{self.task_queue}'"
+        )
+        stale: dict[SessionKey, str] = {}
+        missing: dict[SessionKey, str] = {}
+        known: _Completed | None = None
+        listed = self.client.list_workflows(query, limit=FARTHEST, page_size=FARTHEST)
+        async for execution in listed:
+            one = await self._read(execution)
+            if one is None:
+                continue
+            if await self._knows(one):
+                known = one
+                break
+            if await self.sessions.read_creation(one.key) is None:
+                missing.setdefault(one.key, one.invocation_id)
+            elif await self._lacks(one):
+                stale.setdefault(one.key, one.invocation_id)
+        # Beside a session that lacks something, those that nobody has deleted are lost as well.
+        return _Look(known, missing | stale if stale else {})
+
+    async def _read(self, execution: WorkflowExecution) -> _Completed | None:
+        """The invocation; None: its result cannot be read, so nothing follows from it."""
+        handle = self.client.get_workflow_handle(execution.id, run_id=execution.run_id)
+        try:
+            result = InvocationResult.read(await handle.result())
+        except Exception as error:  # noqa: BLE001 - a lost payload, a missing key, another's result
+            logger.debug("staleness.unreadable", error_type=type(error).__name__)
+            return None
+        key = SessionKey(result.app, result.user, result.session)
+        at = execution.start_time.timestamp()
+        if result.steered is not None:
+            return _Completed(key, result.steered, at, steered=True)
+        return _Completed(key, result.invocation_id, at)
+
+    async def _knows(self, one: _Completed) -> bool:
+        """Whether the store has it closed."""
+        record = await self.sessions.get_invocation(one.key, one.invocation_id)
+        return record is not None and record.status.closed
+
+    async def _lacks(self, one: _Completed) -> bool:
+        """Whether a session lacks it that was there when it was started.
+
+        Told by the session's own creation and by no event's timestamp, which user code may write.
+        """
+        if one.steered and await self.sessions.get_invocation(one.key, one.invocation_id):
+            return False  # it runs on, and says nothing of what came before
+        creation = await self.sessions.read_creation(one.key)
+        if creation is None:
+            return False
+        recreated = creation.epoch > 0
+        return creation.time < one.started - (CLOCK_DIFFERENCE if recreated else 0.0)

@@ -1,0 +1,46 @@
+"""An answer that is sent again, because its sender does not know whether the first one arrived."""
+
+import hashlib
+import uuid
+
+from durable_adk.errors import InvalidRequestError
+from durable_adk.flows.answers import answer_message, asked_in, check_answers
+from durable_adk.messages import InvocationRequest, answer_event, user_content
+from durable_adk.sessions.base_session_service import BaseSessionService, StoredEvent
+from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.state import without_temp
+from durable_adk.values import canonical
+
+
+def answer_id_of(request: InvocationRequest) -> str:
+    """The name of an answer: the same for each time that a request with an id is sent."""
+    if not request.invocation_id:
+        return uuid.uuid4().hex
+    parts = (user_content(request.message).parts or []) if request.message else []
+    calls = sorted(part.function_response.id or "" for part in parts if part.function_response)
+    return hashlib.sha256(canonical([request.invocation_id, *calls]).encode()).hexdigest()[:32]
+
+
+async def sent_before(
+    sessions: BaseSessionService, key: SessionKey, request: InvocationRequest, answer_id: str
+) -> StoredEvent | None:
+    """The event as which the same answer is stored already.
+
+    Raises:
+        InvalidRequestError: Another one was sent under this id.
+    """
+    stored = await sessions.read_events(key)
+    events = [item.event for item in stored]
+    message = user_content(request.message)
+    names = {answer_event(name, answer_id) for name in asked_in(events, message)}
+    place = next((i for i, event in enumerate(events) if event.id in names), None)
+    if place is None:
+        return None
+    # As it was checked then, when its calls waited.
+    same = answer_message(check_answers(events[:place], message)) == events[place].content
+    if not same or without_temp(request.state_delta) != events[place].actions.state_delta:
+        raise InvalidRequestError(
+            f"invocation_id {request.invocation_id!r} was sent with another answer to the same "
+            "calls; that one counts."
+        )
+    return stored[place]

@@ -1,0 +1,34 @@
+"""What tells a session from an earlier one of its name, and how its queue moves."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0008"
+down_revision = "0007"
+
+
+def upgrade() -> None:
+    """Create the table and add the columns; workers of the version before do not know them."""
+    op.create_table(
+        "tombstones",
+        sa.Column("app_name", sa.Text, primary_key=True),
+        sa.Column("user_id", sa.Text, primary_key=True),
+        sa.Column("session_id", sa.Text, primary_key=True),
+        sa.Column("epoch", sa.BigInteger, nullable=False),
+        sa.Column("delete_time", sa.Double, nullable=False),
+        sqlite_with_rowid=False,
+    )
+    for name in ("created_epoch", "retried"):
+        column = sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
+        op.add_column("sessions", column)
+    op.add_column("tickets", sa.Column("since", sa.Double))
+    op.add_column("tickets", sa.Column("ahead", sa.BigInteger))
+
+
+def downgrade() -> None:
+    """Drop them, with everything in them."""
+    op.drop_column("tickets", "ahead")
+    op.drop_column("tickets", "since")
+    op.drop_column("sessions", "retried")
+    op.drop_column("sessions", "created_epoch")
+    op.drop_table("tombstones")

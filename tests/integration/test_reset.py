@@ -1,0 +1,146 @@
+"""Workflows that an operator resets while they run (I11)."""
+
+import asyncio
+import uuid
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.genai import types
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+from temporalio.client import Client, WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import Worker
+
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import App
+from durable_adk.models import LlmRequest, ScriptedModel
+from durable_adk.runners import Runner
+from durable_adk.sessions import SqliteSessionService, Status
+from durable_adk.worker import WorkerOptions, worker
+
+
+@pytest.fixture
+def task_queue() -> str:
+    """A queue of the test's own."""
+    return uuid.uuid4().hex
+
+
+class Works:
+    """A tool that takes a while the first time."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.runs = 0
+
+    async def work(self) -> dict[str, Any]:
+        """Work."""
+        self.runs += 1
+        self.begun.set()
+        if self.runs == 1:
+            await asyncio.sleep(20)
+        return {"done": True}
+
+    def agent(self) -> LlmAgent:
+        """An agent that uses it for whoever says so."""
+        return LlmAgent(name="a", model=ScriptedModel(replies=_reply), tools=[self.work])
+
+
+def _reply(request: LlmRequest) -> Any:
+    last = request.contents[-1].parts[-1]  # type: ignore[index] # it has parts
+    if last.function_response or last.text != "work":
+        return "done"
+    return types.Part(function_call=types.FunctionCall(name="work", args={}))
+
+
+def serving(
+    client: Client, task_queue: str, agent: LlmAgent, store: SqliteSessionService
+) -> AbstractAsyncContextManager[Worker]:
+    """A worker of the agent."""
+    options = WorkerOptions(task_queue=task_queue)
+    app = App(name="a", root_agent=agent)
+    return worker(client, apps=[app], session_service=store, options=options)
+
+
+async def reset(client: Client, workflow_id: str) -> None:
+    """Reset a workflow to its first task."""
+    handle = client.get_workflow_handle(workflow_id)
+    done = [
+        event.event_id
+        async for event in handle.fetch_history_events()
+        if event.HasField("workflow_task_completed_event_attributes")
+    ]
+    request = ResetWorkflowExecutionRequest(
+        namespace=client.namespace,
+        workflow_execution=WorkflowExecution(
+            workflow_id=workflow_id, run_id=(await handle.describe()).run_id
+        ),
+        reason="test",
+        workflow_task_finish_event_id=done[0],
+        request_id=str(uuid.uuid4()),
+    )
+    await client.workflow_service.reset_workflow_execution(request)
+
+
+async def test_a_reset_run_goes_on_with_its_invocation(
+    client: Client, task_queue: str, tmp_path: Path
+) -> None:
+    """I11, D7: one that has no id, too; the next message is answered, and its client follows."""
+    works, store = Works(), SqliteSessionService(tmp_path / "s.db")
+    agent = works.agent()
+    request = {"app": "a", "user": "u", "session": "s", "message": "work"}
+    name = f"reset-{task_queue}"
+    async with (
+        asyncio.timeout(60),
+        serving(client, task_queue, agent, store),
+        Runner(
+            app_name="a",
+            agent=agent,
+            session_service=store,
+            client=client,
+            task_queue=task_queue,
+        ) as runner,
+    ):
+        await client.start_workflow("Invocation", request, id=name, task_queue=task_queue)
+        await works.begun.wait()
+        ((_, record),) = await store.list_invocations(app_name="a", user_id="u")
+
+        async def follow(**more: Any) -> list[str]:
+            run = runner.run_async(user_id="u", session_id="s", **more)
+            return [event.text or "" async for event in run]
+
+        followed = asyncio.create_task(follow(invocation_id=record.invocation_id))
+        await asyncio.sleep(0.3)
+        await reset(client, name)
+        result = await client.get_workflow_handle(name).result()
+        assert result["invocationId"] == record.invocation_id
+        assert (await followed)[-1] == "done"
+        assert await follow(new_message="hello") == ["done"]
+        states = [one.status for _, one in await store.list_invocations(app_name="a", user_id="u")]
+        assert states == [Status.COMPLETED, Status.COMPLETED]
+
+
+async def test_only_the_runtime_starts_an_agent_as_a_tool(
+    client: Client, task_queue: str, tmp_path: Path
+) -> None:
+    """S3, I18: a start that anybody can write reads no other session, and skips no plugin."""
+    store = SqliteSessionService(tmp_path / "s.db")
+    agent = Works().agent()
+    forged = {
+        "app": "a",
+        "user": "mallory",
+        "session": "s",
+        "message": "hi",
+        "toolRun": {"agent": "a", "caller": ["a", "alice", "hers"], "includePlugins": False},
+    }
+    async with serving(client, task_queue, agent, store):
+        with pytest.raises(WorkflowFailureError) as caught:
+            await client.execute_workflow(
+                "Invocation", forged, id=f"forged-{task_queue}", task_queue=task_queue
+            )
+    cause = caught.value.cause
+    assert isinstance(cause, ApplicationError)
+    assert cause.type == "InvalidRequestError"
+    assert "toolRun" in cause.message

@@ -1,0 +1,78 @@
+"""What an inbox knows of the answers that came to it."""
+
+import pytest
+
+from durable_adk.messages import InvocationAnswer, is_reserved
+from durable_adk.runtime import Inbox
+
+YES = InvocationAnswer(call_id="c", confirmed=True, answer_id="ticket")
+NO = InvocationAnswer(call_id="c", confirmed=False, answer_id="ticket")
+
+
+@pytest.mark.parametrize("taken_first", [True, False])
+def test_another_answer_under_a_taken_id_is_refused(taken_first: bool) -> None:
+    """S22: its sender is told so, whether it asks before or after; the first one stands."""
+    inbox = Inbox()
+    inbox.put(YES)
+    if taken_first:
+        inbox.take("ticket")
+    inbox.put(YES)
+    assert not inbox.outcomes.get("ticket")
+    inbox.put(NO)
+    if not taken_first:
+        inbox.take("ticket")
+    assert "different contents" in (inbox.outcomes["ticket"] or "")
+    assert inbox.taken() == {"ticket": YES.digest()}
+
+
+def test_what_a_taken_answer_said_is_known_in_the_next_run() -> None:
+    """S22, D10: also if another one came to the next run before that knew of the first."""
+    first, following = Inbox(), Inbox()
+    first.put(YES)
+    first.take("ticket")
+    following.put(NO)
+    following.outcomes.update(first.outcomes)
+    following.know(first.said(first.outcomes))
+    assert "different contents" in (following.outcomes["ticket"] or "")
+    assert following.taken() == {"ticket": YES.digest()}
+
+
+def test_an_answer_that_an_older_version_took_may_be_sent_again() -> None:
+    """I13: nobody knows what it said."""
+    inbox = Inbox()
+    inbox.outcomes["ticket"] = None
+    inbox.put(NO)
+    assert inbox.outcomes == {"ticket": None}
+    assert inbox.taken() == {}
+
+
+def test_a_malformed_answer_changes_no_outcome_of_another() -> None:
+    """S22: who has sent the first one is not told that it was refused, and is known to be right."""
+    inbox = Inbox()
+    inbox.put(YES)
+    inbox.take("ticket")
+    inbox.refuse("ticket", "no JSON")
+    assert "The first one was taken" in (inbox.outcomes["ticket"] or "")
+    assert inbox.taken() == {"ticket": YES.digest()}
+
+
+async def test_an_answer_without_a_name_gets_one_that_nobody_has_chosen() -> None:
+    """D9: else it would count as the same answer again, and not at all."""
+    inbox = Inbox()
+    for name in ("unnamed-2", None):
+        inbox.put(InvocationAnswer(call_id="c", confirmed=True, answer_id=name))
+    assert (await inbox.get()).answer_id == "unnamed-2"  # type: ignore[union-attr] # it is there
+    assert (await inbox.get()).answer_id == "unnamed-3"  # type: ignore[union-attr] # it is there
+
+
+@pytest.mark.parametrize("name", ["unnamed-1", "malformed-12", "call.expired", ".expired"])
+def test_names_that_the_loop_gives_are_reserved(name: str) -> None:
+    """D9: and no others are."""
+    assert is_reserved(name)
+    assert not is_reserved(f"{name}-of-mine")
+
+
+def test_an_answers_name_is_stripped() -> None:
+    """S2: as every id is; else its sender looks for another name than is noted."""
+    raw = {"callId": "c", "confirmed": True, "answerId": " a "}
+    assert InvocationAnswer.parse(raw).answer_id == "a"

@@ -1,0 +1,184 @@
+"""What processes of different releases write for each other."""
+
+import ast
+import types as builtin
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+import pytest
+from pydantic import BaseModel
+
+from durable_adk import activity_calls, continuation, manifest, messages, payloads
+from durable_adk.activities import attempting
+from durable_adk.client.invocations import as_argument
+from durable_adk.continuation import Cursor, Place
+from durable_adk.converter import data_converter
+from durable_adk.errors import InvalidRequestError, NewerReleaseError
+from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult
+from durable_adk.models.llm_response import Wire
+from durable_adk.run_config import RunConfig
+from durable_adk.sessions import records
+from durable_adk.workflows.invocation import ARGUMENT_ERRORS
+
+ADDED = {"addedByTheNextRelease": 1}
+PACKAGE = Path(messages.__file__).parent
+MODULES = (payloads, continuation, messages, manifest, activity_calls, records)
+OURS = sorted(
+    {
+        each
+        for module in MODULES
+        for each in vars(module).values()
+        if isinstance(each, type) and issubclass(each, Wire) and each is not Wire
+    },
+    key=lambda each: each.__name__,
+)
+OF_CALLERS = {
+    "code_executors/_launch.py": "a reply of its own child process",
+    "embedded/server.py": "checked by who reads it",
+    "flows/requests.py": "what a tool asks for, and an answer that was checked",
+    "flows/answers.py": "what a client answers",
+    "cli/secret.py": "what a person types",
+    "activities/hooks.py": "what a plugin returns",
+    "tools/agent_tool.py": "what a model calls with",
+    "tools/activity_tool.py": "an option in code",
+    "artifacts/_stored.py": "what a tool saves",
+    "memory/_remembered.py": "made in the same function",
+    "auth/_model.py": "its classes keep what they do not know",
+    "reports.py": "its class ignores what it does not know",
+}
+"""Where a value is read strictly, and why no other release of this package has written it."""
+
+
+def example(annotation: Any, within: tuple[Any, ...] = ()) -> Any:  # noqa: C901, PLR0911 - a line a kind
+    """A JSON value of a type, with a field more in every object of ours, at every level."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, builtin.UnionType):
+        return example(max(arguments, key=is_ours), within)
+    if origin is list:
+        known = any(one in within for one in nested(arguments[0]))
+        return [] if known else [example(arguments[0], within)]
+    if origin is dict:
+        return {"k": example(arguments[1], within)}
+    if origin is Literal:
+        return arguments[0]
+    if origin is not None:
+        return []
+    if annotation is Any:
+        return None
+    if is_ours(annotation):
+        return newer(annotation, within)
+    if issubclass(annotation, BaseModel):
+        return {}
+    if issubclass(annotation, Enum):
+        return next(iter(annotation)).value
+    if issubclass(annotation, tuple):
+        return ["app", "user", "session"]
+    return annotation("1") if annotation in (int, float, str) else annotation()
+
+
+def newer(cls: type[Wire], within: tuple[Any, ...] = ()) -> dict[str, Any]:
+    """An object of a class as a newer release may write it."""
+    within = (*within, cls)
+    fields = {
+        field.alias or name: example(field.annotation, within)
+        for name, field in cls.model_fields.items()
+        if field.is_required() or any(one not in within for one in nested(field.annotation))
+    }
+    return {**fields, **ADDED}
+
+
+def is_ours(annotation: Any) -> bool:
+    """Whether a type is one of the classes that cross processes."""
+    return isinstance(annotation, type) and issubclass(annotation, Wire)
+
+
+def nested(annotation: Any) -> list[Any]:
+    """Our classes in a type such as `list[X] | None`."""
+    if is_ours(annotation):
+        return [annotation]
+    return [one for inner in get_args(annotation) for one in nested(inner)]
+
+
+@pytest.mark.parametrize("cls", OURS, ids=lambda cls: cls.__name__)
+async def test_what_a_newer_release_adds_is_ignored(cls: type[Wire]) -> None:
+    """I13, F35: as JSON, as a payload, and nested in each other."""
+    value = newer(cls)
+    read = cls.read(value)
+    (payload,) = await data_converter.encode([value])
+    (decoded,) = await data_converter.decode([payload], [cls])
+    assert decoded == read
+    assert cls.from_json(payload.data) == read
+
+
+def test_a_cursor_of_a_newer_release_is_taken() -> None:
+    """I13: a run that a newer worker has continued as new goes on with an older one."""
+    value = newer(Cursor)
+    assert Cursor.parse(value) == Cursor.read(value)
+
+
+def test_a_place_that_cannot_be_read_fails_the_task_and_not_the_workflow() -> None:
+    """I13: the invocation waits for a worker that can read it."""
+    with pytest.raises(NewerReleaseError) as raised:
+        Place.from_json("{}")
+    assert not isinstance(raised.value, tuple(ARGUMENT_ERRORS))
+
+
+def test_an_activity_that_cannot_read_a_value_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """I13: until a worker of the newer release takes it."""
+    monkeypatch.setattr(attempting, "_delay", lambda *_: None)
+    with (
+        pytest.raises(attempting.ApplicationError) as raised,
+        attempting.translated(retry=lambda _: False, number=1),
+    ):
+        Place.from_json("{}")
+    assert not raised.value.non_retryable
+
+
+def test_a_child_of_a_newer_parent_runs() -> None:
+    """I13: what the runtime asks of a child may have a field more."""
+    value = newer(InvocationRequest) | {"message": "go", "runConfig": {}}
+    assert InvocationRequest.parse(value).message
+
+
+@pytest.mark.parametrize("cls", [InvocationRequest, InvocationAnswer])
+def test_a_field_that_a_caller_misspells_is_refused(cls: Any) -> None:
+    """What people write is read strictly; the message names the field."""
+    good = {"app": "a", "user": "u", "message": "m"} if cls is InvocationRequest else {}
+    good = good or {"callId": "c", "confirmed": True}
+    cls.parse(good)
+    with pytest.raises(InvalidRequestError, match="addedByTheNextRelease"):
+        cls.parse(good | ADDED)
+
+
+def test_a_client_sends_only_what_was_asked_for() -> None:
+    """I13: an older worker takes the request of a newer client that asks for nothing new."""
+    plain = InvocationRequest(app="a", user="u", message="m", session="s", invocation_id="i")
+    assert set(as_argument(plain)) == {"app", "user", "message", "session", "invocationId"}
+    wish = plain.model_copy(update={"run_config": RunConfig(max_llm_calls=3)})
+    assert as_argument(wish)["runConfig"] == {"maxLlmCalls": 3}
+    assert InvocationRequest.parse(as_argument(wish)).run_config == wish.run_config
+
+
+def test_a_result_of_a_newer_worker_is_read() -> None:
+    """I13: by the client of an older release."""
+    assert InvocationResult.read(newer(InvocationResult)).status
+
+
+def strict_readers(path: Path) -> Iterator[int]:
+    """Lines that validate a value and do not say what becomes of unknown fields."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="model_validate" | "model_validate_json")):
+                if not any(keyword.arg == "extra" for keyword in node.keywords):
+                    yield node.lineno
+            case _:
+                pass
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.name)
+def test_only_what_callers_write_is_read_strictly(path: Path) -> None:
+    """I13: of values that other releases write, `Wire.read` and `Wire.from_json` ignore the new."""
+    if path.relative_to(PACKAGE).as_posix() not in OF_CALLERS:
+        assert list(strict_readers(path)) == []
