@@ -25,7 +25,7 @@ from durable_adk.events import Event
 from durable_adk.memory import PostgresMemoryService
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import Runner
-from durable_adk.sessions import DatabaseSessionService
+from durable_adk.sessions import DatabaseSessionService, _migrate
 from durable_adk.tools import load_memory
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.commands import Terminal
@@ -88,12 +88,13 @@ async def test_a_database_of_its_own_for_memory_is_looked_after_as_well(
 
 
 async def test_old_tables_stop_a_worker_at_its_start(
-    terminal: Terminal, server: TemporalServer, postgres: Databases, url: str
+    terminal: Terminal, server: TemporalServer, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends with the command to type, which mends it."""
-    await asyncio.to_thread(terminal.run, "db", "upgrade")
-    await postgres.query(url, "DROP TABLE memories, credentials")
-    await postgres.query(url, "UPDATE durable_adk_version SET version_num = '0005'")
+    monkeypatch.setattr(_migrate, "HEAD", "0005")
+    old = DatabaseSessionService(url)
+    await old.upgrade()
+    await old.close()
     start = ["worker", "desk.py", "--address", server.address]
     done = await asyncio.to_thread(terminal.run, *start)
     assert done.returncode == 1
