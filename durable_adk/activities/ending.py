@@ -110,7 +110,7 @@ async def _sealed(
         stored = await world.sessions.read_events(step.key, after=record.start_seq)
         revision = stored[-1].seq if stored else record.start_seq
         seals = _seals(world, step, stored, record)
-    if record is not None and _waits(record) and step.status is not Status.ABANDONED:
+    if record is not None and _waits(record):
         return await world.sessions.close_paused(
             step.key,
             invocation_id=step.invocation_id,

@@ -116,7 +116,7 @@ class Rewinding:
         while True:
             revision, _ = await self.sessions.read_state(key)
             record = await self.sessions.get_invocation(key, invocation_id)
-            if record is None or record.status.closed:
+            if record is None or record.sealed:
                 return
             await self.sessions.wait_for_change(key, after=revision, timeout=1.0)
 

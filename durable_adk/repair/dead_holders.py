@@ -1,4 +1,4 @@
-"""Invocations that are said to go on, while what ran them is gone."""
+"""Invocations that are said to go on, or lack events that end them, while what ran them is gone."""
 
 import time
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ async def dead_holders(
     *,
     at_home: bool,
 ) -> list[Case]:
-    """The open invocations of a session whose holder is closed or missing.
+    """The invocations of a session that are open, or not sealed, with a closed or missing holder.
 
     Args:
         sources: Where to look.
@@ -43,7 +43,7 @@ async def dead_holders(
     """
     found: list[Case] = []
     for record in records:
-        if record.status.closed:
+        if record.sealed:
             continue
         state = await _state(sources, key, record)
         # Looked up again: it may have ended properly in between.
@@ -58,7 +58,7 @@ async def dead_holders(
             case(
                 Kind.DEAD_HOLDER,
                 key,
-                f"it is {record.status.value}, and its holder {record.holder} is gone: {state}"
+                f"it is {_status(record)}, and its holder {record.holder} is gone: {state}"
                 + ("" if sure else "; but this Temporal knows no invocation of this store at all"),
                 invocation_id=record.invocation_id,
                 fix="answer its open calls, say why in its log, and end it as abandoned"
@@ -76,11 +76,22 @@ async def _state(sources: Sources, key: SessionKey, record: InvocationRecord) ->
     if holder is not None:
         here = holder.namespace == sources.client.namespace
         return await _workflow_state(sources.client, holder) if here else None
-    if record.status is Status.RUNNING and record.holder.startswith(LOCAL_PREFIX):
+    if not record.holder.startswith(LOCAL_PREFIX):
+        return None
+    if record.status is Status.RUNNING:
         active = await sources.sessions.active_invocation(key)
         if active is None or active.invocation_id != record.invocation_id:
             return "its process has stopped renewing the lease"
+    elif record.status.closed:
+        tickets = await sources.sessions.waiting(key)
+        if all(ticket.invocation_id != record.invocation_id for ticket in tickets):
+            return "its process has stopped waiting for the session"
     return None
+
+
+def _status(record: InvocationRecord) -> str:
+    lacks = ", but not sealed" if record.status.closed else ""
+    return f"{record.status.value}{lacks}"
 
 
 async def _workflow_state(client: Client, holder: TemporalHolder) -> str | None:

@@ -23,7 +23,7 @@ async def open_calls(
     Long-running calls of an invocation that has completed are none: a later message may answer
     them (TOL-41).
     """
-    if any(not record.status.closed for record in records):
+    if not all(record.sealed for record in records):
         return []
     events = [item.event for item in await store.read_events(key)]
     return [

@@ -169,6 +169,7 @@ class Redo:
             app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
         )
         self._known[key] = [event.id for event in session.events] if session else []
+        await self._delete_earlier(key)
         if session is None:
             return
         initial = await self.store.read_initial_state(key)
@@ -182,6 +183,15 @@ class Redo:
             records=await records_of(self.store, key),
         )
         await self.scratch.rebuild([loaded])
+
+    async def _delete_earlier(self, key: SessionKey) -> None:
+        """Have epochs go on where those of a deleted session of this name ended."""
+        creation = await self.store.read_creation(key)
+        if creation is not None and creation.epoch > 0:
+            await self.scratch.rebuild([Rebuilt(key=key, after=0, epoch=creation.epoch - 1)])
+            await self.scratch.delete_session(
+                app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
+            )
 
     async def _is_stored(self, key: SessionKey, act: Act, place: Place) -> bool:
         record = await self.scratch.get_invocation(key, act.step.invocation_id)

@@ -35,7 +35,7 @@ class Compared:
     missing: dict[SessionKey, list[Trail]] = field(default_factory=dict[SessionKey, list[Trail]])
     """Those that are not in the store, or as empty as if they had been deleted and made anew."""
     replaced: dict[SessionKey, list[Trail]] = field(default_factory=dict[SessionKey, list[Trail]])
-    """Those that were deleted for sure, as there are younger ones of their names."""
+    """Those that were deleted for sure: there is a younger one of the name, or a tombstone."""
 
     @property
     def keys(self) -> set[SessionKey]:
@@ -57,27 +57,39 @@ async def compare(sources: Sources, trails: Sequence[Trail], *, apps: Collection
     compared = Compared()
     for key, several in by_key.items():
         events = [item.event for item in await sources.sessions.read_events(key)]
-        creation = await sources.sessions.read_creation(key)
-        old = [trail for trail in several if creation and _is_older(trail, creation)]
+        old = await _older(sources, key, several)
         own = [trail for trail in several if trail not in old]
         if old:
             compared.replaced[key] = old
         if not events:
-            compared.missing[key] = several
+            if own:
+                compared.missing[key] = own
         elif await _lacks(sources, key, [event.id for event in events], own):
             compared.regressed[key] = own
     return compared
 
 
-def _is_older(trail: Trail, creation: Creation) -> bool:
-    """Whether an invocation is of an earlier session of this name, which was deleted.
+async def _older(sources: Sources, key: SessionKey, trails: Sequence[Trail]) -> list[Trail]:
+    """The trails of earlier sessions of this name, which were deleted."""
+    creation = await sources.sessions.read_creation(key)
+    if creation is None:
+        return []
+    known = {record.invocation_id for record in await records_of(sources.sessions, key)}
+    return [trail for trail in trails if _is_older(trail, creation, known)]
 
-    By the epoch; by the time where the session was deleted by a release that kept no tombstone.
+
+def _is_older(trail: Trail, creation: Creation, known: Collection[str]) -> bool:
+    """Whether an invocation is of a session that was deleted before this one's creation.
+
+    By the epoch, or by the time where a release that kept no tombstones has deleted it. The times
+    are of several processes' clocks, so they say nothing of an invocation that the session knows.
     """
     record = trail.opening[1].record if trail.opening else None
     if record is None:
         return False
-    return record.epoch < creation.epoch or record.update_time < creation.time
+    if creation.epoch > 0:
+        return record.epoch < creation.epoch
+    return record.invocation_id not in known and record.update_time < creation.time
 
 
 async def _lacks(

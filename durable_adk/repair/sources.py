@@ -19,7 +19,8 @@ T = TypeVar("T")
 class Missing(StrEnum):
     """Why the store does not have a session that a history tells of.
 
-    A store keeps nothing of a session that was deleted, so it cannot say which of the two it is.
+    A store knows the sessions that were deleted from it by their tombstones. It has none of those
+    that were deleted after the backup, by an older release, or with their user.
     """
 
     UNKNOWN = "unknown"

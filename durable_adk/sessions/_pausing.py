@@ -8,7 +8,7 @@ from durable_adk.errors import InvalidRequestError, SessionBusyError
 from durable_adk.failpoints import failpoint
 from durable_adk.sessions import _queue
 from durable_adk.sessions._entry import Entry, decode_event
-from durable_adk.sessions._head import lease_lost
+from durable_adk.sessions._head import Head, lease_lost
 from durable_adk.sessions._log import (
     abandon,
     appended,
@@ -113,34 +113,40 @@ def close(
     """
     now = time.time()
     head, record = tables.head(key), tables.invocation(key, invocation_id)
-    if head is None or record is None or record.epoch != epoch:
+    if head is None or record is None:
         raise lease_lost(invocation_id, epoch)
-    if record.status.closed and record.sealed:
+    if record.sealed:
         return record
+    if record.epoch != epoch or record.status is Status.RUNNING:
+        raise lease_lost(invocation_id, epoch)
+    reason = _queue.held(head, now)
+    if reason is None and revision is not None:
+        head.require_fresh(revision)
     if record.status is Status.PAUSED:
         record.error = error
         tables.remove_notes(key, invocation_id)
-    elif not record.status.closed:
-        raise lease_lost(invocation_id, epoch)
-    ending = record.status if record.status.closed else status
-    if (reason := _queue.held(head, now)) is not None:
-        if not record.status.closed:
-            set_status(tables, key, record, ending)
+        record = set_status(tables, key, record, status)
+    if reason is not None:
         wanted = wanted_ticket(invocation_id, record.holder, Place.FIRST, ttl)
         ticket = _queue.take(tables, key, head, wanted, now=now)
         return _queue.busy(tables, key, head, reason, ticket, now=now)
-    if revision is not None:
-        head.require_fresh(revision)
     abandon(tables, key, head)
-    head = head.released()
+    record = _sealed(tables, key, head, record, seals)
+    failpoint("close.written")
+    return record
+
+
+def _sealed(
+    tables: Tables, key: SessionKey, head: Head, record: InvocationRecord, seals: Sequence[Entry]
+) -> InvocationRecord:
+    """Store the last events of an invocation that has ended."""
+    now = time.time()
+    # An epoch of its own, as epochs tell the order in which invocations have written (I21).
+    head = head.leased(record.invocation_id, None, now).released()
     for entry in seals:
         head = appended(tables, key, head, entry)
     tables.save_head(key, head)
-    _queue.leave(tables, key, head, invocation_id, now)
-    record.end_seq = head.revision
-    if record.status.closed:
-        tables.put_invocation(key, record)
-    else:
-        set_status(tables, key, record, ending)
-    failpoint("close.written")
+    _queue.leave(tables, key, head, record.invocation_id, now)
+    record.epoch, record.end_seq = head.lease_epoch, head.revision
+    tables.put_invocation(key, record)
     return record

@@ -54,7 +54,8 @@ class SessionQueue(ABC):
 
         Its seals are stored when nobody does, without interleaving with others' events: while the
         session is busy a ticket at FIRST keeps others from opening, and the call is to be repeated.
-        How it has ended stands from the first call on; a repeat after the last changes nothing.
+        How it has ended stands from the first call on. The last one takes an epoch of its own; a
+        repeat after that changes nothing.
 
         Raises:
             SessionBusyError: It has ended, and its seals are still to be stored.

@@ -40,6 +40,8 @@ class Rebuilt:
     """Written unless they are there."""
     create_time: float = 0.0
     """Of the session, should it be missing."""
+    epoch: int = 0
+    """Of the lease when the session was created; a tombstone of the store knows it too."""
 
 
 def rebuild(tables: Tables, sessions: Sequence[Rebuilt]) -> None:
@@ -76,7 +78,17 @@ def _entries(tables: Tables, one: Rebuilt) -> list[Entry]:
 
 
 def _put(tables: Tables, one: Rebuilt, entries: list[Entry]) -> None:
-    tables.add_session(one.key, Head(create_time=one.create_time, update_time=one.create_time))
+    deleted = tables.tombstone(one.key)
+    epoch = deleted.epoch if deleted else one.epoch
+    tables.add_session(
+        one.key,
+        Head(
+            create_time=one.create_time,
+            update_time=one.create_time,
+            created_epoch=epoch,
+            lease_epoch=epoch,
+        ),
+    )
     head = existing(tables, one.key)
     for entry in entries:
         head = replace(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.service import RPCError
 
 from durable_adk.activities.staleness import StalenessCheck
@@ -404,3 +404,49 @@ async def test_a_fork_is_shown_and_not_mended(clinic: Clinic) -> None:
     before = clinic.dump()
     await clinic.mend()
     assert clinic.dump() == before
+
+
+async def test_the_end_of_what_was_paused_is_put_back_where_it_was(clinic: Clinic) -> None:
+    """I21, D9: it was cancelled after another invocation had run in its session."""
+    backup, key = clinic.folder / "backup.db", clinic.key("approval")
+    async with clinic.working():
+        await clinic.run("charge", "before")
+        copy(clinic.file, backup)
+        for name in ("one", "two"):
+            await clinic.run("approval", name)
+        await clinic.workflow("approval", "one").cancel()
+        with suppress(WorkflowFailureError):
+            await clinic.workflow("approval", "one").result()
+    whole = clinic.dump()
+    restore(clinic.file, backup)
+    await clinic.mend(missing=Missing.LOST, app="approval")
+    assert await clinic.findings(missing=Missing.LOST, app="approval") == []
+    assert_same(clinic.dump(), whole)
+    log = [item.event for item in await clinic.store.read_events(key)]
+    assert {event.invocation_id for event in log} == {"one", "two"}
+    assert log[-1].id == "one.end"
+
+
+@pytest.mark.parametrize("moment", ["deleted", "created again", "used again"])
+async def test_a_session_that_was_deleted_before_is_put_back(moment: str, clinic: Clinic) -> None:
+    """I21: the epochs of the new one go on where those of the old one ended."""
+    backup, key = clinic.folder / "backup.db", clinic.key("charge")
+    names = {"app_name": key.app_name, "user_id": key.user_id, "session_id": key.session_id}
+    async with clinic.working():
+        await clinic.run("charge", "other", "other")
+        await clinic.run("charge", "old")
+        await clinic.store.delete_session(**names)
+        if moment == "created again":
+            await clinic.store.create_session(**names)
+        if moment == "used again":
+            await clinic.run("charge", "new")
+        copy(clinic.file, backup)
+        await clinic.run("charge", "lost")
+        await clinic.workflow("charge", "lost").result()
+    whole = clinic.dump()
+    restore(clinic.file, backup)
+    await clinic.mend(missing=Missing.LOST)
+    assert await clinic.findings(missing=Missing.LOST) == []
+    assert_same(clinic.dump(), whole)
+    async with clinic.working():
+        assert gist((await clinic.run("charge", "next"))[-1]) == "cashier text Charged."

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,14 @@ from temporalio.api.workflowservice.v1 import (
 )
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 
-from durable_adk.errors import NoWorkerError
+from durable_adk.errors import NoWorkerError, SessionBusyError
 from durable_adk.events import Event
+from durable_adk.messages import user_content
 from durable_adk.repair.findings import Kind
 from durable_adk.repair.sources import Missing, if_known
 from durable_adk.repair.stalled import TRIES
 from durable_adk.sessions import Status
+from durable_adk.sessions.records import InvocationRecord
 from tests.support.clinic import Clinic
 from tests.support.own_server import own_client
 from tests.support.processes import until
@@ -186,6 +189,96 @@ async def test_an_invocation_whose_workflow_was_terminated_is_ended(
     clinic.traces.open_gate()
 
 
+async def _busy(clinic: Clinic) -> InvocationRecord:
+    """Another invocation that is active in the session of the one that waits for an approval."""
+    message = Event(id="b.0", invocation_id="b", author="user", content=user_content("go"))
+    return await clinic.store.open_invocation(
+        clinic.key("approval"), invocation_id="b", holder="local:b", user_event=message, ttl=60
+    )
+
+
+async def _give_back(clinic: Clinic, record: InvocationRecord) -> None:
+    await clinic.store.close_invocation(
+        clinic.key("approval"),
+        invocation_id=record.invocation_id,
+        epoch=record.epoch,
+        status=Status.COMPLETED,
+    )
+
+
+async def _is_sealed(clinic: Clinic, status: Status) -> bool:
+    """Whether the first invocation has ended, and all calls of its session are answered."""
+    record = await clinic.store.get_invocation(clinic.key("approval"), "one")
+    log = [item.event for item in await clinic.store.read_events(clinic.key("approval"))]
+    asked = {item.id for event in log for item in event.get_function_calls()}
+    answered = {item.id for event in log for item in event.get_function_responses()}
+    ends = [event.error_code for event in log if event.id == "one.end"]
+    return (
+        record is not None
+        and (record.status, record.sealed) == (status, True)
+        and asked == answered
+        and len(ends) == 1
+    )
+
+
+@pytest.mark.parametrize("next_is", ["the doctor", "a message"])
+async def test_a_paused_invocation_is_ended_although_its_session_is_busy(
+    next_is: str, clinic: Clinic
+) -> None:
+    """I24, I9: it is a finding until its calls are answered, by whoever finds the session free."""
+    await clinic.run("approval", "one")
+    await clinic.workflow("approval", "one").terminate()
+    busy = await _busy(clinic)
+    with pytest.raises(SessionBusyError):
+        await clinic.mend()
+    record = await clinic.store.get_invocation(clinic.key("approval"), "one")
+    assert record is not None
+    assert (record.status, record.sealed) == (Status.ABANDONED, False)
+    (finding,) = await clinic.findings()
+    assert (finding.kind, finding.invocation_id) == (Kind.DEAD_HOLDER, "one")
+    assert "abandoned, but not sealed" in finding.problem
+    await _give_back(clinic, busy)
+    if next_is == "the doctor":
+        await clinic.mend()
+    else:
+        await clinic.run("approval", "next")
+        await clinic.workflow("approval", "next").cancel()
+        await until(lambda: _is_closed(clinic, "next"))
+    assert await clinic.findings() == []
+    assert await _is_sealed(clinic, Status.ABANDONED)
+    assert await clinic.store.waiting(clinic.key("approval")) == []
+
+
+async def _is_closed(clinic: Clinic, invocation_id: str) -> bool:
+    record = await clinic.store.get_invocation(clinic.key("approval"), invocation_id)
+    return record is not None and record.sealed
+
+
+async def test_what_a_process_has_ended_and_not_sealed_is_sealed(clinic: Clinic) -> None:
+    """I9: a run in process that was killed while it waited to answer its calls."""
+    await clinic.run("approval", "one")
+    clinic.sql("UPDATE invocations SET holder = 'local:gone'")
+    await clinic.workflow("approval", "one").terminate()
+    busy = await _busy(clinic)
+    end = partial(
+        clinic.store.close_paused,
+        clinic.key("approval"),
+        invocation_id="one",
+        epoch=1,
+        status=Status.CANCELLED,
+    )
+    with pytest.raises(SessionBusyError):
+        await end(ttl=60)
+    assert await clinic.findings() == []  # it waits
+    clinic.sql("UPDATE tickets SET expires_at = 1")
+    await _give_back(clinic, busy)
+    (finding,) = await clinic.findings()
+    assert (finding.kind, finding.invocation_id) == (Kind.DEAD_HOLDER, "one")
+    await clinic.mend()
+    assert await clinic.findings() == []
+    assert await _is_sealed(clinic, Status.CANCELLED)
+
+
 async def test_an_invocation_whose_workflow_is_missing_is_ended(clinic: Clinic) -> None:
     """I24: also when Temporal has forgotten it; unless it knows nothing of this store at all."""
     await clinic.run("approval", "one")
@@ -221,6 +314,13 @@ async def test_the_workflow_of_a_deleted_session_is_ended(anew: bool, clinic: Cl
     assert await clinic.findings() == []
     description = await clinic.workflow("approval", "one").describe()
     assert description.status is not WorkflowExecutionStatus.RUNNING
+
+
+async def test_clocks_that_differ_make_no_orphans(clinic: Clinic) -> None:
+    """I24: of a session that a client has created whose clock goes ahead of the workers'."""
+    await clinic.run("approval", "one")
+    clinic.sql("UPDATE sessions SET create_time = create_time + 60")
+    assert await clinic.findings() == []
 
 
 async def test_a_deleted_session_is_not_raised_from_the_dead(clinic: Clinic) -> None:

@@ -12,6 +12,7 @@ from durable_adk.errors import (
     InvocationCancelledError,
     QueueFullError,
     SessionBusyError,
+    StaleSessionError,
 )
 from durable_adk.sessions import Place, SessionKey, Status, _log
 from durable_adk.sessions.records import QueueBounds
@@ -414,10 +415,21 @@ async def test_a_paused_invocation_ends_at_once_and_is_sealed_when_the_session_i
     assert not await asks(service, key, "a")
     sealed = await end_paused(service, key)
     assert sealed.sealed
+    assert sealed.epoch == 3  # later than that of the one that ran meanwhile
     assert await end_paused(service, key, revision=0) == sealed
     assert [name for _, name in await log(service, key)][-1] == "i1.end"
     assert sealed.end_seq == len(await log(service, key))
     assert await asks(service, key, "a")
+
+
+async def test_seals_for_an_older_log_change_nothing(service, key):
+    """I9: there are events that the seals do not know of, and the invocation still waits."""
+    record = await paused(service, key)
+    await service.note(key, invocation_id="i1", kind="k", name="n", body="1")
+    with pytest.raises(StaleSessionError):
+        await end_paused(service, key, revision=0)
+    assert await service.get_invocation(key, "i1") == record
+    assert await service.read_notes(key, invocation_id="i1", kind="k")
 
 
 async def test_an_event_is_found_by_its_id(service, key):
