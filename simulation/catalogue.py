@@ -24,7 +24,7 @@ from durable_adk.plugins import BasePlugin
 from durable_adk.run_config import Budget
 from durable_adk.tools import ActivityTool, AgentTool, FunctionTool, exit_loop
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
-from simulation.attempts import THEIRS, gate
+from simulation.attempts import THEIRS, current, gate
 from simulation.inputs import (
     CANCEL,
     NEXT_MESSAGE,
@@ -165,6 +165,13 @@ async def polish(callback_context: CallbackContext, llm_response: Any) -> None: 
     callback_context.state["temp:polished"] = True
 
 
+async def hesitate(callback_context: CallbackContext, llm_request: Any) -> None:  # noqa: ARG001 - ADK's signature
+    """Have the answer left to the loop if it is not the first attempt's."""
+    attempt = current()
+    if attempt is not None and attempt.number > 1:
+        callback_context.state["temp:hesitated"] = True
+
+
 def _approver() -> LlmAgent:
     return agent("a", CHARGE, "Charged.", tools=[FunctionTool(charge, require_confirmation=True)])
 
@@ -213,6 +220,7 @@ def _asks() -> LlmAgent:
 
 
 TOOL_TURN = Scenario(name="tool turn", app=app(charger()), small=True)
+LEFT_TO_LOOP = Scenario(name="left to the loop", app=app(charger(before_model_callback=hesitate)))
 CUSTOM_ROLLS = Scenario(
     name="custom agent rolls over",
     app=app(Scales(name="scales", sub_agents=[charger()])),
@@ -279,6 +287,7 @@ SCENARIOS = [
     Scenario(name="sequence and loop", app=app(_steps())),
     Scenario(name="side by side", app=app(_side_by_side()), side_by_side=True),
     Scenario(name="callbacks and plugins", app=_callbacks()),
+    LEFT_TO_LOOP,
     Scenario(name="custom agent", app=app(Counter(name="counter", sub_agents=[charger()]))),
     CUSTOM_ROLLS,
     APPROVAL,

@@ -231,7 +231,7 @@ class Simulation:
         faults = self.server.faults(item)
         anywhere = (one for one in self.inputs if one.anywhere or one.optional)
         hurried = [one for one in anywhere if one.ready(self)]
-        point = Point(_label(item), (*faults, *(one.name for one in hurried)))
+        point = Point(label(item), (*faults, *(one.name for one in hurried)))
         fault = self._plan.fault(point)
         if fault is None:
             self._happen(item)
@@ -303,7 +303,8 @@ class StuckError(Exception):
     """The invocation does not come to an end (I11)."""
 
 
-def _label(item: Item) -> str:
+def label(item: Item) -> str:
+    """What happens, as `Point.label` has it."""
     kind, whom = item
     match kind:
         case "task" | "end":

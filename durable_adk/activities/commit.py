@@ -9,10 +9,16 @@ from durable_adk.telemetry.metrics import commits
 from durable_adk.telemetry.names import APP
 
 
-async def commit_event(world: World, step: CommitStep) -> int:
+async def commit_event(world: World, step: CommitStep, *, by_step: bool = False) -> int:
     """Store one event; a repeat returns the first one's sequence number (D4).
 
+    Args:
+        world: The stores.
+        step: The event.
+        by_step: Whether its step commits it, and not the loop.
+
     Raises:
+        EventConflictError: The id is taken, or reserved for the loop.
         SessionRegressedError: The store is older than the run, which waits for its repair (I21).
     """
     failpoint("commit.before")
@@ -24,6 +30,7 @@ async def commit_event(world: World, step: CommitStep) -> int:
             epoch=step.epoch,
             closing=step.closing,
             revision=step.revision,
+            by_step=by_step,
         )
     except LeaseLostError:
         await require_known(world, step.key, step.invocation_id, epoch=step.epoch)

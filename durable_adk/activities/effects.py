@@ -90,7 +90,7 @@ class WorldEffects:
             work = model.call_model(
                 self.world, step, attempt=attempt, reports=reports, begins=begins
             )
-            return await committed(self.world, step, work, attempt=attempt)
+            return await committed(self.world, step, work, attempt=attempt, reports=reports)
 
     async def call_tool(
         self,
@@ -108,7 +108,7 @@ class WorldEffects:
                     work = tool.call_tool(
                         self.world, step, attempt=number, reports=reports, begins=begins
                     )
-                    return await committed(self.world, step, work, attempt=number)
+                    return await committed(self.world, step, work, attempt=number, reports=reports)
             except RunAgain as again:
                 if attempt is not None:
                     raise

@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Coroutine
-from contextlib import suppress
 from typing import Any, Final
 
 from durable_adk.activities.commit import commit_event
 from durable_adk.activities.hooks import seen_by_plugins
 from durable_adk.activities.telling import closed_by_step
-from durable_adk.activities.world import World
+from durable_adk.activities.world import STORE_PATIENCE, World
 from durable_adk.closing import uninterrupted
 from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.context import StepScope
@@ -16,7 +15,8 @@ from durable_adk.errors import EventConflictError, LeaseLostError, StoreUnavaila
 from durable_adk.events.event import Event
 from durable_adk.patience import again
 from durable_adk.payloads import CommitGrant, CommitStep, ModelStep, Step, StepResult, ToolStep
-from durable_adk.sessions.base_session_service import Status
+from durable_adk.reports import NONE, Reports
+from durable_adk.sessions.base_session_service import Status, StoredEvent
 from durable_adk.sessions.state import is_temp
 
 PATIENCE: Final = 2.0
@@ -60,7 +60,12 @@ async def require_new(world: World, step: Step, scope: StepScope) -> None:
 
 
 async def committed(
-    world: World, step: Step, work: Coroutine[Any, Any, StepResult], *, attempt: int
+    world: World,
+    step: Step,
+    work: Coroutine[Any, Any, StepResult],
+    *,
+    attempt: int,
+    reports: Reports = NONE,
 ) -> StepResult:
     """A step's result, with its event committed if the step may.
 
@@ -80,17 +85,20 @@ async def committed(
         result = await work
     except StoredBeforeError as before:
         return await _told(world, step, before.result)
-    if step.grant is None or result.event is None:
+    if step.grant is None:
         return result
     event = result.event
-    if step.grant.on_event:
+    if event is not None and step.grant.on_event:
         event = await seen_by_plugins(world, step, _completed(event, step.grant))
         result = result.model_copy(update={"event": event, "hooked": True})
-    if not _complete_without_loop(step, result):
-        return result if attempt == 1 else await _stored_meanwhile(world, step) or result
+    if event is None or not _complete_without_loop(step, result, event):
+        return await _left_to_loop(
+            world, step, step.grant, result, attempt=attempt, reports=reports
+        )
     # Not to be interrupted: the loop has to learn what is stored.
-    commit = _commit(world, step, step.grant, result, event, attempt=attempt)
-    return await uninterrupted(commit)
+    return await uninterrupted(
+        _commit(world, step, step.grant, result, event, attempt=attempt, reports=reports)
+    )
 
 
 async def _told(world: World, step: Step, found: StepResult) -> StepResult:
@@ -106,7 +114,7 @@ def _completed(event: Event, grant: CommitGrant) -> Event:
     return event
 
 
-def _complete_without_loop(step: Step, result: StepResult) -> bool:
+def _complete_without_loop(step: Step, result: StepResult, event: Event) -> bool:
     """Whether the event says it all, so that an attempt that finds it needs nothing else.
 
     `temp:` keys, a wish to end, an answer by a callback, calls that wait and the agent that is
@@ -115,8 +123,8 @@ def _complete_without_loop(step: Step, result: StepResult) -> bool:
     if result.transfer is not None or result.waits:
         return False
     answered = result.model_called or not isinstance(step, ModelStep)
-    temp = result.event is not None and any(map(is_temp, result.event.actions.state_delta))
-    return answered and not temp and not result.end_invocation
+    temp = any(map(is_temp, event.actions.state_delta))
+    return answered and not temp and not result.end_invocation and _says_it_all(step, event)
 
 
 def _says_it_all(step: Step, event: Event) -> bool:
@@ -142,6 +150,7 @@ async def _commit(
     event: Event,
     *,
     attempt: int,
+    reports: Reports,
 ) -> StepResult:
     event = _completed(event, grant)
     closes = grant.closes and _ends_the_run(step, event)
@@ -156,11 +165,15 @@ async def _commit(
     try:
         # An earlier attempt may be alive, and store another result, which the loop could not take
         # for this one: so a later attempt is slower to leave the commit to the loop.
-        seq = await again(commit_event, PATIENCE if attempt > 1 else 0.0)(world, commit)
+        seq = await again(commit_event, PATIENCE if attempt > 1 else 0.0)(
+            world, commit, by_step=True
+        )
     except StoreUnavailableError:
-        return result  # the loop commits it, by the same id, and has more patience
+        # The loop has more patience, and commits by the same id.
+        return await _left_to_loop(world, step, grant, result, attempt=attempt, reports=reports)
     except EventConflictError:
-        # A slower attempt of this step was not dead: the event it has committed stands.
+        # A slower attempt of this step was not dead: the event it has committed stands. Or a later
+        # one was, or has left another to the loop, which alone commits then.
         return await _earlier(world, step) or result
     if closes:
         await closed_by_step(world, step, grant, again=False)
@@ -181,22 +194,53 @@ def _ends_the_run(step: Step, event: Event) -> bool:
     )
 
 
-async def _stored_meanwhile(world: World, step: Step) -> StepResult | None:
-    """What an attempt that was not dead has committed, as far as the store can tell now."""
-    with suppress(StoreUnavailableError):
-        return await _earlier(world, step)
-    return None
+async def _left_to_loop(
+    world: World,
+    step: Step,
+    grant: CommitGrant,
+    result: StepResult,
+    *,
+    attempt: int,
+    reports: Reports,
+) -> StepResult:
+    """A result that the loop is to commit, or what an attempt that was not dead has committed.
+
+    The loop could not take that one's event for this result, and the run would end. So the event's
+    id is reserved first: whoever was taken for dead has committed by now, or never does.
+
+    Raises:
+        StoreUnavailableError: It is not known whether it is, and an attempt may be alive.
+    """
+    if attempt == 1:
+        return result
+    try:
+        stored = await again(world.sessions.reserve_event, STORE_PATIENCE)(
+            step.key,
+            step.event_id,
+            invocation_id=step.invocation_id,
+            epoch=grant.epoch,
+            revision=step.revision,
+        )
+    except StoreUnavailableError:
+        if reports.lost(attempt):
+            raise
+        return result  # all before it have told how they ended
+    return _result_of(step, stored) if stored and _says_it_all(step, stored.event) else result
 
 
 async def _earlier(world: World, step: Step) -> StepResult | None:
     """The result of an earlier attempt that committed its event."""
     for stored in await world.sessions.read_events(step.key, after=step.revision):
         if stored.event.id == step.event_id and _says_it_all(step, stored.event):
-            closes = step.grant is not None and step.grant.closes
-            return StepResult(
-                event=stored.event,
-                seq=stored.seq,
-                closed=closes and _ends_the_run(step, stored.event),
-                model_called=isinstance(step, ModelStep),
-            )
+            return _result_of(step, stored)
     return None
+
+
+def _result_of(step: Step, stored: StoredEvent) -> StepResult:
+    closes = step.grant is not None and step.grant.closes
+    return StepResult(
+        event=stored.event,
+        seq=stored.seq,
+        closed=closes and _ends_the_run(step, stored.event),
+        model_called=isinstance(step, ModelStep),
+    )

@@ -28,8 +28,8 @@ class Head:
     """The lease's epoch when the session was created. Smaller ones are of sessions of this name
     that were deleted before."""
     retried: int = 0
-    """How many steps of the active invocation have a later attempt, whose earlier ones must not
-    commit; without any nobody needs to look."""
+    """How many event ids of the active invocation are reserved for the loop, so that without any
+    nobody needs to look; see `_notes.reserve`."""
 
     def active(self, now: float) -> str | None:
         """The invocation that holds an unexpired lease."""
@@ -108,12 +108,15 @@ class Head:
             lease_invocation_id=invocation_id,
             lease_epoch=self.lease_epoch + 1,
             lease_ttl=ttl,
+            retried=0,  # attempts of an earlier epoch are refused by it
         )
         return taken.renewed(now)
 
     def released(self) -> "Head":
         """The head with nobody's lease; the epoch stays, for the next one to count on."""
-        return replace(self, lease_invocation_id=None, lease_ttl=None, lease_expires_at=None)
+        return replace(
+            self, lease_invocation_id=None, lease_ttl=None, lease_expires_at=None, retried=0
+        )
 
 
 def lease_lost(invocation_id: str, epoch: int) -> LeaseLostError:

@@ -24,6 +24,7 @@ from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head, lease_lost
 from durable_adk.sessions._tables import NoteKey, Row, Tables, Window
 from durable_adk.sessions.records import (
+    RESERVED,
     WITHDRAWN,
     InvocationRecord,
     Place,
@@ -107,12 +108,15 @@ def commit(
     epoch: int,
     closing: Status | None = None,
     revision: int | None = None,
+    by_step: bool = False,
 ) -> int:
     """Append under the lease; see `BaseSessionService.commit_event`."""
     head = tables.head(key)
     if head is not None:
         head.require_created_for(epoch)
         head.require_grown(revision or 0)
+        if by_step and head.retried:
+            _require_not_reserved(tables, key, invocation_id, entry)
     # The insert itself finds a repeat: one statement less for the usual, first commit.
     if (
         head is None
@@ -312,6 +316,15 @@ def _advance(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
     tables.save_head(key, head)
     tables.put_state(key, entry.delta)
     return head
+
+
+def _require_not_reserved(
+    tables: Tables, key: SessionKey, invocation_id: str, entry: Entry
+) -> None:
+    if tables.find_note(key, NoteKey(invocation_id, RESERVED, entry.event_id)) is not None:
+        raise EventConflictError(
+            f"The id {entry.event_id!r} is reserved for what a later attempt of its step has made."
+        )
 
 
 def _repeated(

@@ -1,9 +1,12 @@
 """The notes of invocations over any store that has transactions."""
 
+from dataclasses import replace as changed
+
+from durable_adk.sessions._entry import decode_event
 from durable_adk.sessions._log import invocation_not_found
-from durable_adk.sessions._tables import NoteKey, Store, Tables
+from durable_adk.sessions._tables import NoteKey, Row, Store, Tables
 from durable_adk.sessions.notebook import Notebook
-from durable_adk.sessions.records import ATTEMPT, Note
+from durable_adk.sessions.records import ATTEMPT, RESERVED, Note, StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.values import check_json
 
@@ -50,6 +53,16 @@ class TransactionalNotebook(Notebook):
             lambda tables: tables.notes(key, invocation_id, kind, after=after, limit=limit)
         )
 
+    async def reserve_event(
+        self, key: SessionKey, event_id: str, *, invocation_id: str, epoch: int, revision: int
+    ) -> StoredEvent | None:
+        """See `BaseSessionService.reserve_event`."""
+        note = NoteKey(invocation_id, RESERVED, event_id)
+        row = await self._store.write(
+            lambda tables: reserve(tables, key, note, epoch=epoch, revision=revision)
+        )
+        return row and StoredEvent(seq=row.seq, event=decode_event(row.body))
+
 
 def write(tables: Tables, key: SessionKey, note: NoteKey, body: str, *, replace: bool) -> str:
     """Write a note; see `BaseSessionService.note`."""
@@ -60,3 +73,18 @@ def write(tables: Tables, key: SessionKey, note: NoteKey, body: str, *, replace:
     if record.status.closed and note.kind != ATTEMPT:
         return body  # its notes are gone; an attempt that comes late must not leave one (I24)
     return tables.put_note(key, note, body, replace=replace)
+
+
+def reserve(
+    tables: Tables, key: SessionKey, note: NoteKey, *, epoch: int, revision: int
+) -> Row | None:
+    """Reserve the id that is the note's name; see `BaseSessionService.reserve_event`."""
+    head = tables.head(key)
+    row = tables.find_event(key, note.name)
+    if row is None and head is not None and head.holds(note.invocation_id, epoch):
+        # Else nobody commits under this epoch any more.
+        head.require_grown(revision)
+        if tables.find_note(key, note) is None:
+            tables.put_note(key, note, "{}", replace=False)
+            tables.save_head(key, changed(head, retried=head.retried + 1))
+    return row

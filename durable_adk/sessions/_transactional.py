@@ -186,6 +186,7 @@ class TransactionalSessionService(TransactionalPeople, TransactionalQueue, BaseS
         epoch: int,
         closing: Status | None = None,
         revision: int | None = None,
+        by_step: bool = False,
     ) -> int:
         """See `BaseSessionService.commit_event`."""
         if closing is not None:
@@ -200,6 +201,7 @@ class TransactionalSessionService(TransactionalPeople, TransactionalQueue, BaseS
                 epoch=epoch,
                 closing=closing,
                 revision=revision,
+                by_step=by_step,
             )
         )
         self._changes.announce(key)

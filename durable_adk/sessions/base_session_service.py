@@ -165,8 +165,7 @@ class BaseSessionService(Notebook, People, SessionQueue):
 
         Raises:
             QueueFullError: So many wait already, and this one has no ticket yet.
-            SessionBusyError: Another invocation holds the lease, `active_invocation` tells which;
-                or others come first, see `waiting`.
+            SessionBusyError: Another invocation holds the lease, or others come first.
             SessionNotFoundError: The session is missing and not to be created.
             EventConflictError: The invocation id is taken by a request with another message, or the
                 event's id by another invocation, which has heard it.
@@ -184,11 +183,13 @@ class BaseSessionService(Notebook, People, SessionQueue):
         epoch: int,
         closing: Status | None = None,
         revision: int | None = None,
+        by_step: bool = False,
     ) -> int:
         """Append an event under the lease, in one transaction; returns its sequence number (D4).
 
         With `closing` the same transaction closes the invocation, as `close_invocation` does.
         With `revision` there is an event of that number, or the store is not what it was (I21).
+        With `by_step` the loop does not know of it yet, and may have its id; see `reserve_event`.
 
         `temp:` keys of the delta are not stored. A repeat (same id, same content; the timestamp is
         not compared) returns the first call's number and changes nothing, even after the lease has
@@ -196,9 +197,8 @@ class BaseSessionService(Notebook, People, SessionQueue):
 
         Raises:
             SessionRegressedError: The session has fewer than `revision` events.
-            EventConflictError: The id is taken by a different event.
-            LeaseLostError: `invocation_id` at `epoch` does not hold the session's lease (I6), also
-                because the session was deleted.
+            EventConflictError: The id is taken by a different event, or reserved for the loop.
+            LeaseLostError: `invocation_id` at `epoch` does not hold the session's lease (I6).
             InvalidRequestError: The event is partial, has no id, or is of another invocation.
             StateValueError: The event is not JSON.
         """

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 
-from durable_adk.sessions.records import Note
+from durable_adk.sessions.records import Note, StoredEvent
 from durable_adk.sessions.session import SessionKey
 
 
@@ -60,4 +60,22 @@ class Notebook(ABC):
             name: Only this one, whatever `after` and `limit` are.
             after: Only those whose names come after this one.
             limit: At most so many.
+        """
+
+    @abstractmethod
+    async def reserve_event(
+        self, key: SessionKey, event_id: str, *, invocation_id: str, epoch: int, revision: int
+    ) -> StoredEvent | None:
+        """Let nobody but the loop commit an event from now on, unless it is stored.
+
+        For a step that leaves its event to the loop although an earlier attempt of it may be alive:
+        a commit `by_step` comes before this or never. It is so until the lease is given back; where
+        the invocation does not hold it at `epoch`, nothing is reserved and nobody can commit. A
+        repeat changes nothing.
+
+        Returns:
+            The event, if it is stored, and then nothing is reserved.
+
+        Raises:
+            SessionRegressedError: The session has fewer than `revision` events.
         """

@@ -13,6 +13,8 @@ ATTEMPT: Final = "attempt"
 """The kind of notes that stay when their invocation ends; those of other kinds go (I24)."""
 HEARD: Final = "heard"
 """The kind of notes that say which messages an invocation has heard: by their invocations' ids."""
+RESERVED: Final = "reserved"
+"""The kind of notes that say which events only the loop commits: by their ids."""
 WITHDRAWN: Final = "withdrawn"
 """The kind of notes that say by whom an invocation will not be opened any more: by their names."""
 

@@ -84,9 +84,9 @@ def _appended(self: Any, key: Any, seq: int, entry: Any) -> bool:
     return True
 
 
-async def _swallowed(original: Any, world_: Any, step: Any) -> int:
+async def _swallowed(original: Any, world_: Any, step: Any, **options: Any) -> int:
     try:
-        return await original(world_, step)
+        return await original(world_, step, **options)
     except StoreUnavailableError:
         return step.revision + 1
 
@@ -305,6 +305,11 @@ MUTANTS = [
         "a zombie's answer stands beside the one that is stored",
         "no asking again",
         rewrites(granted, "_commit", ("return await _earlier(world, step) or result", "seq = 0")),
+    ),
+    _mutant(
+        "an attempt commits what a later one has left to the loop",
+        "reserved for the loop",
+        rewrites(_log, "commit", ("if by_step and head.retried:", "if False:")),
     ),
     _mutant(
         "a step says that it has closed the invocation and has not",

@@ -143,6 +143,7 @@ CHECKS: dict[str, Check] = {
     "no partial entries": _no_partial_entries,
     "no forged answers": _no_forged_answers,
     "each approval for its call": rules.each_approval_for_its_call,
+    "reserved for the loop": rules.reserved_for_the_loop,
     "known revision": rules.known_revision,
     "fresh copy": rules.fresh_copy,
     "too large is final": rules.too_large_is_final,

@@ -14,6 +14,7 @@ from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.converter import MAX_WAITING, data_converter
 from durable_adk.errors import (
+    EventConflictError,
     InvalidRequestError,
     RunError,
     SessionNotFoundError,
@@ -91,6 +92,26 @@ async def _commit_to_an_older_store() -> str:
     except SessionRegressedError:
         return ""
     return "an older store takes the commit of a run that has seen nine events"
+
+
+def reserved_for_the_loop() -> str:
+    """An attempt that was taken for dead cannot come between a result and its commit (I1, F8)."""
+    return asyncio.run(_commit_what_is_reserved())
+
+
+async def _commit_what_is_reserved() -> str:
+    service, user = InMemorySessionService(), Event(id="i.0", invocation_id="i", author="user")
+    record = await service.open_invocation(
+        KEY, invocation_id="i", holder="local:1", user_event=user, create_session=True, ttl=60
+    )
+    own = {"invocation_id": "i", "epoch": record.epoch}
+    await service.reserve_event(KEY, "i.1", **own, revision=1)
+    event = Event(id="i.1", invocation_id="i", author="a")
+    try:
+        await service.commit_event(KEY, event, **own, by_step=True)
+    except EventConflictError:
+        return ""
+    return "an attempt commits an event that a later one has left to the loop"
 
 
 def fresh_copy() -> str:

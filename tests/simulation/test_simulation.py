@@ -3,16 +3,18 @@
 import re
 import subprocess
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
-from simulation.catalogue import BUDGETS, CUSTOM_ROLLS, SCENARIOS, TOOL_TURN
+from simulation.audit import audit
+from simulation.catalogue import BUDGETS, CUSTOM_ROLLS, LEFT_TO_LOOP, SCENARIOS, TOOL_TURN
 from simulation.explore import Explorer, Verdict, little_garbage
 from simulation.scenario import Scenario
-from simulation.schedule import Listed, Seeded
-from simulation.simulation import Simulation
+from simulation.schedule import Listed, Point, Seeded
+from simulation.server import Item
+from simulation.simulation import Simulation, label
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 6
@@ -69,6 +71,36 @@ def _begins_after_its_end(verdict: Verdict) -> bool:
     closing = re.compile(r"close_invocation\..* write\.after")
     ended = next((n for n, label in enumerate(labels) if closing.match(label)), len(labels))
     return verdict.faults == 2 and "start read_traces" in labels[ended:]
+
+
+class _Between(Listed):
+    """An attempt is taken for dead as it commits, and does so right before the loop's commit."""
+
+    wild = True
+    LATE, LOOP = "call_model.2/1 write.before", "commit_event.3/1 write.before"
+
+    def choose(self, items: Sequence[Item]) -> int:
+        """See `Plan`."""
+        labels = [label(item) for item in items]
+        lost = any(point.label == self.LATE for point in self.points)
+        if lost and self.LOOP in labels and self.LATE in labels:
+            return labels.index(self.LATE)
+        return next((n for n, one in enumerate(labels) if not lost or one != self.LATE), 0)
+
+    def fault(self, point: Point) -> str | None:
+        """See `Plan`."""
+        self.points.append(point)
+        return "double" if point.label == self.LATE and "double" in point.faults else None
+
+
+def test_an_attempt_that_is_alive_does_not_come_between_a_result_and_its_commit() -> None:
+    """I1, F8: what a later attempt has left to the loop is what is stored."""
+    plan = _Between()
+    result = Simulation(LEFT_TO_LOOP, plan).run()
+    labels = [point.label for point in plan.points]
+    assert labels.count(plan.LATE) == 2
+    assert labels[labels.index(plan.LOOP) - 1] == plan.LATE
+    assert audit(result, Simulation(LEFT_TO_LOOP, Listed()).run()) == []
 
 
 def test_the_command_begins_anywhere_and_says_where() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from durable_adk.activities import granted
 from durable_adk.activities.effects import WorldEffects
 from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
@@ -12,8 +13,17 @@ from durable_adk.apps import App, AppRegistry
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.messages import user_content
 from durable_adk.models import ScriptedModel
-from durable_adk.payloads import CommitGrant, CommitStep, ModelStep, OpenStep, ToolStep
+from durable_adk.payloads import (
+    CommitGrant,
+    CommitStep,
+    ModelStep,
+    OpenStep,
+    StepResult,
+    ToolStep,
+)
+from durable_adk.reports import Reports
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
+from durable_adk.sessions.state import without_temp
 from tests.support.scripts import call
 
 KEY = SessionKey("app", "u", "s")
@@ -24,10 +34,12 @@ class Runs:
 
     def __init__(self, replies: list[Any], **fields: Any) -> None:
         self.runs: list[str] = []
+        self.transfer: str | None = None
 
         def charge(tool_context: Any) -> str:
             """Charge the card."""
             self.runs.append(tool_context.idempotency_key)
+            tool_context.actions.transfer_to_agent = self.transfer
             return "charged"
 
         self.model = ScriptedModel(replies=replies)
@@ -51,6 +63,13 @@ class Runs:
             "key": KEY, "invocation_id": "e-1", "revision": revision, "run_start": 1, "agent": "a",
             "event_id": event_id, "attempt_timeout": 10, "grant": grant,
         }  # fmt: skip
+
+    def commit(self, result: StepResult, grant: CommitGrant) -> CommitStep:
+        """The loop's commit of what a step has left to it."""
+        assert result.event is not None
+        event = result.event.model_copy(deep=True)
+        event.actions.state_delta = without_temp(event.actions.state_delta)
+        return CommitStep(key=KEY, invocation_id="e-1", epoch=grant.epoch, event=event)
 
 
 async def test_an_answer_that_was_committed_is_not_asked_for_again() -> None:
@@ -164,6 +183,84 @@ async def test_an_attempt_that_leaves_its_event_to_the_loop_looks_whether_anothe
     step = ModelStep(**runs.step("e-1.1", 1, await runs.open()))
     result = await runs.effects.call_model(step, attempt=2)
     assert (result.seq, result.event and result.event.text) == (2, "one")
+
+
+@pytest.mark.parametrize("wakes", ["before the loop has committed", "afterwards"])
+async def test_once_a_result_is_left_to_the_loop_no_earlier_attempt_commits(wakes: str) -> None:
+    """F8, I1: else the loop's commit would meet another event, and end a run that is in order."""
+    calls: list[str] = []
+    results: list[Any] = []
+
+    async def note(callback_context: Any, llm_request: Any) -> None:
+        calls.append("")
+        if len(calls) == 1:  # the first attempt, whose worker is frozen here and taken for dead
+            results.append(await runs.effects.call_model(step, attempt=2))
+            if wakes == "afterwards":
+                await runs.effects.commit_event(runs.commit(results[0], grant))
+        else:
+            callback_context.state["temp:note"] = "kept"
+
+    runs = Runs(["one", "another"], before_model_callback=note)
+    grant = await runs.open()
+    step = ModelStep(**runs.step("e-1.1", 1, grant))
+    await runs.effects.call_model(step)
+    assert results[0].seq is None
+    assert await runs.effects.commit_event(runs.commit(results[0], grant)) == 2
+    assert [item.event.text for item in await runs.sessions.read_events(KEY)] == ["hi", "one"]
+    assert len(runs.model.requests) == 2
+
+
+async def test_what_a_third_attempt_makes_of_a_reserved_event_is_the_loops() -> None:
+    """I1: the second one left its result to the loop and died before it had reported it."""
+
+    def note(callback_context: Any, llm_request: Any) -> None:
+        if not runs.model.requests:
+            callback_context.state["temp:note"] = "kept"
+
+    runs = Runs(["one"], before_model_callback=note)
+    grant = await runs.open()
+    step = ModelStep(**runs.step("e-1.1", 1, grant))
+    await runs.effects.call_model(step, attempt=2)
+    result = await runs.effects.call_model(step, attempt=3)
+    assert (result.seq, result.event and result.event.text) == (None, "one")
+    assert await runs.effects.commit_event(runs.commit(result, grant)) == 2
+
+
+async def test_a_result_is_not_left_to_the_loop_while_the_store_cannot_reserve_its_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """I1: the step is tried again, rather than its run be ended by who may still be alive.
+
+    Those that have told how they ended are not; and then nothing that was made is thrown away.
+    """
+    monkeypatch.setattr(granted, "STORE_PATIENCE", 0.0)
+
+    async def away(*_: Any, **__: Any) -> None:
+        raise StoreUnavailableError
+
+    def note(callback_context: Any, llm_request: Any) -> None:
+        callback_context.state["temp:note"] = "kept"
+
+    runs = Runs(["one"], before_model_callback=note)
+    step = ModelStep(**runs.step("e-1.1", 1, await runs.open()))
+    monkeypatch.setattr(runs.sessions, "reserve_event", away)
+    assert (await runs.effects.call_model(step)).seq is None
+    with pytest.raises(StoreUnavailableError):
+        await runs.effects.call_model(step, attempt=2)
+    told = Reports().after(1, excused=True)
+    assert (await runs.effects.call_model(step, attempt=2, reports=told)).seq is None
+
+
+async def test_a_tool_that_names_an_agent_who_is_not_there_has_one_response() -> None:
+    """I1, I8: what an attempt would not find again, it does not commit itself."""
+    runs = Runs([call("charge")])
+    grant = await runs.open()
+    asked = await runs.effects.call_model(ModelStep(**runs.step("e-1.1", 1, grant)))
+    assert asked.event is not None
+    runs.transfer = "nobody"
+    call_id = asked.event.get_function_calls()[0].id or ""
+    step = ToolStep(**runs.step("e-1.2", 2, grant), call_id=call_id, tool="charge")
+    assert (await runs.effects.call_tool(step)).seq is None
 
 
 async def test_a_final_text_closes_the_invocation_with_it() -> None:
