@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
@@ -106,6 +106,13 @@ class Attempt:
     over: bool = False
     """Whether the simulation has ended."""
     tasks: list["asyncio.Task[Any]"] = field(default_factory=list["asyncio.Task[Any]"])
+
+    def overtaken(self, kinds: Sequence[str]) -> bool:
+        """Whether what it was to do has been done without it; `kinds` may wake up."""
+        activity = self.activity
+        if "ghost" in kinds:
+            return True
+        return len(activity.run.history) > self.parked_at if activity.local else activity.done
 
     async def stop_at(self, name: str) -> None:
         """Wait at a gate."""

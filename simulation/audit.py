@@ -16,6 +16,7 @@ from typing import Any
 from simulation.attempts import THEIRS
 from simulation.normal import ASK, calls, parts, responses, told
 from simulation.others import all_calls, all_responses, others
+from simulation.outside import asks, cleared, denied
 from simulation.rivals import listeners, refused, rivals
 from simulation.simulation import Result
 
@@ -38,10 +39,15 @@ def audit(result: Result, control: Result) -> list[str]:
     problems += _workflows(result)
     problems += _ends(result)
     problems += others(result)
-    if result.scenario.rival is not None:
+    problems += denied(result)
+    if result.cleared is not None:
+        problems += cleared(result, control)
+    elif result.scenario.rival is not None:
         problems += rivals(result, control)
     elif INTERRUPTIONS & set(_kinds(result)):
         problems += _interrupted(result, control)
+    elif result.scenario.next_release is not None and not asks(result):
+        pass  # the release that does not ask has run the call
     elif result.scenario.at_most_once and "unknown" in "".join(result.bodies):
         if len(result.bodies) != len(control.bodies):
             problems.append(f"I2: {len(result.bodies)} events and not {len(control.bodies)}")
@@ -91,7 +97,8 @@ def _writers(result: Result) -> Iterator[str]:
         users = [e for e in result.events if e["invocationId"] == name and e["id"] == f"{name}.0"]
         if len(users) != 1:
             yield f"I12: {len(users)} user events of {name}"
-    if not INTERRUPTIONS & set(_kinds(result)):  # which may come before the opening
+    # Which may come before the opening; and of what was deleted nothing is known.
+    if not INTERRUPTIONS & set(_kinds(result)) and result.cleared is None:
         heard = {name for name in result.accepted if f"{name}.0" in _ids(result)}
         unknown = set(result.accepted) - set(order) - heard - refused(result)
         yield from (f"I12: {name} is not known" for name in sorted(unknown))
@@ -101,6 +108,8 @@ def _ledger(result: Result) -> Iterator[str]:
     calls = {call["id"]: call for call in all_calls(result)}
     keys: dict[str, set[str]] = {}
     for run in result.ledger.runs:
+        if result.cleared is not None and run.key.partition(":")[0] not in result.records:
+            continue  # of a session that is gone
         keys.setdefault(run.call_id, set()).add(run.key)
         if run.call_id not in calls:
             yield f"I8: a tool ran for {run.call_id}, which was never called"
@@ -130,12 +139,18 @@ def _repeats(result: Result, control: Result) -> Iterator[str]:
     runs = Counter(run.key for run in result.ledger.runs)
     if result.scenario.at_most_once and any(count > 1 for count in runs.values()):
         yield f"I8: a tool that promises to run at most once ran {runs}"
+    if result.scenario.next_release is not None and not asks(result):
+        return
     ran, asked = len(result.ledger.runs), len(result.ledger.asked)
-    more = sum(again[name] for name in ("call_tool", *THEIRS))
+    # After a reset, what was under way is done by a first attempt; a session that was cleared is
+    # talked to again.
+    anew = _kinds(result).count("reset") + (result.cleared is not None)
+    more = sum(again[name] for name in ("call_tool", *THEIRS)) + anew * len(control.ledger.runs)
     if ran > len(control.ledger.runs) + more:
         yield f"I8: tools ran {ran} times, with {more} attempts more"
-    if asked > len(control.ledger.asked) + again["call_model"]:
-        yield f"I10: the model was asked {asked} times, with {again['call_model']} attempts more"
+    more = again["call_model"] + anew * len(control.ledger.asked)
+    if asked > len(control.ledger.asked) + more:
+        yield f"I10: the model was asked {asked} times, with {more} attempts more"
 
 
 def _ends(result: Result) -> Iterator[str]:
@@ -156,7 +171,8 @@ def _workflows(result: Result) -> Iterator[str]:
         record = result.records.get(run.workflow_id)
         if run.workflow_id not in result.accepted:
             continue  # an agent that is used as a tool; see `simulation.others`
-        if record is None and (run.workflow_id in refused(result) or _heard(result, run)):
+        elsewhere = run.workflow_id in refused(result) or _heard(result, run)
+        if record is None and (elsewhere or result.cleared is not None):
             continue
         status = record.status.value if record else "cancelled"
         failure = run.closed.fail_workflow_execution.failure.application_failure_info

@@ -31,10 +31,17 @@ class TaskFailedError(Exception):
     """The workflow task failed: the real worker would try it again, for ever."""
 
 
-def initialize(arguments: Sequence[Payload]) -> WorkflowActivationJob:
-    """The job that starts a workflow."""
-    start = InitializeWorkflow(workflow_type=TYPE_NAME, arguments=arguments, randomness_seed=1)
+def initialize(arguments: Sequence[Payload], run_id: str) -> WorkflowActivationJob:
+    """The job that starts a run."""
+    start = InitializeWorkflow(
+        workflow_type=TYPE_NAME, arguments=arguments, randomness_seed=_seed(run_id)
+    )
     return WorkflowActivationJob(initialize_workflow=start)
+
+
+def _seed(run_id: str) -> int:
+    """Of what a run draws: another for each, a reset workflow's included."""
+    return int(run_id.rpartition("-")[2])
 
 
 class CachedWorkflow:
@@ -58,7 +65,7 @@ class CachedWorkflow:
             interceptor_classes=(),
             defn=_DEFINITION,
             info=_info(workflow_id, run_id, first_run_id),
-            randomness_seed=1,
+            randomness_seed=_seed(run_id),
             extern_functions={"__temporal_assert_local_activity_valid": lambda _name: None},
             disable_eager_activity_execution=False,
             worker_level_failure_exception_types=(),

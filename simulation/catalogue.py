@@ -26,8 +26,13 @@ from durable_adk.tools import ActivityTool, AgentTool, FunctionTool, exit_loop
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from simulation.attempts import THEIRS, current, gate
 from simulation.inputs import (
+    AFTER_CLEAR,
     CANCEL,
+    CANCEL_CLEARED,
+    CLEAR,
+    DEPLOY,
     NEXT_MESSAGE,
+    RESET,
     RIVAL,
     TERMINATE,
     TERMINATE_FROZEN,
@@ -107,18 +112,21 @@ class Counter(BaseAgent):
 
 
 class Scales(BaseAgent):
-    """A custom agent that goes on in another run, and says nothing itself.
+    """A custom agent that is begun again, or goes on in another run, and says nothing itself.
 
     Who ends without having heard of all counts the model's calls by what is stored, and would take
     a text of an agent for one of the model's.
     """
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        weighed = await ctx.step(weigh, 0)
-        yield Event(author=self.name, actions=EventActions(state_delta={"before": weighed}))
-        async for event in self.sub_agents[0].run_async(ctx):
-            yield event
-        yield Event(author=self.name, actions=EventActions(state_delta={"after": weighed + 1}))
+        before = ctx.session.state.get("weight", 0)
+        weighed = before + await ctx.step(weigh, 0)
+        yield Event(author=self.name, actions=EventActions(state_delta={"weight": weighed}))
+        for agent in self.sub_agents:
+            async for event in agent.run_async(ctx):
+                yield event
+        weighed = ctx.session.state["weight"] + 1
+        yield Event(author=self.name, actions=EventActions(state_delta={"weight": weighed}))
 
 
 async def weigh(count: int) -> int:
@@ -268,6 +276,51 @@ BUDGETS = [
     Scenario(name="budget of model calls", app=_runaway(model_calls=1), roll_over_after=1),
     Scenario(name="budget of tokens", app=_runaway(tokens=15), roll_over_after=1),
 ]
+CLEARED = [
+    Scenario(name="cleared", app=app(charger()), inputs=[CLEAR, AFTER_CLEAR]),
+    Scenario(
+        name="cleared and rolls over",
+        app=app(charger()),
+        inputs=[CLEAR, AFTER_CLEAR],
+        roll_over_after=1,
+    ),
+    Scenario(
+        name="cleared approval",
+        app=app(_approver()),
+        inputs=[
+            *(CLEAR, AFTER_CLEAR, CANCEL_CLEARED),
+            *(confirmed("first"), confirmed("second", of="i2")),
+        ],
+        waits=True,
+    ),
+]
+OPERATED = [
+    Scenario(name="reset", app=app(charger()), inputs=[RESET]),
+    Scenario(
+        name="reset twice and rolls over",
+        app=app(charger()),
+        inputs=[RESET, RESET],
+        roll_over_after=2,
+    ),
+    Scenario(
+        name="reset approval",
+        app=app(_approver()),
+        inputs=[RESET, confirmed("first")],
+        waits=True,
+    ),
+    Scenario(
+        name="reset custom agent",
+        app=app(Scales(name="scales")),
+        inputs=[RESET],
+    ),
+    Scenario(
+        name="denied over a deploy",
+        app=app(_approver()),
+        next_release=app(charger()),
+        inputs=[DEPLOY, confirmed("first", says=False)],
+        waits=True,
+    ),
+]
 SCENARIOS = [
     TOOL_TURN,
     ONCE,
@@ -317,4 +370,6 @@ SCENARIOS = [
     *RIVALS,
     *ASKED,
     *BUDGETS,
+    *CLEARED,
+    *OPERATED,
 ]

@@ -53,34 +53,74 @@ RIVAL = Input(
     anywhere=True,
 )
 """Another message, which may find its session busy."""
+RESET = Input(
+    name="reset",
+    ready=_open,
+    give=lambda simulation: simulation.server.reset(simulation.server.runs[0]),
+    optional=True,
+)
+"""An operator has the workflow begin anew."""
+DEPLOY = Input(
+    name="deploy",
+    ready=_open,
+    give=lambda simulation: simulation.deploy(),
+    optional=True,
+)
+"""One worker is replaced by one of the next release; the other one when it dies."""
+CLEAR = Input(
+    name="clear",
+    ready=_open,
+    give=lambda simulation: simulation.clear(),
+    optional=True,
+)
+"""The user deletes the session and creates it again, with the messages that were in it."""
+AFTER_CLEAR = Input(
+    name="message after",
+    ready=lambda simulation: simulation.cleared is not None,
+    give=lambda simulation: simulation.send("hello"),
+)
+CANCEL_CLEARED = Input(
+    name="cancel after",
+    ready=lambda simulation: simulation.cleared is not None and _open(simulation),
+    give=CANCEL.give,
+)
+"""Whoever clears a session ends what waits in it; nobody else will."""
 
 
-def confirmed(answer_id: str) -> Input:
-    """The user approves the call, as soon as the request is stored."""
-    return _answer(answer_id, REQUEST_CONFIRMATION, {"confirmed": True})
+def confirmed(answer_id: str, *, says: bool = True, of: str = "i1") -> Input:
+    """The user approves the call, or denies it, as soon as the request is stored."""
+    return _answer(answer_id, REQUEST_CONFIRMATION, {"confirmed": says}, of)
 
 
 def responded(answer_id: str, call: str) -> Input:
     """What a long-running call was to come to."""
-    return _answer(answer_id, call, {"response": {"came": True}})
+    return _answer(answer_id, call, {"response": {"came": True}}, "i1")
 
 
-def _answer(answer_id: str, name: str, answer: dict[str, Any]) -> Input:
+def _answer(answer_id: str, name: str, answer: dict[str, Any], of: str) -> Input:
+    """An answer to a call of an invocation."""
+
+    def run(simulation: "Simulation") -> "Run | None":
+        runs = reversed(simulation.server.runs)
+        return next((run for run in runs if run.workflow_id == of), None)
+
+    def ready(simulation: "Simulation") -> bool:
+        asked = run(simulation)
+        is_open = asked is not None and asked.closed is None
+        return is_open and next(_calls(simulation, name, of), "") != ""
+
     def give(simulation: "Simulation") -> None:
-        call_id = next(_calls(simulation, name))
+        call_id = next(_calls(simulation, name, of))
         argument = {"call_id": call_id, "answer_id": answer_id, **answer}
-        simulation.server.signal(simulation.server.runs[0], "answer", argument)
+        if (asked := run(simulation)) is not None:
+            simulation.server.signal(asked, "answer", argument)
 
-    return Input(
-        name=f"answer {answer_id}",
-        ready=lambda simulation: _open(simulation) and next(_calls(simulation, name), "") != "",
-        give=give,
-        anywhere=True,
-    )
+    return Input(name=f"answer {answer_id}", ready=ready, give=give, anywhere=True)
 
 
-def _calls(simulation: "Simulation", name: str) -> Iterator[str]:
+def _calls(simulation: "Simulation", name: str, of: str) -> Iterator[str]:
     for body in simulation.bodies():
         if f'"name":"{name}"' in body and '"functionCall"' in body:
-            parts = json.loads(body)["content"]["parts"]
+            event = json.loads(body)
+            parts = event["content"]["parts"] if event["invocationId"] == of else []
             yield from (p["functionCall"]["id"] for p in parts if "functionCall" in p)

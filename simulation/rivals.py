@@ -72,12 +72,13 @@ def _ended(result: Result, control: Result, name: str) -> Iterator[str]:
         return
     if status is not Status.COMPLETED:
         yield f"I11: {name} is {status}"
-    shape, expected = _shape(result, name), _shape(control, name)
-    if name not in listeners(result).values() and shape != expected:
-        yield f"I2: {name} is {shape}, undisturbed {expected}"
+    own, expected = shape(result, name), shape(control, name)
+    if name not in listeners(result).values() and own != expected:
+        yield f"I2: {name} is {own}, undisturbed {expected}"
 
 
-def _shape(result: Result, name: str) -> Shape:
+def shape(result: Result, name: str) -> Shape:
+    """Who speaks in an invocation, and in what kinds of parts."""
     own = [event for event in result.events if event["invocationId"] == name]
     return [(event["author"], _kinds(event)) for event in own]
 

@@ -72,7 +72,7 @@ class Run:
     """After how many tasks the server suggests to continue as new."""
 
     def __post_init__(self) -> None:
-        self.pending.insert(0, initialize(self.arguments))
+        self.pending.insert(0, initialize(self.arguments, self.run_id))
 
     def begin(self, loop: VirtualLoop, now: float) -> WorkflowTask:
         """Start a task with what is pending, on a worker that may have to replay first.
@@ -137,6 +137,11 @@ class Run:
             for told in (*past.jobs, *past.commands):
                 digest.update(told.SerializeToString(deterministic=True))
         return digest.digest()
+
+    def told(self) -> list[WorkflowActivationJob]:
+        """All that the server has told it, the task that is under way included."""
+        tasks = [*self.history, *([self.task] if self.task else [])]
+        return [job for task in tasks for job in task.jobs]
 
     def lose_task(self) -> None:
         """The worker of the task is gone: what the task was to tell will be told again."""

@@ -44,18 +44,15 @@ class Scenario:
     """Whether its tools promise that; the model may be told that it is unknown what they did."""
     rival: WhenBusy | None = None
     """What the message wants that may come beside the first one; None: there is none."""
+    next_release: App | None = None
+    """What workers serve that start after a deploy."""
     small: bool = False
     """Whether all pairs of faults are few enough for the test suite."""
 
-    @property
-    def registry(self) -> AppRegistry:
-        """Its app, as workers serve it."""
-        return _REGISTRIES.setdefault(self.name, self._served())
-
-    def _served(self) -> AppRegistry:
+    def registry(self, *, deployed: bool) -> AppRegistry:
+        """What a worker serves; workflows look up the first release, whose trees are the same."""
         registry = AppRegistry([self.app])
         serve(self.name, registry)
+        if deployed and self.next_release is not None:
+            return AppRegistry([self.next_release])
         return registry
-
-
-_REGISTRIES: dict[str, AppRegistry] = {}

@@ -91,6 +91,18 @@ class Server:
         self._children.ended(run, None)
         self.ready = [activity for activity in self.ready if activity.run is not run]
 
+    def reset(self, run: Run) -> None:
+        """Begin the workflow anew from its first task, with the signals that it has had.
+
+        Its activities go on, as those of a workflow that was terminated do.
+        """
+        run = self.newest(run)
+        told = [*run.told(), *run.pending]
+        self.terminate(run)
+        run.closed = "reset"
+        again = self._add(run.workflow_id, run.arguments, run.first_run_id, run.roll_over_after)
+        again.pending += [job for job in told if job.HasField("signal_workflow")]
+
     def newest(self, run: Run) -> Run:
         """The last run of a chain."""
         return next(r for r in reversed(self.runs) if r.workflow_id == run.workflow_id)
@@ -120,7 +132,7 @@ class Server:
         return [
             ("gate", gate)
             for gate in self.executor.gates
-            if gate.attempt.parked in kinds and not gate.open and _overtaken(gate.attempt, kinds)
+            if gate.attempt.parked in kinds and not gate.open and gate.attempt.overtaken(kinds)
         ]
 
     def next_time(self, *, steps: bool) -> float | None:
@@ -386,14 +398,6 @@ class Server:
 
 _WAIT = 1
 """`ActivityCancellationType.WAIT_CANCELLATION_COMPLETED`."""
-
-
-def _overtaken(attempt: Attempt, kinds: Sequence[str]) -> bool:
-    """Whether what the attempt was to do has been done without it."""
-    activity = attempt.activity
-    if "ghost" in kinds:
-        return True
-    return len(activity.run.history) > attempt.parked_at if activity.local else activity.done
 
 
 def _payloads(argument: Any) -> list[Payload]:

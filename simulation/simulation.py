@@ -11,8 +11,11 @@ from functools import cached_property
 from typing import Any
 
 from durable_adk.activities.world import World
+from durable_adk.events import Event
 from durable_adk.holders import TemporalHolder
 from durable_adk.messages import InvocationAnswer, WhenBusy
+from durable_adk.sessions import _log
+from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._queue import live
 from durable_adk.sessions._tables import Window
 from durable_adk.sessions.base_session_service import InvocationRecord
@@ -60,6 +63,8 @@ class Result:
     lease: str | None
     tickets: list[str]
     """The messages that still wait for their turn."""
+    cleared: list[str] | None
+    """The events that a session had when it was created again; None: it was not."""
     ledger: Ledger
     again: Counter[str]
     """By activity, the attempts that were not the first."""
@@ -94,6 +99,9 @@ class Simulation:
         self._plan = plan
         self._replayed = set[bytes]() if replayed is None else replayed
         self.clock = Clock(skew)
+        self.cleared: list[str] | None = None
+        """Ids of the events that the session was given when it was created again."""
+        self._deployed = False
         self._sent = 0
         self.sessions = SimulatedSessions()
         self.server = Server(self.clock, self._world, self.is_stored)
@@ -104,7 +112,7 @@ class Simulation:
 
     def _world(self) -> World:
         return World(
-            registry=self.scenario.registry,
+            registry=self.scenario.registry(deployed=self._deployed),
             registry_name=self.scenario.name,
             sessions=self.sessions,
             is_alive=self._is_alive,
@@ -198,6 +206,23 @@ class Simulation:
         rolls = self.scenario.roll_over_after
         self.server.start(invocation_id, request, roll_over_after=rolls)
 
+    def clear(self) -> None:
+        """Delete the session, create it again, and append the messages that were in it."""
+        tables = self.sessions.tables
+        events = [json.loads(body) for body in self.bodies()]
+        tables.remove_session(KEY)
+        _log.create(tables, KEY, {})
+        self.cleared = [event["id"] for event in events if event["id"].endswith(".0")]
+        for event in events:
+            if event["id"] in self.cleared:
+                entry = Entry.of(Event.model_validate(event))
+                _log.append(tables, KEY, entry, len(self.bodies()))
+
+    def deploy(self) -> None:
+        """Replace the first worker, after its attempts have ended, by one of the next release."""
+        self._deployed = True
+        self.server.workers[0].restart()
+
     def _play(self) -> None:
         for _ in range(MAX_STEPS):
             items = self._items()
@@ -280,6 +305,7 @@ class Simulation:
             runs=self.server.runs,
             lease=head.lease_invocation_id if head else None,
             tickets=[one.invocation_id for one in live(tables, KEY, self.clock.now)],
+            cleared=self.cleared,
             ledger=self.ledger,
             again=Counter(a.activity.name for a in self.server.executor.all if a.number > 1),
             done=self.done,

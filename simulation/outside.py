@@ -1,0 +1,58 @@
+"""What must hold where somebody outside clears a session, or denies a call (I15, I16)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from durable_adk.errors import EventConflictError, InvocationCancelledError, LeaseLostError
+from durable_adk.flows.requests import REQUEST_CONFIRMATION
+from simulation.normal import calls, responses
+from simulation.rivals import shape
+from simulation.simulation import Result
+
+GONE = {error.__name__ for error in (LeaseLostError, InvocationCancelledError, EventConflictError)}
+FIRST = "i1"
+"""The invocation that was under way, or had ended, when its session was deleted."""
+
+
+def asks(result: Result) -> bool:
+    """Whether the user was asked for an approval."""
+    return any(call["name"] == REQUEST_CONFIRMATION for call in calls(result.events))
+
+
+def denied(result: Result) -> Iterator[str]:
+    """A call that was denied has not run, whatever the code of the workers says (I16)."""
+    about = {
+        call["id"]: call["args"]["originalFunctionCall"]["id"]
+        for call in calls(result.events)
+        if call["name"] == REQUEST_CONFIRMATION
+    }
+    ran = {run.call_id for run in result.ledger.runs}
+    for response in responses(result.events):
+        refused = response["response"].get("confirmed") is False
+        if refused and about.get(response["id"]) in ran:
+            yield f"I16: {about[response['id']]} was denied, and ran"
+
+
+def cleared(result: Result, control: Result) -> Iterator[str]:
+    """The new session has what it was given and what came after; the old run has ended."""
+    kept = result.cleared or []
+    for event in result.events:
+        if event["id"] not in kept and event["invocationId"] not in result.records:
+            yield f"I15: {event['id']} is of a session that was deleted"
+    for name in result.records.keys() - {FIRST}:
+        if (own := shape(result, name)) != (expected := shape(control, FIRST)):
+            yield f"I2: {name} is {own}, undisturbed {expected}"
+    if FIRST not in result.records:
+        yield from _ended(result)
+
+
+def _ended(result: Result) -> Iterator[str]:
+    """How the run ends whose session is gone: told so, cancelled, or before the deletion.
+
+    Or its message had been taken for one of the new session before it was opened there.
+    """
+    last = next(run for run in reversed(result.runs) if run.workflow_id == FIRST)
+    closed: Any = last.closed
+    failure = closed.fail_workflow_execution.failure.application_failure_info
+    if failure.type not in ("", *GONE):
+        yield f"I11: the run of the deleted session has ended with {failure.type}"
