@@ -3,12 +3,14 @@
 import json
 
 from durable_adk.activities.ending import ending_of
+from durable_adk.activities.past_state import state_for_bodies
 from durable_adk.activities.world import World
 from durable_adk.continuation import (
     PLACE,
     TRACE,
     Continued,
     ContinueStep,
+    Cursor,
     Place,
     PlaceStep,
     SaveTraceStep,
@@ -18,13 +20,12 @@ from durable_adk.continuation import (
     unpacked,
 )
 from durable_adk.errors import (
+    DurableAdkError,
     InvalidRequestError,
-    InvocationNotFoundError,
+    LeaseLostError,
     SessionRegressedError,
 )
 from durable_adk.failpoints import failpoint
-from durable_adk.messages import check_size
-from durable_adk.values import canonical
 
 PAGE_BYTES = 700_000
 """Of packed traces, the last of which may be as large; an activity's result may be 2 MiB (1c)."""
@@ -63,15 +64,15 @@ async def read_place(world: World, step: ContinueStep) -> Continued:
     """What the loop has to know to go on.
 
     Raises:
-        InvocationNotFoundError: The store does not have the invocation.
-        SessionRegressedError: It does not have the place.
+        LeaseLostError: The session was deleted since.
+        SessionRegressedError: The store does not have the invocation, or the place.
         PayloadTooLargeError: The session's state does not fit into a payload.
         InvalidRequestError: Another workflow runs the invocation.
     """
     cursor = step.cursor
     record = await world.sessions.get_invocation(cursor.key, cursor.invocation_id)
     if record is None:
-        raise InvocationNotFoundError(f"The store has no invocation {cursor.invocation_id!r}.")
+        raise await _lost(world, cursor)
     if record.status.closed:
         return Continued(ending=await ending_of(world, cursor.key, record))
     if record.holder != step.holder:
@@ -91,12 +92,31 @@ async def read_place(world: World, step: ContinueStep) -> Continued:
     (message,) = await world.sessions.read_events(
         cursor.key, after=record.start_seq - 1, upto=record.start_seq
     )
-    state = None
-    if Place.from_json(notes[0].body).opened.manifest.any_custom():
-        _, state = await world.sessions.read_state(cursor.key)
-        check_size(canonical(state), "The session's state, which custom agents are given,")
+    state, place = None, Place.from_json(notes[0].body)
+    if place.opened.manifest.any_custom():
+        state = await state_for_bodies(
+            world, cursor.key, invocation_id=cursor.invocation_id, revision=place.revision
+        )
     failpoint("roll.read")
     return Continued(place=packed(notes[0].body), message=message.event.content, state=state)
+
+
+async def _lost(world: World, cursor: Cursor) -> DurableAdkError:
+    """Why the store does not know of an invocation that has been opened.
+
+    A session that was deleted before now may be an older one as well; it counts as deleted.
+    """
+    creation = await world.sessions.read_creation(cursor.key)
+    if creation is not None and not creation.epoch:
+        return SessionRegressedError(
+            f"Session {cursor.session!r} does not know invocation {cursor.invocation_id!r}: its "
+            "store is older than the workflow, as after the restoring of a backup. Run "
+            "`durable-adk doctor --fix` to put back what is missing."
+        )
+    return LeaseLostError(
+        f"The session was deleted while invocation {cursor.invocation_id!r} was open; the "
+        "invocation does not write to another one of its name."
+    )
 
 
 async def read_traces(world: World, step: TraceStep) -> TracePage:

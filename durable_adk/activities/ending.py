@@ -49,9 +49,9 @@ async def close_invocation(world: World, step: CloseStep) -> Ending:
             record = await _withdrawn(world, step)
         except EventConflictError:
             heard = await heard_event(world.sessions, step.key, step.invocation_id)
-            if heard is None:
-                raise
-            return _not_opened(step).model_copy(update={"heard_by": heard.invocation_id})
+            # If nobody has, user code has written it: into a session that it had deleted.
+            name = heard.invocation_id if heard else None
+            return _not_opened(step).model_copy(update={"heard_by": name})
         if record is None or record.holder != step.holder:
             return _not_opened(step)
     else:
@@ -184,7 +184,7 @@ async def ending_of(world: World, key: SessionKey, record: InvocationRecord) -> 
         # The text that says again what came as a call is the loop's.
         model_calls=sum(map(_is_model_answer, events))
         - sum(event.actions.set_model_response is not None for event in events),
-        tool_calls=sum(len(event.get_function_responses()) for event in events),
+        tool_calls=sum(map(_tool_calls, events)),
         tokens=sum(
             event.usage_metadata.total_token_count or 0 for event in events if event.usage_metadata
         ),
@@ -203,6 +203,13 @@ def _is_model_answer(event: Event) -> bool:
         return False
     asked = {call.name for call in event.get_function_calls()}
     return event.content.role == "model" and not asked & CONTROL_FUNCTIONS
+
+
+def _tool_calls(event: Event) -> int:
+    """How many calls it had run: those of a model, and again those that waited for its answer."""
+    calls = event.get_function_calls() if event.author != "user" else []
+    made = sum(call.name not in CONTROL_FUNCTIONS for call in calls)
+    return made + sum(one.name in CONTROL_FUNCTIONS for one in event.get_function_responses())
 
 
 def _seals(

@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 from durable_adk.activities.ending import close_invocation, ending_of
+from durable_adk.activities.past_state import state_for_bodies
 from durable_adk.activities.steering import heard_by, steer
 from durable_adk.activities.telling import taken_over
 from durable_adk.activities.tool_runs import check_tool_run
@@ -32,12 +33,11 @@ from durable_adk.flows.history import recent
 from durable_adk.flows.routing import agent_for
 from durable_adk.flows.sent_message import is_sent_as
 from durable_adk.holders import ttl_of
-from durable_adk.messages import WhenBusy, check_size
+from durable_adk.messages import WhenBusy
 from durable_adk.payloads import CloseStep, Opened, OpenStep
 from durable_adk.run_config import GetSessionConfig
 from durable_adk.sessions.records import InvocationRecord, QueueBounds, Status
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp
-from durable_adk.values import canonical
 
 STEERING = 1.5
 """Seconds until it is looked again whether a message was heard, or who else could hear it."""
@@ -239,14 +239,14 @@ async def _state(world: World, step: OpenStep, record: InvocationRecord) -> dict
         PayloadTooLargeError: It does not fit into a payload, which would hang the workflow; the
             invocation is ended with that.
     """
-    _, state = await world.sessions.read_state(step.key)
     try:
-        check_size(canonical(state), "The session's state, which custom agents are given,")
+        return await state_for_bodies(
+            world, step.key, invocation_id=record.invocation_id, revision=record.start_seq
+        )
     except PayloadTooLargeError as error:
         ending = _ending(world, step, record, Status.FAILED, error)
         await close_invocation(world, ending)
         raise
-    return state
 
 
 def _ending(

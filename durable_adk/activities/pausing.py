@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from google.genai import types
 
+from durable_adk.activities.past_state import state_as_of
 from durable_adk.activities.regressed import require_known
 from durable_adk.activities.steering import hear
 from durable_adk.activities.telling import resumed
@@ -69,7 +70,8 @@ async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
         return await _lease_only(world, step)
     if step.answer.steers is not None:
         taken = await hear(world, step)
-        return taken.model_copy(update={"state": await _state(world, step, taken.heard)})
+        state = await _state(world, step, taken.seq or None, taken.heard)
+        return taken.model_copy(update={"state": state})
     if (found := await world.sessions.find_event(step.key, step.event_id)) is not None:
         await _hold_again(world, step)
         return await _taken(world, step, found)
@@ -159,18 +161,29 @@ async def _taken(world: World, step: AnswerStep, found: StoredEvent) -> AnswerTa
     return AnswerTaken(
         epoch=record.epoch if record else step.epoch,
         seq=found.seq,
-        state=await _state(world, step),
+        state=await _state(world, step, found.seq),
         call_ids=[response.id or "" for response in found.event.get_function_responses()],
     )
 
 
 async def _state(
-    world: World, step: AnswerStep, heard: Event | None = None
+    world: World, step: AnswerStep, seq: int | None = None, heard: Event | None = None
 ) -> dict[str, Any] | None:
-    """The session's state for the bodies of custom agents, unless it is too large to send."""
+    """The session's state for the bodies of custom agents, unless it is too large to send.
+
+    Args:
+        world: Where the store is.
+        step: Whether it is wanted.
+        seq: Of the event that was taken; None: there is none.
+        heard: What is sent with it.
+    """
     if not step.wants_state:
         return None
-    _, state = await world.sessions.read_state(step.key)
+    if seq is None:
+        _, state = await world.sessions.read_state(step.key)
+    else:
+        name = step.invocation_id
+        state = await state_as_of(world, step.key, invocation_id=name, revision=seq)
     both = canonical(state) + (heard.to_json() if heard else "")
     return state if len(both.encode()) <= MAX_BYTES else None
 

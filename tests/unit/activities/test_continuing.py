@@ -1,9 +1,19 @@
 """What a run reads that goes on where another one stopped."""
 
-from durable_adk.activities.continuing import read_traces, save_trace
+import pytest
+
+from durable_adk.activities.continuing import read_place, read_traces, save_trace
 from durable_adk.activities.world import World
 from durable_adk.apps import AppRegistry
-from durable_adk.continuation import SaveTraceStep, TracePage, TraceStep, packed
+from durable_adk.continuation import (
+    ContinueStep,
+    Cursor,
+    SaveTraceStep,
+    TracePage,
+    TraceStep,
+    packed,
+)
+from durable_adk.errors import LeaseLostError, SessionRegressedError
 from durable_adk.events import Event
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
 
@@ -29,3 +39,28 @@ async def test_the_notes_of_what_has_ended_are_not_taken_for_none() -> None:
     assert page.traces == []
     assert page.ending is not None
     assert page.ending.record.status is Status.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("deleted", "created", "error"),
+    [
+        (False, True, SessionRegressedError),
+        (True, True, LeaseLostError),
+        (True, False, LeaseLostError),
+    ],
+)
+async def test_a_run_goes_on_in_no_other_session_and_waits_for_one_that_was_lost(
+    deleted: bool, created: bool, error: type[Exception]
+) -> None:
+    """I15, I21: a session of its name that was created since is another; an older store waits."""
+    sessions = InMemorySessionService()
+    names = {"app_name": KEY.app_name, "user_id": KEY.user_id, "session_id": KEY.session_id}
+    if deleted:
+        await sessions.create_session(**names)
+        await sessions.delete_session(**names)
+    if created:
+        await sessions.create_session(**names)
+    cursor = Cursor(app="app", user="u", session="s", invocation_id="i", place=1, digest="d")
+    world = World(registry=AppRegistry([]), sessions=sessions)
+    with pytest.raises(error):
+        await read_place(world, ContinueStep(cursor=cursor, holder="h"))

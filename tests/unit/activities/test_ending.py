@@ -148,3 +148,34 @@ async def test_an_opening_that_was_given_up_does_not_open_after_the_end() -> Non
     assert ending.record.status is Status.CANCELLED
     assert await sessions.read_events(KEY) == []
     assert await sessions.active_invocation(KEY) is None
+
+
+async def test_a_call_that_was_approved_counts_as_the_loop_counts_it() -> None:
+    """RUN-3: once when it asks and once when it runs; the user's answer is no call of a tool."""
+    sessions = InMemorySessionService()
+    world = World(registry=AppRegistry([]), sessions=sessions)
+    epoch = await paused(sessions, "e-1", calling("e-1"))
+    await sessions.resume_invocation(KEY, invocation_id="e-1", holder="h", user_event=None)
+    asked = types.Part.from_function_call(name=REQUEST_CONFIRMATION, args={})
+    said = types.Part.from_function_response(name=REQUEST_CONFIRMATION, response={})
+    done = types.Part.from_function_response(name="tool", response={})
+    for number, (author, part) in enumerate([("a", done), ("a", asked), ("user", said)], 2):
+        event = Event(id=f"e-1.{number}", invocation_id="e-1", author=author)
+        event.content = types.Content(role="user", parts=[part])
+        await sessions.commit_event(KEY, event, invocation_id="e-1", epoch=epoch + 1)
+    record = await sessions.get_invocation(KEY, "e-1")
+    assert record
+    assert (await ending_of(world, KEY, record)).tool_calls == 2
+
+
+async def test_a_message_that_user_code_has_appended_is_none_that_was_heard() -> None:
+    """I11: who clears a session and appends its messages again takes no end from the old run."""
+    sessions = InMemorySessionService()
+    world = World(registry=AppRegistry([]), sessions=sessions)
+    session = await sessions.create_session(app_name="app", user_id="u", session_id="s")
+    await sessions.append_event(session, Event(id="e-1.0", invocation_id="e-1", author="user"))
+    end = step(Status.FAILED, InvocationCancelledError()).model_copy(
+        update={"epoch": UNKNOWN_EPOCH}
+    )
+    ending = await close_invocation(world, end)
+    assert (ending.heard_by, ending.record.status) == (None, Status.FAILED)
