@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check fmt bench bench-scale lock simulate matrix corpus mutants chaos chaos-crowd chaos-long clean
+.PHONY: help install demo test test-thorough test-all check fmt bench bench-scale lock simulate matrix corpus mutants chaos chaos-crowd chaos-long clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -24,8 +24,15 @@ demo: $(STAMP) ## Watch an agent survive the SIGKILL of its worker
 	@$(BIN)/durable-adk demo
 
 # Each process has servers of its own. More processes than cores would only make tests late.
-test: $(STAMP) ## Run all tests
-	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile
+PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile
+
+test: $(STAMP) ## Run the tests that a change needs, in some five minutes
+	$(PYTEST) -m "not thorough" --hypothesis-profile=quick
+
+test-thorough: $(STAMP) ## Run the others: process kills, outages, every mode, all histories
+	$(PYTEST) -m thorough
+
+test-all: test test-thorough ## Run all tests
 
 check: $(STAMP) ## Lint, check formatting, types and layers
 	$(BIN)/ruff check .

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from temporalio.client import Client
 
 from durable_adk.agents import BaseAgent
@@ -21,6 +22,7 @@ from tests.support.postgres import Databases, running
 from tests.support.redis import RedisServer, running as redis_running
 from tests.support.replay import replay_all
 
+settings.register_profile("quick", max_examples=20, deadline=None)
 MakeRunner = Callable[..., Awaitable[Runner]]
 REPLAYING = 900.0
 """Seconds for all of a run's histories; two minutes are too few on a busy machine."""
@@ -34,6 +36,14 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have `make test` run an app in one of the three ways only: on Temporal."""
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        if callspec and callspec.params.get("make_runner") in ("local", "temporal-uncached"):
+            item.add_marker(pytest.mark.thorough)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

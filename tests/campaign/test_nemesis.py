@@ -33,6 +33,7 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
+@pytest.mark.thorough
 async def test_a_frozen_server_stands_still_and_goes_on(world: World) -> None:
     """F22: it is stopped for as long as the fault lasts, and no longer."""
     assert world.temporal.server is not None

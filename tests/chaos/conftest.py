@@ -12,6 +12,14 @@ from tests.support.chaos_apps import chaos_apps
 from tests.support.processes import Control, Workplace, control_run
 
 MakePlace = Callable[[], Workplace]
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave all of these to `make test-all`."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.thorough)
 
 
 @pytest.fixture(scope="module")

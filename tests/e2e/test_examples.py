@@ -20,6 +20,8 @@ from durable_adk.sessions import InMemorySessionService
 from tests.support.commands import Terminal
 from tests.support.scripts import gist
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/agent.py"))

@@ -11,6 +11,8 @@ from durable_adk.events import Event
 from tests.support.commands import EXAMPLE, TRIP, Terminal, ledger, until
 from tests.support.scripts import gist
 
+pytestmark = pytest.mark.thorough
+
 STARTED = re.compile("worker.started")
 
 LOUD = """

@@ -19,6 +19,8 @@ from tests.support.commands import Terminal, until
 from tests.support.desk import DESK
 from tests.support.scripts import gist
 
+pytestmark = pytest.mark.thorough
+
 SECRET = "canary-5b1f77"  # noqa: S105  # no secret of anybody
 
 

@@ -23,6 +23,8 @@ from tests.support.commands import Terminal
 from tests.support.private_agent import KINDS, canary
 from tests.support.private_place import OPEN_USER, Place, converse, found, key_file, placed
 
+pytestmark = pytest.mark.thorough
+
 UI = "http://localhost:8233"
 TOKEN = Access().token
 

@@ -23,6 +23,8 @@ from tests.support.postgres import Databases
 from tests.support.required import module
 from tests.support.s3 import S3
 
+pytestmark = pytest.mark.thorough
+
 COMPOSE: dict[str, Any] = YAML(typ="safe").load(ROOT / "docker-compose.yml")
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 UNPROBED = {"otel-collector"}

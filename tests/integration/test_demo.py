@@ -6,6 +6,8 @@ import pytest
 
 from tests.support.commands import Terminal, until
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def terminal(tmp_path):

@@ -26,6 +26,8 @@ from tests.support.deploy_places import AT_ONCE, Place
 from tests.support.processes import until
 from tests.support.scripts import call
 
+pytestmark = pytest.mark.thorough
+
 MOMENTS = ("tool", "model", "paused", "continued")
 """In a tool; between two turns; while an approval is waited for; after the workflow continued as
 new, between two turns."""

@@ -34,6 +34,8 @@ from tests.support.own_server import own_client
 from tests.support.processes import until
 from tests.support.scripts import call, gist
 
+pytestmark = pytest.mark.thorough
+
 REASON = "[TMPRL1100] Nondeterminism error: the body has changed"
 
 

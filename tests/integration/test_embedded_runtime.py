@@ -18,6 +18,8 @@ from durable_adk.sessions import InMemorySessionService
 from durable_adk.tools.tool_context import ToolContext
 from tests.support.scripts import USER, call, send
 
+pytestmark = pytest.mark.thorough
+
 
 def agent(*replies: str) -> LlmAgent:
     return LlmAgent(name="greeter", model=ScriptedModel(replies=list(replies)))

@@ -18,6 +18,8 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from durable_adk.embedded import ServerInfo, TemporalServer, server as embedded
 from durable_adk.errors import AlreadyExistsError, TemporalUnavailableError
 
+pytestmark = pytest.mark.thorough
+
 OWNER = """
 import asyncio, sys
 from pathlib import Path

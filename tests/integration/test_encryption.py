@@ -37,6 +37,8 @@ from tests.support.private_place import (
 )
 from tests.support.processes import until
 
+pytestmark = pytest.mark.thorough
+
 PLAIN: dict[str, str] = {}
 KEY = SessionKey("private", OPEN_USER, OPEN_SESSION)
 

@@ -27,6 +27,8 @@ from tests.support.commands import Terminal
 from tests.support.private_agent import KINDS, canary
 from tests.support.private_place import OPEN_USER, Place, converse, key_file, placed
 
+pytestmark = pytest.mark.thorough
+
 THEIRS = {"app_name": "private", "user_id": OPEN_USER}
 THEIRS_TOO = ("state", "argument", "result", "artifact", "answer")
 """What the agent says, keeps and is given is the same for everybody."""

@@ -39,6 +39,8 @@ from durable_adk.workflows.invocation import InvocationWorkflow
 from tests.support.s3 import S3
 from tests.support.scripts import USER, call, calls, gist, send, stored
 
+pytestmark = pytest.mark.thorough
+
 CANARY = "canary-7c1d"
 KEY = SessionKey("app", "u", "s")
 

@@ -24,6 +24,8 @@ from tests.support.clinic import Clinic
 from tests.support.processes import until
 from tests.support.scripts import gist
 
+pytestmark = pytest.mark.thorough
+
 APP, INVOCATION = "approval", "one"
 WAVES, WAVE = 4, 300
 """Of signals. The server lets no run end while more come in, and takes 10,000 for one run."""

@@ -23,6 +23,8 @@ from durable_adk.tools import ToolContext
 from tests.conftest import MakeRunner
 from tests.support.scripts import call, gist, send
 
+pytestmark = pytest.mark.thorough
+
 MANY = 1000
 """Of attempts to end a run: more than any test makes that does not make them for ever."""
 

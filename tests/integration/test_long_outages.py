@@ -21,6 +21,8 @@ from durable_adk.worker import WorkerOptions, worker
 from tests.conftest import MakeRunner
 from tests.support.scripts import call, gist, send
 
+pytestmark = pytest.mark.thorough
+
 OUTAGE = 7
 """Attempts of each step in vain; more than may be lost here."""
 

@@ -16,6 +16,8 @@ from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.sessions.rebuilt import Rebuilt
 from durable_adk.sessions.records import StoredEvent
 
+pytestmark = pytest.mark.thorough
+
 EVENTS = 50_000
 
 

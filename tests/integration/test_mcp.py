@@ -26,6 +26,8 @@ from durable_adk.tools.mcp_tool import (
     _connection,
 )
 
+pytestmark = pytest.mark.thorough
+
 STUB = Path(__file__).parents[1] / "stubs" / "mcp_stub.py"
 SECOND = version("mcp").startswith("2.")
 second_version = pytest.mark.skipif(not SECOND, reason="version 1's server or client differs")

@@ -31,6 +31,8 @@ from tests.support.payload_matrix import (
 )
 from tests.support.scripts import call
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def ended(client: Client, tmp_path: Path) -> Ended:

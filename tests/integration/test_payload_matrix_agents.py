@@ -34,6 +34,8 @@ from tests.support.payload_matrix import (
 )
 from tests.support.scripts import USER, call, calls, send
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def ended(client: Client, tmp_path: Path) -> Ended:

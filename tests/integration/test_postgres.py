@@ -34,6 +34,8 @@ from tests.support.postgres import Databases
 from tests.support.private_place import key_file
 from tests.support.scripts import USER, call, gist, send
 
+pytestmark = pytest.mark.thorough
+
 FACT = types.UserContent("My passport is blue.")
 SECRET = "canary-91d2c4"  # noqa: S105 - no secret of anybody
 

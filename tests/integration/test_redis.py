@@ -20,6 +20,8 @@ from tests.support.commands import EXAMPLE, Terminal
 from tests.support.redis import RedisServer, running
 from tests.support.streams import StreamingModel, brief
 
+pytestmark = pytest.mark.thorough
+
 WORDS = ["It ", "is ", "Paris."]
 
 

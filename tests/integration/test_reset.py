@@ -21,6 +21,8 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import SqliteSessionService, Status
 from durable_adk.worker import WorkerOptions, worker
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def task_queue() -> str:

@@ -24,6 +24,8 @@ from durable_adk.tools import FunctionTool, ToolContext
 from tests.conftest import MakeRunner
 from tests.support.scripts import call, gist, send, shape, state, stored
 
+pytestmark = pytest.mark.thorough
+
 OFTEN = Limits(max_history_events=25)
 """Some runs; the server has a second pass between one and the next."""
 RUNS: list[str] = []

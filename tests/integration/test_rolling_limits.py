@@ -20,6 +20,8 @@ from tests.integration.test_large_places import noise
 from tests.integration.test_rolling import OFTEN, says, worker_agent
 from tests.support.scripts import ensure_session, gist, send, stored
 
+pytestmark = pytest.mark.thorough
+
 PAGES = 14
 
 

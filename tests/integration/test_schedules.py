@@ -23,6 +23,8 @@ from durable_adk.sessions import SqliteSessionService
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.commands import Terminal
 
+pytestmark = pytest.mark.thorough
+
 CRON = "0 0 1 1 *"
 
 

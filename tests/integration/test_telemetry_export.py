@@ -12,6 +12,8 @@ from tests.support.collector import collecting
 from tests.support.commands import Terminal
 from tests.support.processes import until
 
+pytestmark = pytest.mark.thorough
+
 AGENT = """
 import asyncio
 from pathlib import Path

@@ -62,6 +62,7 @@ async def test_transfers_go_there_and_back_and_after_callbacks_last_first(
     assert await state(runner) == {"after": ["desk", "child", "desk"]}
 
 
+@pytest.mark.thorough
 async def test_many_transfers_need_no_stack() -> None:
     """TRAP-29: bounded by the limit on model calls only."""
     child = LlmAgent(name="child", model=ScriptedModel(replies=lambda _: to("desk")))

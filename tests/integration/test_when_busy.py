@@ -131,6 +131,7 @@ async def queue(make_runner: MakeRunner) -> AsyncIterator[Queue]:
     made.gate.set()
 
 
+@pytest.mark.thorough
 async def test_twenty_messages_run_in_the_order_in_which_they_came(queue: Queue) -> None:
     """F28: whoever happens to ask at the right moment, it is not its turn before its turn."""
     names = [f"m{number}" for number in range(20)]

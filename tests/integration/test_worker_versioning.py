@@ -26,6 +26,8 @@ from tests.support.commands import EXAMPLE, Terminal
 from tests.support.deploy_places import Place
 from tests.support.scripts import call
 
+pytestmark = pytest.mark.thorough
+
 NAP = 0.5
 STUCK = "[TMPRL1100] Nondeterminism"
 

@@ -6,6 +6,8 @@ from tests.mutants.catalogue import MUTANTS
 from tests.mutants.checks import CHECKS, WHOLE
 from tests.mutants.mutant import Mutant
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_seeded_bug_is_noticed_by_its_check(

@@ -24,10 +24,18 @@ MODES = ("in_process", "temporal", "uncached", "rolled", "killed")
 SEED = "SCENARIO_SEED"
 """Variable that draws the same moments for the kills again."""
 
+QUICK = {"in_process": len(SCENARIOS), "temporal": len(SCENARIOS), "killed": 8}
+"""How many of each mode's scenarios are part of `make test`."""
+
 PAIRS = [
-    pytest.param(mode, scenario, id=f"{mode}-{scenario.name}")
+    pytest.param(
+        mode,
+        scenario,
+        id=f"{mode}-{scenario.name}",
+        marks=() if index < QUICK.get(mode, 0) else pytest.mark.thorough,
+    )
     for mode in MODES
-    for scenario in SCENARIOS
+    for index, scenario in enumerate(SCENARIOS)
 ]
 
 

@@ -16,6 +16,8 @@ from simulation.schedule import Listed, Point, Seeded
 from simulation.server import Item
 from simulation.simulation import Simulation, label
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 SEEDS = 6
 KINDS = ("die", "dropack")

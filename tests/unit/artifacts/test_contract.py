@@ -435,6 +435,7 @@ NAMES = st.text(
     max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(names=st.sets(NAMES, min_size=1, max_size=5), session=NAMES.filter(lambda s: s.strip()))
+@pytest.mark.thorough
 async def test_any_name_serves_or_is_refused(service, tmp_path, names, session):
     """A name is refused, or keeps its own content and is listed as written, inside the folder."""
     scope = {"app_name": str(uuid4()), "user_id": session[:128], "session_id": session[-128:]}

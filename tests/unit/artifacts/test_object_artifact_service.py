@@ -268,6 +268,7 @@ async def test_one_service_serves_several_event_loops_at_once(service):
     assert len(await service.list_artifact_keys(**SCOPE)) == 5
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", ["s3", "objects on disk", "files"])
 async def test_a_large_artifact_is_never_whole_in_memory(place, s3, tmp_path):
     """200 MB are saved and read while the process grows by less than a third of that."""

@@ -83,6 +83,7 @@ async def test_who_has_no_token_cannot_keep_others_out(
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.thorough
 async def test_who_has_asked_may_take_time(port: int) -> None:
     """D16: a slow body is waited for, also that of a second request of the connection."""
     reader, writer = await spoken(port, HEAD)

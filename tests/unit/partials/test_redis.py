@@ -149,6 +149,7 @@ async def test_a_redis_that_comes_back_is_used_again(
     assert PASSWORD not in str([vars(record) for record in caplog.records])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("refused", ["resetchannels", "-publish", "-subscribe"])
 async def test_a_redis_that_refuses_is_not_asked_again_and_again(
     opened: Open, caplog: pytest.LogCaptureFixture, refused: str

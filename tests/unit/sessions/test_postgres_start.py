@@ -100,6 +100,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_what_passes_is_tried_again_with_the_same_id(
     postgres_url: str, key: SessionKey, monkeypatch: pytest.MonkeyPatch, fault: str

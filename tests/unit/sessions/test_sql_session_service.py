@@ -155,6 +155,7 @@ async def test_killed_writer_loses_no_acknowledged_commit(service, path):
     assert await commit(service, "after") == len(ids) + 1
 
 
+@pytest.mark.thorough
 async def test_processes_create_the_file_at_once(path):
     """Any number of processes may be the first to use a file."""
     processes = [await start(CREATE, path, f"s{n}") for n in range(4)]
