@@ -79,13 +79,15 @@ async def _list(
 async def _find(
     sessions: DatabaseSessionService, where: Where, invocation: str | None
 ) -> list[Found]:
-    """The attempts, those of each app's newest invocation first."""
-    return [
-        Found(key, record.invocation_id, attempt)
-        for key, record in await invocations(sessions, where)
+    """The attempts, those of the newest invocation first."""
+    found = [
+        (record.update_time, Found(key, record.invocation_id, attempt))
+        async for key, record in invocations(sessions, where)
         if invocation in (None, record.invocation_id)
         for attempt in await read_attempts(sessions, key, record.invocation_id)
     ]
+    found.sort(key=lambda one: one[0], reverse=True)
+    return [one for _, one in found]
 
 
 def _show(found: list[Found]) -> None:

@@ -21,7 +21,7 @@ from durable_adk.cli.options import (
 from durable_adk.cli.places import Places
 from durable_adk.cli.reach import Scope, reach
 from durable_adk.cli.terminal import EventPrinter
-from durable_adk.cli.waiting import invocations, pick
+from durable_adk.cli.waiting import find_invocation
 from durable_adk.client.conversation import Conversation
 from durable_adk.client.feed import follow
 from durable_adk.log import configure
@@ -61,12 +61,7 @@ def cancel_command(
         with redirect_stdout(sys.stderr if as_json else sys.stdout):
             async with places.sessions(existing=True) as sessions:
                 scope = await Scope.find(sessions, target, user=user, session=session)
-                known = await invocations(sessions, scope.where)
-            names = [(record.invocation_id, key, (key, record)) for key, record in known]
-            going = [name for name in names if not name[2][1].status.closed]
-            fits = any(name.startswith(invocation_id) for name, _, _ in going)
-            # A beginning of an id means one that can be cancelled, if there is one.
-            key, record = pick(going if fits else names, invocation_id, "invocation")
+                key, record = await find_invocation(sessions, scope.where, invocation_id)
             if record.status.closed:
                 _tell_ended(record)
                 return

@@ -3,7 +3,7 @@
 Nobody's code is imported for it and no Temporal is asked: the history says what waits.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,11 +14,9 @@ from durable_adk.sessions.base_session_service import (
     InvocationRecord,
     Status,
 )
+from durable_adk.sessions.reading import all_invocations
 from durable_adk.sessions.session import SessionKey
-from durable_adk.sessions.sql_session_service import DatabaseSessionService
 
-MANY = 1000
-"""Invocations of an app that are looked at, the newest first."""
 SHORTEST = 12
 """Characters of an id that are shown at least, to be typed in its place."""
 
@@ -49,25 +47,53 @@ async def app_names(sessions: BaseSessionService) -> list[str]:
 
 
 async def invocations(
-    sessions: DatabaseSessionService, where: Where, *, status: Status | None = None
-) -> list[tuple[SessionKey, InvocationRecord]]:
-    """The invocations of some sessions, those of each app newest first."""
-    names = [where.app] if where.app else await app_names(sessions)
-    return [
-        (key, record)
-        for name in names
-        for key, record in await sessions.list_invocations(
-            app_name=name, user_id=where.user, status=status, limit=MANY
+    sessions: BaseSessionService, where: Where, *, status: Status | None = None
+) -> AsyncGenerator[tuple[SessionKey, InvocationRecord]]:
+    """The invocations of some sessions, all of them, however many there are."""
+    for name in [where.app] if where.app else await app_names(sessions):
+        found = all_invocations(
+            sessions,
+            app_name=name,
+            user_id=where.user,
+            session_id=where.session,
+            status=status,
         )
-        if where.session in (None, key.session_id)
-    ]
+        async for one in found:
+            yield one
 
 
-async def find_waiting(sessions: DatabaseSessionService, where: Where) -> list[Waiting]:
+async def find_invocation(
+    sessions: BaseSessionService, where: Where, start: str
+) -> tuple[SessionKey, InvocationRecord]:
+    """The one invocation whose id is `start`, or else begins with it.
+
+    A beginning means one that runs or waits, if there is one.
+
+    Raises:
+        InvalidRequestError: There is none, or several.
+    """
+    going = await _beginning(sessions, where, start, Status.RUNNING)
+    going |= await _beginning(sessions, where, start, Status.PAUSED)
+    found = going or await _beginning(sessions, where, start, None)
+    return pick(((name, key, one) for (key, name), one in found.items()), start, "invocation")
+
+
+async def _beginning(
+    sessions: BaseSessionService, where: Where, start: str, status: Status | None
+) -> dict[tuple[SessionKey, str], tuple[SessionKey, InvocationRecord]]:
+    """The invocations whose ids begin so; none, if nothing was typed."""
+    return {
+        (key, record.invocation_id): (key, record)
+        async for key, record in invocations(sessions, where, status=status)
+        if start and record.invocation_id.startswith(start)
+    }
+
+
+async def find_waiting(sessions: BaseSessionService, where: Where) -> list[Waiting]:
     """All calls that wait, oldest first: of paused invocations, and of those with busy branches."""
     found: dict[SessionKey, dict[str, InvocationRecord]] = {}
     for status in (Status.PAUSED, Status.RUNNING):
-        for key, record in await invocations(sessions, where, status=status):
+        async for key, record in invocations(sessions, where, status=status):
             found.setdefault(key, {})[record.invocation_id] = record
     waiting = [item for key, records in found.items() for item in await _of(sessions, key, records)]
     return sorted(waiting, key=lambda item: item.call.asked_at)

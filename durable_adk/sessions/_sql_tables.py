@@ -33,6 +33,7 @@ from sqlalchemy import (
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
 from durable_adk.sessions._inserts import inserts
+from durable_adk.sessions._invocation_query import page_query
 from durable_adk.sessions._schema import (
     EVENTS,
     INVOCATIONS,
@@ -42,7 +43,7 @@ from durable_adk.sessions._schema import (
     TICKETS,
     TOMBSTONES,
 )
-from durable_adk.sessions._tables import NoteKey, Page, Row, Window, owner
+from durable_adk.sessions._tables import InvocationPage, NoteKey, Page, Row, Window, owner
 from durable_adk.sessions.records import ATTEMPT, WITHDRAWN, InvocationRecord, Note, Status, Ticket
 from durable_adk.sessions.session import CHILD_PREFIX, Creation, SessionKey
 
@@ -285,9 +286,12 @@ class SqlTables:
         if user_id is not None:
             query = query.where(INVOCATIONS.c.user_id == user_id)
         found = self._connection.execute(query, {"k_app": app_name, "status": status.value})
-        return [
-            (SessionKey(*(row[name] for name in _KEY)), _record(row)) for row in found.mappings()
-        ]
+        return [_keyed(row) for row in found.mappings()]
+
+    def page_of_invocations(
+        self, page: InvocationPage
+    ) -> list[tuple[SessionKey, InvocationRecord]]:
+        return [_keyed(row) for row in self._connection.execute(page_query(page)).mappings()]
 
     def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:
         self.changed.add(key)
@@ -382,6 +386,10 @@ def _state_row(key: SessionKey, name: str, value: str, *, initial: bool) -> dict
     own = owner(key, name)
     row = {**own._asdict(), "key": name, "value": value}
     return {**row, "initial": value if own == key else None} if initial else row
+
+
+def _keyed(row: RowMapping) -> tuple[SessionKey, InvocationRecord]:
+    return SessionKey(*(row[name] for name in _KEY)), _record(row)
 
 
 def _record(row: RowMapping) -> InvocationRecord:

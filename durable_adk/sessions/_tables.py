@@ -51,6 +51,18 @@ class Page:
     """The earliest update, inclusive."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvocationPage:
+    """Which invocations to read; see `InvocationRecords.page_invocations`."""
+
+    app_name: str
+    user_id: str | None = None
+    session_id: str | None = None
+    status: Status | None = None
+    limit: int
+    after: tuple[SessionKey, InvocationRecord] | None = None
+
+
 class NoteKey(NamedTuple):
     """What names a note of a session."""
 
@@ -145,6 +157,12 @@ class Tables(Protocol):
         self, app_name: str, user_id: str | None, status: Status, limit: int
     ) -> list[tuple[SessionKey, InvocationRecord]]:
         """Copies of the rows with this status of an app or user, the newest by `update_time`."""
+        ...
+
+    def page_of_invocations(
+        self, page: InvocationPage
+    ) -> list[tuple[SessionKey, InvocationRecord]]:
+        """Copies of the rows of a page."""
         ...
 
     def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:

@@ -20,6 +20,7 @@ from durable_adk.sessions._entry import (
     encode,
     entry_of,
 )
+from durable_adk.sessions._invocations import TransactionalInvocations
 from durable_adk.sessions._listing import Listing
 from durable_adk.sessions._people import TransactionalPeople
 from durable_adk.sessions._tables import Row, Store, Window
@@ -48,7 +49,9 @@ _FEW = 200
 """Events that are decoded in the caller's event loop; more would hold it up for too long."""
 
 
-class TransactionalSessionService(TransactionalPeople, TransactionalQueue, BaseSessionService):
+class TransactionalSessionService(
+    TransactionalInvocations, TransactionalPeople, TransactionalQueue, BaseSessionService
+):
     """Checks what it is given, lets the store run the rules of `_log`, and tells who waits."""
 
     def __init__(self, store: Store) -> None:
@@ -301,31 +304,6 @@ class TransactionalSessionService(TransactionalPeople, TransactionalQueue, BaseS
         )
         self._changes.announce(key)
         return record
-
-    async def get_invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
-        """See `BaseSessionService.get_invocation`."""
-        return await self._store.read(lambda tables: tables.invocation(key, invocation_id))
-
-    async def active_invocation(self, key: SessionKey) -> InvocationRecord | None:
-        """See `BaseSessionService.active_invocation`."""
-        return await self._store.read(lambda tables: _log.active(tables, key))
-
-    async def list_invocations(
-        self,
-        *,
-        app_name: str,
-        user_id: str | None = None,
-        status: Status | None = None,
-        limit: int = 100,
-    ) -> list[tuple[SessionKey, InvocationRecord]]:
-        """See `BaseSessionService.list_invocations`."""
-        app_name = check_id(app_name, "app_name")
-        user_id = None if user_id is None else check_id(user_id, "user_id")
-        if limit < 0:
-            raise InvalidRequestError("limit is negative; pass how many invocations to list.")
-        return await self._store.read(
-            lambda tables: _log.invocations(tables, app_name, user_id, status, limit)
-        )
 
     async def read_events(
         self, key: SessionKey, *, after: int = 0, upto: int | None = None, limit: int | None = None

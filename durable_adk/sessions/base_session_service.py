@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from durable_adk.events.event import Event
+from durable_adk.sessions.invocation_records import InvocationRecords
 from durable_adk.sessions.notebook import Notebook
 from durable_adk.sessions.people import People
 from durable_adk.sessions.queue import SessionQueue
@@ -32,7 +33,7 @@ from durable_adk.sessions.records import (
 from durable_adk.sessions.session import Creation, Session, SessionKey
 
 
-class BaseSessionService(Notebook, People, SessionQueue):
+class BaseSessionService(InvocationRecords, Notebook, People, SessionQueue):
     """Stores sessions. All calls raise StoreUnavailableError while the store does not answer."""
 
     # ----- ADK's calls (semantics 5)
@@ -312,29 +313,6 @@ class BaseSessionService(Notebook, People, SessionQueue):
                 the session was deleted.
             InvalidRequestError: The status is no ending.
             StaleSessionError: The log does not end at `revision`, which the seals were made for.
-        """
-
-    @abstractmethod
-    async def get_invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
-        """What is known of an invocation; None if it was never opened."""
-
-    @abstractmethod
-    async def active_invocation(self, key: SessionKey) -> InvocationRecord | None:
-        """The invocation that holds the session's lease, expired leases excluded."""
-
-    @abstractmethod
-    async def list_invocations(
-        self,
-        *,
-        app_name: str,
-        user_id: str | None = None,
-        status: Status | None = None,
-        limit: int = 100,
-    ) -> list[tuple[SessionKey, InvocationRecord]]:
-        """At most `limit` invocations of an app or one of its users, newest `update_time` first.
-
-        Raises:
-            InvalidRequestError: An id is unusable, or the limit is negative.
         """
 
     @abstractmethod

@@ -4,12 +4,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 from threading import Lock
 
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
 from durable_adk.sessions._tables import (
+    InvocationPage,
     NoteKey,
     Page,
     Position,
@@ -181,6 +182,22 @@ class _MemoryTables:
         ]
         newest = nlargest(limit, found, key=lambda item: item[1].update_time)
         return [(key, record.model_copy(deep=True)) for key, record in newest]
+
+    def page_of_invocations(
+        self, page: InvocationPage
+    ) -> list[tuple[SessionKey, InvocationRecord]]:
+        last = page.after and (page.after[0], page.after[1].invocation_id)
+        found = [
+            (key, name)
+            for key, log in self._logs.items()
+            if key.app_name == page.app_name
+            and page.user_id in (None, key.user_id)
+            and page.session_id in (None, key.session_id)
+            for name, record in log.invocations.items()
+            if page.status in (None, record.status) and (last is None or (key, name) > last)
+        ]
+        chosen = [(key, self.invocation(key, name)) for key, name in nsmallest(page.limit, found)]
+        return [(key, record) for key, record in chosen if record is not None]
 
     def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:
         self._logs[key].invocations[record.invocation_id] = record.model_copy(deep=True)

@@ -19,6 +19,7 @@ from durable_adk.activities import (
 )
 from durable_adk.activities.session_cache import SessionCache
 from durable_adk.activities.tool_run import ToolRun
+from durable_adk.cli import waiting
 from durable_adk.context import ToolContext
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.flows import answers, invocation
@@ -357,6 +358,11 @@ MUTANTS = [
         "an approval holds for other arguments",
         "each approval for its call",
         replaces(tool, "_given", _any_approval),
+    ),
+    _mutant(
+        "only the first page of the invocations that wait is looked at",
+        "longest waits",
+        rewrites(waiting, "all_invocations", ("last = found[-1]", "return")),
     ),
     # ----- what the engine is asked for
     _mutant("a result that is too large is asked for again", "too large is final", _retried),

@@ -138,6 +138,7 @@ CHECKS: dict[str, Check] = {
     "answers over a roll": _answers_over_a_roll,
     "same id, same answer": rules.same_id_same_answer,
     "names of answers apart": rules.names_of_answers_apart,
+    "longest waits": rules.longest_waits,
     "reserved names": rules.reserved_names,
     "runs as tools": rules.runs_as_tools,
     "no partial entries": _no_partial_entries,

@@ -12,6 +12,7 @@ from durable_adk.activities.pausing import take_answer
 from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
+from durable_adk.cli.waiting import Where, find_waiting
 from durable_adk.converter import MAX_WAITING, data_converter
 from durable_adk.errors import (
     EventConflictError,
@@ -29,11 +30,13 @@ from durable_adk.payloads import AnswerStep, OpenStep
 from durable_adk.runners import InMemoryRunner
 from durable_adk.runtime import Inbox
 from durable_adk.sessions import InMemorySessionService, SessionKey
+from durable_adk.sessions.reading import PAGE
 from durable_adk.settings import Limits
 from durable_adk.tools import FunctionTool
 from simulation.catalogue import TOOL_TURN
 from simulation.schedule import Listed
 from simulation.simulation import Simulation
+from tests.support import pausing
 from tests.support.scripts import USER, calls, send
 
 TOO_LARGE = {"PayloadsTooLarge", "PayloadSizeError"}
@@ -208,6 +211,26 @@ def names_of_answers_apart() -> str:
     inbox.put(InvocationAnswer(call_id="c", confirmed=True))
     names = [answer.answer_id for _ in range(2) if (answer := inbox.get_nowait())]
     return "" if len(set(names)) == 2 else f"they are {names}"
+
+
+def longest_waits() -> str:
+    """However many calls wait, the one that waits longest is found (D9)."""
+    return asyncio.run(_find_among_many())
+
+
+async def _find_among_many() -> str:
+    service, number = InMemorySessionService(), PAGE + 1
+    for n in range(number):
+        key, name = SessionKey("app", f"u{n}", "s"), f"i{n}"
+        user = Event(id=f"{name}.0", invocation_id=name, author="user", timestamp=float(n))
+        record = await service.open_invocation(
+            key, invocation_id=name, holder="local:1", user_event=user, create_session=True
+        )
+        call = pausing.working(name)[0]
+        await service.commit_event(key, call, invocation_id=name, epoch=record.epoch)
+        await service.pause_invocation(key, invocation_id=name, epoch=record.epoch)
+    found = {item.call.call_id for item in await find_waiting(service, Where())}
+    return "" if len(found) == number else f"of {number} calls {len(found)} are found"
 
 
 def reserved_names() -> str:

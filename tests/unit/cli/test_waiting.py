@@ -5,10 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from durable_adk.cli.waiting import Where, app_names, find_waiting, pick, short, waiting_of
+from durable_adk.cli.waiting import (
+    Where,
+    app_names,
+    find_invocation,
+    find_waiting,
+    pick,
+    short,
+    waiting_of,
+)
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
-from durable_adk.sessions import SessionKey, SqliteSessionService
+from durable_adk.sessions import (
+    BaseSessionService,
+    InMemorySessionService,
+    SessionKey,
+    SqliteSessionService,
+)
 from durable_adk.sessions.base_session_service import Status
 from tests.support.pausing import confirming, working
 
@@ -26,7 +39,7 @@ async def sessions(tmp_path: Path) -> AsyncIterator[SqliteSessionService]:
 
 
 async def pause(
-    service: SqliteSessionService, key: SessionKey, invocation: str, events: list[Event]
+    service: BaseSessionService, key: SessionKey, invocation: str, events: list[Event]
 ) -> None:
     """Store an invocation that has said these events, and pause it."""
     first = Event(id=f"{invocation}.0", invocation_id=invocation, author="user", timestamp=1.0)
@@ -43,7 +56,7 @@ async def pause(
     await service.pause_invocation(key, invocation_id=invocation, epoch=record.epoch)
 
 
-async def found(service: SqliteSessionService, **where: str) -> list[str]:
+async def found(service: BaseSessionService, **where: str) -> list[str]:
     """Tools that are waited for."""
     return sorted(item.call.original_name for item in await find_waiting(service, Where(**where)))
 
@@ -65,6 +78,38 @@ async def test_an_invocation_waits_only_while_it_is_paused(sessions):
     )
     assert await waiting_of(sessions, ONE, "i") == []
     assert await found(sessions) == ["order"]
+
+
+async def test_the_calls_that_wait_longest_are_found_among_many() -> None:
+    """D9: an approval that nobody has given for a month is listed, however many came after it."""
+    service = InMemorySessionService()
+    keys = [SessionKey("app", f"u{n}", f"s{n}") for n in range(1101)]
+    for n, key in enumerate(keys):
+        await pause(service, key, f"i{n}", working(f"i{n}"))
+    waiting = await find_waiting(service, Where())
+    assert {item.key for item in waiting} == set(keys)
+    for where in (Where(session="s0"), Where(user="u0"), Where(app="app", session="s0", user="u0")):
+        (item,) = await find_waiting(service, where)
+        assert (item.key, item.call.call_id) == (keys[0], "i0-order")
+
+
+async def test_an_invocation_is_found_by_the_beginning_of_its_id(sessions):
+    """One that can be cancelled comes before those that have ended; nothing typed is no id."""
+    await pause(sessions, ONE, "i-2", working("i-2"))
+    (first, last) = [item.record for item in await find_waiting(sessions, Where(app="app"))]
+    assert (await find_invocation(sessions, Where(), "i"))[0] == ONE  # the whole id
+    await sessions.close_invocation(
+        ONE, invocation_id="i", epoch=first.epoch, status=Status.ABANDONED
+    )
+    assert await find_invocation(sessions, Where(), "i") == (ONE, last)
+    await sessions.close_invocation(
+        ONE, invocation_id="i-2", epoch=last.epoch, status=Status.ABANDONED
+    )
+    key, record = await find_invocation(sessions, Where(session="one"), "i-")
+    assert (key, record.invocation_id, record.status) == (ONE, "i-2", Status.ABANDONED)
+    for start, where in (("", Where()), ("i", Where(session="two")), ("x", Where())):
+        with pytest.raises(InvalidRequestError, match="No invocation"):
+            await find_invocation(sessions, where, start)
 
 
 def test_a_beginning_is_enough_if_it_is_one_items():

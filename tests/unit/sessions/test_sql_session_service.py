@@ -11,6 +11,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, event as sqlalchemy_event
+from sqlalchemy.dialects import sqlite
 
 import durable_adk
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
@@ -24,9 +25,10 @@ from durable_adk.sessions import (
     _schema,
     _sqlite,
 )
+from durable_adk.sessions._invocation_query import page_query
 from durable_adk.sessions._listing import Listing
 from durable_adk.sessions._sql_tables import SqlTables
-from durable_adk.sessions._tables import Position
+from durable_adk.sessions._tables import InvocationPage, Position
 
 KEY = SessionKey("app", "user", "session")
 NAMES = KEY._asdict()
@@ -347,6 +349,33 @@ async def test_newest_invocations_are_found_by_an_index(service, path):
             "AND status = 'paused' ORDER BY update_time DESC LIMIT 100"
         ).fetchall()
     assert "invocations_newest" in str(plan)
+    assert "TEMP B-TREE" not in str(plan)
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "index"),
+    [
+        ({}, "PRIMARY KEY (app_name=? AND (user_id,session_id,invocation_id)>(?,?,?))"),
+        ({"status": Status.PAUSED}, "invocations_newest (app_name=? AND status=? AND "),
+        (
+            {"user_id": "user", "session_id": "session"},
+            "PRIMARY KEY (app_name=? AND user_id=? AND session_id=? AND invocation_id>?)",
+        ),
+        (
+            {"user_id": "user", "session_id": "session", "status": Status.PAUSED},
+            "PRIMARY KEY (app_name=? AND user_id=? AND session_id=? AND invocation_id>?)",
+        ),
+    ],
+)
+async def test_pages_of_invocations_are_found_by_an_index(service, path, narrowed, index):
+    """However many there are, a page begins where the last one ended, and sorts none."""
+    record = await opened(service)
+    page = InvocationPage(app_name="app", limit=5, after=(KEY, record), **narrowed)
+    statement = page_query(page).compile(dialect=sqlite.dialect())
+    values = [statement.params[name] for name in statement.positiontup]
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
+    assert index in str(plan)
     assert "TEMP B-TREE" not in str(plan)
 
 
