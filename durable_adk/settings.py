@@ -43,6 +43,9 @@ class Limits(BaseModel):
     """Messages that may wait for one session; one more is refused with QueueFullError."""
     max_queued_per_user: int = Field(default=2000, ge=1)
     """The same for all sessions of one user of an app together."""
+    session_cache_bytes: int = Field(default=256_000_000, ge=0)
+    """Memory that a worker keeps events of recently used sessions in, as estimated; a session that
+    takes more by itself is read at each of its steps. 0: none are kept."""
 
 
 class Settings(BaseSettings):

@@ -85,9 +85,13 @@ class World:
     """Tells the run of an invocation that a message waits; whether it is heard shows later."""
     max_in_place: int = 0
     """How many attempts may wait for their sessions in place; see `waiting.InPlace`."""
-    cache: SessionCache = field(default_factory=SessionCache)
+    cache: SessionCache = field(init=False)
     partials: PartialChannel | None = None
     """Where the chunks of streamed answers go; None: nowhere."""
+
+    def __post_init__(self) -> None:
+        """Make the cache, as large as the limits say."""
+        self.cache = SessionCache(max_bytes=self.limits.session_cache_bytes)
 
     async def scope(self, step: Step) -> tuple[BaseAgent, StepScope]:
         """The agent of a step and where it is, rebuilt from the stores (D3).

@@ -370,7 +370,9 @@ def _checked(app_name: str, user_id: str, session_id: str) -> SessionKey:
 
 
 def _decoded(rows: list[Row]) -> list[StoredEvent]:
-    return [StoredEvent(seq=row.seq, event=decode_event(row.body)) for row in rows]
+    return [
+        StoredEvent(seq=row.seq, event=decode_event(row.body), length=len(row.body)) for row in rows
+    ]
 
 
 def _require_ending(status: Status) -> None:

@@ -39,6 +39,8 @@ class StoredEvent(Wire):
 
     seq: int
     event: Event
+    length: int = Field(default=0, exclude=True, repr=False)
+    """Characters of its stored body; 0: not known."""
 
 
 class Status(StrEnum):

@@ -218,6 +218,16 @@ MUTANTS = [
         wraps(SessionCache, "read", _stale),
     ),
     _mutant(
+        "sessions are cached however much memory they take",
+        "bounded cache",
+        rewrites(SessionCache, "_put", (" or total > self._max_bytes", "")),
+    ),
+    _mutant(
+        "a session that is larger than the cache empties it",
+        "bounded cache",
+        rewrites(SessionCache, "_put", ("if entry.bytes > self._max_bytes", "if not entry.bytes")),
+    ),
+    _mutant(
         # Ours for an expected_seq: the lease keeps out who would come in between, so what is left
         # to ask is whether the log is as long as the run knows it to be.
         "a store that is older takes the commits of a run",

@@ -139,6 +139,7 @@ CHECKS: dict[str, Check] = {
     "same id, same answer": rules.same_id_same_answer,
     "names of answers apart": rules.names_of_answers_apart,
     "longest waits": rules.longest_waits,
+    "bounded cache": rules.bounded_cache,
     "reserved names": rules.reserved_names,
     "runs as tools": rules.runs_as_tools,
     "no partial entries": _no_partial_entries,

@@ -9,6 +9,7 @@ from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 from durable_adk.activities.attempting import to_application_error
 from durable_adk.activities.opening import open_invocation
 from durable_adk.activities.pausing import take_answer
+from durable_adk.activities.session_cache import SessionCache
 from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
@@ -231,6 +232,17 @@ async def _find_among_many() -> str:
         await service.pause_invocation(key, invocation_id=name, epoch=record.epoch)
     found = {item.call.call_id for item in await find_waiting(service, Where())}
     return "" if len(found) == number else f"of {number} calls {len(found)} are found"
+
+
+def bounded_cache() -> str:
+    """What a worker keeps of sessions takes no more memory than it may, and is kept (I22)."""
+    cache = SessionCache(max_bytes=100_000)
+    for size in (30_000, 30_000, 30_000, 200_000, 60_000):
+        event = Event(id="1", invocation_id="i", content=types.UserContent(TEXT[: size // 4]))
+        cache.begin(SessionKey("app", "u", f"{size}-{cache.bytes}"), event)
+        if not 30_000 <= cache.bytes <= 100_000:
+            return f"sessions are kept in {cache.bytes} bytes"
+    return ""
 
 
 def reserved_names() -> str:
