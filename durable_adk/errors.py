@@ -41,6 +41,7 @@
         |   +-- SessionRegressedError
         |   +-- SchemaOutdatedError
         +-- ModelUnavailableError
+        +-- ToolsetUnavailableError
         +-- EncryptionKeyError
         +-- NoWorkerError
         +-- TemporalUnavailableError
@@ -142,8 +143,7 @@ class StaleSessionError(CallerError, ValueError):
 class SessionBusyError(CallerError):
     """Another invocation is active in this session.
 
-    Where a ticket was taken, `ahead` says how many tickets come first, and `remaining` estimates
-    the seconds until it is this one's turn.
+    `ahead` says how many tickets come first, `remaining` estimates the seconds until its turn.
     """
 
     def __init__(
@@ -255,18 +255,16 @@ class SessionRegressedError(StoreUnavailableError):
     """The session store is older than the run that uses it; run `durable-adk doctor --fix`.
 
     A backup was restored, it seems (I21). Nothing may be appended then, or the session would fork
-    from what the run has seen. It is the store as it should be that is unavailable, so whatever
-    waits for a store waits for its repair: the run stays open, its pending activity shows this
-    error, and it goes on by itself once what is missing has been put back. It waits without bound:
-    to fail the run instead would lose it, which no repair can take back.
+    from what the run has seen. Whatever waits for a store waits for its repair, without bound: to
+    fail the run would lose it, which no repair can take back. It stays open, its pending activity
+    shows this error, and it goes on by itself once what is missing has been put back.
     """
 
 
 class SchemaOutdatedError(StoreUnavailableError):
     """The session store's tables are of an older version; run `durable-adk db upgrade`.
 
-    A process that starts is told so at once. A run waits for the upgrade like for a store that is
-    away, and goes on by itself after it.
+    A process that starts is told so at once; a run waits for the upgrade as for a store.
     """
 
 
@@ -288,16 +286,18 @@ class ModelUnavailableError(TransientError):
 
     def delay(self, attempt: int) -> float:
         """Seconds to wait after attempt 1, 2, ...: what the provider asks, or 1, 2, 4 ... 30."""
-        return (
-            min(2.0 ** min(attempt - 1, 5), 30.0) if self.retry_after is None else self.retry_after
-        )
+        backoff = min(2.0 ** min(attempt - 1, 5), 30.0)
+        return backoff if self.retry_after is None else self.retry_after
+
+
+class ToolsetUnavailableError(TransientError):
+    """A toolset cannot say which tools it has."""
 
 
 class EncryptionKeyError(TransientError):
     """A payload is encrypted with a key that is not here; give this process the key.
 
-    Whoever has the key can read the payload, and this process can once it has it: so a worker
-    without it fails a task, which is tried again, and never an invocation.
+    A worker without it fails a task, which is tried again, and never an invocation.
     """
 
 

@@ -35,6 +35,8 @@ class Reports(BaseModel):
     """Of these, those that say nothing of the step, because what it needs was not there."""
     elsewhere: int = 0
     """How many were given back because the worker does not know the agent."""
+    away: int = 0
+    """How many found a toolset that could not be asked for the tool."""
 
     @classmethod
     def of(cls, details: Sequence[Any]) -> Self:
@@ -64,12 +66,15 @@ class Reports(BaseModel):
         """The numbers of the attempts before it that are not excused."""
         return _outside(self.excused, number)
 
-    def after(self, number: int, *, excused: bool = False, elsewhere: bool = False) -> "Reports":
+    def after(
+        self, number: int, *, excused: bool = False, elsewhere: bool = False, away: bool = False
+    ) -> "Reports":
         """These and that of attempt `number`, which ends with an error."""
         return Reports(
             told=_with(self.told, number),
             excused=_with(self.excused, number) if excused else self.excused,
             elsewhere=self.elsewhere + elsewhere,
+            away=self.away + away,
         )
 
 

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from durable_adk.activities.toolbox import tools_of
+from durable_adk.activities.toolbox import Toolbox, toolbox_of
 from durable_adk.activities.world import World
 from durable_adk.activity_calls import ActivityCall, ActivityEnd, failed, overdue
 from durable_adk.agents.llm_agent import LlmAgent
@@ -69,14 +69,17 @@ async def run_activity(world: World, step: ToolStep, call: ActivityCall) -> Any:
 
     Raises:
         AgentDefinitionError: The function is not here.
+        ToolsetUnavailableError: The toolset is away that may have it.
         ToolError: It has raised.
         ToolTimeoutError: It did not finish in its `start_to_close_timeout`, or all of its time.
         ToolResultError: What it returned is no JSON.
     """
     agent, scope = await world.scope(step)
     context = ToolContext(scope, function_call_id=step.call_id)
-    tools = await tools_of(agent, context) if isinstance(agent, LlmAgent) else {}
-    tool = tools.get(step.tool)
+    toolbox = await toolbox_of(agent, context) if isinstance(agent, LlmAgent) else Toolbox()
+    tool = toolbox.tools.get(step.tool)
+    if tool is None and toolbox.missed:
+        raise toolbox.missed[0]
     if not isinstance(tool, ActivityTool):
         raise AgentDefinitionError(f"Tool {step.tool!r} of {agent.name!r} is no activity any more.")
     limits = (call.options.start_to_close_timeout, call.options.schedule_to_close_timeout)

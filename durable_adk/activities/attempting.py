@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from durable_adk.activities.tool_run import RunAgain
+from durable_adk.activities.tool_run import RunAgain, ToolsetAway
 from durable_adk.activities.trials import Trials
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import (
@@ -252,7 +252,7 @@ async def attempting(
                 yield this
         except (DurableAdkError, RunAgain, MemoryError) as error:
             # The engine keeps it, together with the failure, for the next attempt.
-            this.tell(_reported(this, error))
+            this.tell(reported(reports, this.number, error))
             raise
         except asyncio.CancelledError:
             if activity.is_worker_shutdown():
@@ -260,10 +260,12 @@ async def attempting(
             raise
 
 
-def _reported(this: StepAttempt, error: BaseException) -> Reports:
-    elsewhere = isinstance(error, _NOT_HERE)
+def reported(reports: Reports, number: int, error: BaseException) -> Reports:
+    """What is known of the attempts when one has ended with an error."""
+    elsewhere, away = isinstance(error, _NOT_HERE), isinstance(error, ToolsetAway)
     missing = isinstance(error, TransientError) and not isinstance(error, ModelUnavailableError)
-    return this.reports.after(this.number, excused=elsewhere or missing, elsewhere=elsewhere)
+    excused = elsewhere or away or missing
+    return reports.after(number, excused=excused, elsewhere=elsewhere, away=away)
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from durable_adk.activities import (
     tool,
     waiting,
 )
+from durable_adk.activities.attempting import reported
 from durable_adk.activities.granted import committed
 from durable_adk.activities.tool_run import RunAgain
 from durable_adk.activities.trials import Begins, uncounted
@@ -112,7 +113,7 @@ class WorldEffects:
             except RunAgain as again:
                 if attempt is not None:
                     raise
-                delay = again.delay
+                reports, delay = reported(reports, number, again), again.delay
             await asyncio.sleep(delay)
             number += 1
 

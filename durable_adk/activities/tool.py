@@ -2,7 +2,7 @@
 
 import asyncio
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from google.genai import types
@@ -14,8 +14,8 @@ from durable_adk.activities.granted import require_new
 from durable_adk.activities.notes import ArrivedResult
 from durable_adk.activities.telling import others_have_answered
 from durable_adk.activities.tool_event import pending_result, response_event, unknown_tool
-from durable_adk.activities.tool_run import NotBegunError, RunAgain, ToolRun
-from durable_adk.activities.toolbox import tools_of
+from durable_adk.activities.tool_run import NotBegunError, RunAgain, ToolRun, unconfirmed
+from durable_adk.activities.toolbox import Toolbox, toolbox_of
 from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.activity_calls import ActivityCall
@@ -27,6 +27,7 @@ from durable_adk.errors import (
     AgentError,
     DurableAdkError,
     ToolError,
+    ToolsetUnavailableError,
     ToolTimeoutError,
     as_detail,
     raised,
@@ -41,7 +42,7 @@ from durable_adk.payloads import ChildRun, StepResult, ToolStep
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.reports import NONE, Reports
-from durable_adk.tools._confirmation import REJECTED, refusal
+from durable_adk.tools._confirmation import REJECTED
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
@@ -62,7 +63,8 @@ async def call_tool(
     `ToolContext.idempotency_key`, unless its result has arrived or its contract forbids (D11).
 
     Raises:
-        RunAgain: The tool has raised, and its retry policy wants another run.
+        RunAgain: The tool has raised, and its retry policy wants another run; or its toolset is
+            away.
         StoreUnavailableError: A store was away, and the call is to be tried again.
     """
     agent, scope = await world.scope(step)
@@ -73,6 +75,7 @@ async def call_tool(
     call = await _Call.of(run, scope)
     await begins()
     try:
+        await call.find_tool()  # in a time of its own: the tool has not begun
         async with asyncio.timeout(step.attempt_timeout):
             outcome = await call.outcome()
         return _result(call, outcome)
@@ -203,6 +206,7 @@ class _Call:
     arrived: ArrivedResult | None
     """The result, if the tool has run already."""
     plugins: PluginManager
+    toolbox: Toolbox = field(default_factory=Toolbox)
 
     @classmethod
     async def of(cls, run: ToolRun, scope: StepScope) -> "_Call":
@@ -233,18 +237,27 @@ class _Call:
         """The tool's name, as the model wrote it."""
         return self.call.name or ""
 
+    async def find_tool(self) -> None:
+        """Ask the agent and its toolsets for the tool.
+
+        Raises:
+            ToolsetAway: A toolset that may have it could not be asked.
+        """
+        self.toolbox = await toolbox_of(self.run.agent, self.context)
+        if self.name not in self.toolbox.tools:
+            self.run.require_asked(self.name, self.toolbox.missed)
+
     async def outcome(self) -> "_Outcome":
         """The call's response: of the tool, or of a callback that stands for it."""
-        tools = await tools_of(self.run.agent, self.context)
-        tool = tools.get(self.name)
-        if tool is None and self.run.step.activity is not None:
-            # A deploy has removed it meanwhile; what it has done is to be known all the same.
-            tool = BaseTool(name=self.name, description="This tool does not exist any more.")
-        if tool is None:
-            return _Outcome(response=await self._unknown(list(tools)))
+        tool = self.toolbox.tools.get(self.name)
         if self.given is not None and "error" in (self.given.response or {}):
             # Nobody gave what it waits for.
             return _Outcome(response=self.given.response, tool=tool)
+        if tool is None and (self.run.step.activity or self.arrived) is not None:
+            # It is gone, or away; what it has done is to be known all the same.
+            tool = BaseTool(name=self.name, description="This tool does not exist any more.")
+        if tool is None:
+            return _Outcome(response=await self._unknown())
         # A copy: callbacks may change the arguments, never the committed event (TRAP-23, FLW-48).
         args = self._args()
         response = None
@@ -280,7 +293,7 @@ class _Call:
         if isinstance(tool, AgentTool):
             asked = await _asked_first(tool, args, self.context)
             return asked if isinstance(asked, ChildRun) else {"error": asked}
-        refused = await tool.refused(args=args, tool_context=self.context)
+        refused = await contained(tool.refused(args=args, tool_context=self.context))
         return refused or activity_call(tool, args, self.call.args or {}, self.context)
 
     async def _run_or_recover(self, tool: BaseTool, args: dict[str, Any]) -> Any:
@@ -322,7 +335,7 @@ class _Call:
             return self.answered.taken(tool, self.context)
         if self._denied:
             return {"error": REJECTED}
-        if problem := await _unconfirmed(tool, args, self.context):
+        if problem := await unconfirmed(tool, args, self.context):
             return {"error": problem}
         return await self.run.response(tool, args, self.context)
 
@@ -333,11 +346,16 @@ class _Call:
         given = {"tool": tool, "args": args, "tool_context": self.context} | given
         return await answer_of(self.plugins, hook, callbacks, **given)
 
-    async def _unknown(self, known: list[str]) -> Any:
-        """The response to a call of a tool that does not exist; hooks for errors may give one."""
-        response = unknown_tool(self.name, known)
+    async def _unknown(self) -> Any:
+        """The response to a call of a tool that is not known; hooks for errors may give one."""
+        known, missed = list(self.toolbox.tools), self.toolbox.missed
         tool = BaseTool(name=self.name, description="This tool does not exist.")
-        error = raised(ToolError, "ValueError", response["error"])
+        if missed:
+            response = self.run.unlisted(self.name, missed, known)
+            error = ToolsetUnavailableError(response["error"])
+        else:
+            response = unknown_tool(self.name, known)
+            error = raised(ToolError, "ValueError", response["error"])
         args = copy.deepcopy(self.call.args or {})
         recovered = await self._hook("on_tool_error_callback", tool, args, error=error)
         return response if recovered is None else recovered
@@ -376,17 +394,7 @@ async def _asked_first(
 ) -> ChildRun | str:
     """What to ask the agent that the tool is; or why it is not asked."""
     message, unfit = tool.question(args)
-    problem = unfit or await _unconfirmed(tool, args, context)
+    problem = unfit or await unconfirmed(tool, args, context)
     if problem is not None:
         return problem
     return ChildRun(agent=tool.agent.name, message=message, include_plugins=tool.include_plugins)
-
-
-async def _unconfirmed(tool: BaseTool, args: dict[str, Any], context: ToolContext) -> str | None:
-    """Why the call may not run; of tools that have no rule of their own there is none (TOL-60).
-
-    Such a tool may ask for itself, and then reads the decision itself.
-    """
-    if tool.confirms_itself or type(tool).needs_confirmation is BaseTool.needs_confirmation:
-        return None
-    return await contained(refusal(tool, args, context))

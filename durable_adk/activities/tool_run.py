@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,12 @@ from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained
 from durable_adk.context import ToolContext
 from durable_adk.contracts import RetryConfig, ToolContract
-from durable_adk.errors import DurableAdkError, LeaseLostError, StoreUnavailableError
+from durable_adk.errors import (
+    DurableAdkError,
+    LeaseLostError,
+    StoreUnavailableError,
+    ToolsetUnavailableError,
+)
 from durable_adk.failpoints import failpoint
 from durable_adk.log import get_logger
 from durable_adk.manifest import ToolSpec
@@ -31,12 +37,17 @@ from durable_adk.sessions.state import is_temp
 from durable_adk.telemetry.content import captured
 from durable_adk.telemetry.genai import execute_tool
 from durable_adk.telemetry.names import RESULT as RESULT_CONTENT, WAITS_FOR
+from durable_adk.tools._confirmation import refusal
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.contract import LOST, NOT_RUN, overdue, unknown_outcome
 from durable_adk.tools.function_tool import FunctionTool
 from durable_adk.values import check_json, to_json_value
 
 logger = get_logger(__name__)
+MAX_AWAY = 7
+"""Attempts of a call that may find a toolset away; with the delays between them, about a minute."""
+MAX_AWAY_DELAY = 30.0
+"""Seconds between two of them at most."""
 
 
 class RunAgain(Exception):  # noqa: N818 - a request to whoever counts the attempts
@@ -51,6 +62,10 @@ class RunAgain(Exception):  # noqa: N818 - a request to whoever counts the attem
         super().__init__(error.message)
         self.error = error
         self.delay = delay
+
+
+class ToolsetAway(RunAgain):
+    """The tool has not been run, as a toolset that may have it could not be asked."""
 
 
 class NotBegunError(Exception):
@@ -100,7 +115,7 @@ class ToolRun:
         """
         once = self._contract(tool) is ToolContract.AT_MOST_ONCE
         if once:
-            given = await tool.refused(args=args, tool_context=context)
+            given = await contained(tool.refused(args=args, tool_context=context))
             if given is None:
                 given = await self._lost_before(tool, args, context)
             if given is not None:
@@ -139,6 +154,35 @@ class ToolRun:
         if stands == body:
             return arrived
         return ArrivedResult.model_validate_json(stands, extra="ignore")
+
+    def require_asked(self, name: str, missed: Sequence[ToolsetUnavailableError]) -> None:
+        """Have a call tried again, on whichever worker, whose tool is not known.
+
+        Args:
+            name: The tool's.
+            missed: The toolsets that could not be asked for it.
+
+        Raises:
+            ToolsetAway: There are some, and attempts are left.
+        """
+        before = self.reports.away
+        if not missed or before + 1 >= MAX_AWAY:
+            return
+        delay = min(2.0**before, MAX_AWAY_DELAY)
+        text = f"Tool {name!r} waits for {_listed(missed)}, which cannot be asked for its tools."
+        raise ToolsetAway(ToolsetUnavailableError(text), delay)
+
+    def unlisted(
+        self, name: str, missed: Sequence[ToolsetUnavailableError], known: Sequence[str]
+    ) -> dict[str, Any]:
+        """What is said of a call whose toolset stays away; a lost attempt may have run it."""
+        if self.reports.lost(self.attempt):
+            return unknown_outcome(name, LOST)
+        tools = ", ".join(known) or "none"
+        return {
+            "error": f"Tool {name!r} was not run: {_listed(missed)}, which may have it, could not "
+            f"be asked for its tools. The tools that are available now are: {tools}."
+        }
 
     def waits_for_store(self, error: Exception) -> bool:
         """Whether the call is tried again, as after a lost worker, because a store was away.
@@ -260,6 +304,20 @@ class ToolRun:
             or bool(actions.requested_tool_confirmations)
             or bool(actions.requested_auth_configs)
         )
+
+
+async def unconfirmed(tool: BaseTool, args: dict[str, Any], context: ToolContext) -> str | None:
+    """Why the call may not run; of tools that have no rule of their own there is none (TOL-60).
+
+    Such a tool may ask for itself, and then reads the decision itself.
+    """
+    if tool.confirms_itself or type(tool).needs_confirmation is BaseTool.needs_confirmation:
+        return None
+    return await contained(refusal(tool, args, context))
+
+
+def _listed(missed: Sequence[ToolsetUnavailableError]) -> str:
+    return ", ".join(error.message for error in missed)
 
 
 def name_of_call(step: ToolStep) -> str:

@@ -2,14 +2,17 @@
 
 import asyncio
 import copy
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from google.genai import types
 
 from durable_adk.calling import contained
-from durable_adk.errors import DurableAdkError
+from durable_adk.errors import DurableAdkError, ToolsetUnavailableError
 from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.tools.base_tool import BaseTool
@@ -19,6 +22,13 @@ if TYPE_CHECKING:
 
 LOAD_TIMEOUT = 30.0
 """Seconds a step waits for the tools of a set."""
+PATIENCE = 2.0
+"""Seconds in which a set that cannot be reached is asked again: its server may be starting."""
+PAUSE = 0.4
+"""Seconds until it is."""
+
+_Missed = list[ToolsetUnavailableError]
+_MISSED: ContextVar[_Missed | None] = ContextVar("missed", default=None)
 
 logger = get_logger(__name__)
 
@@ -88,22 +98,51 @@ async def load_tools(
     toolset: BaseToolset,
     readonly_context: "ReadonlyContext | None" = None,
     *,
-    timeout: float = LOAD_TIMEOUT,  # noqa: ASYNC109 - ends in a log line, not in an exception
+    timeout: float | None = None,  # noqa: ASYNC109 - ends in a log line, not in an exception
 ) -> list[BaseTool] | None:
     """The tools of a set under the model's names; None if they cannot be had.
 
-    That has then been logged: the agent goes on without (AGT-24).
+    That has then been logged: the agent goes on without (AGT-24), unless `missed_toolsets` collects
+    such sets for somebody who cannot.
     """
     try:
-        async with asyncio.timeout(timeout):
-            return await contained(toolset.get_tools_with_prefix(readonly_context))
+        async with asyncio.timeout(LOAD_TIMEOUT if timeout is None else timeout):
+            return await _asked(toolset, readonly_context)
     except Exception as error:  # noqa: BLE001 - a toolset may raise anything
         # These two say what is wrong with the machines, and quote nobody (I19).
         ours = isinstance(error, DurableAdkError | ConnectionError)
         said = {"error": str(error)} if ours else {}
-        kind = type(error).__name__
-        logger.warning("toolset.skipped", toolset=repr(toolset), error_type=kind, **said)
+        kind, missed = type(error).__name__, _MISSED.get()
+        if missed is not None:
+            name = type(toolset).__name__
+            missed.append(ToolsetUnavailableError(f"{name} ({kind})", error_type=kind))
+        news = "toolset.skipped" if missed is None else "toolset.unavailable"
+        logger.warning(news, toolset=repr(toolset), error_type=kind, **said)
         return None
+
+
+async def _asked(
+    toolset: BaseToolset, readonly_context: "ReadonlyContext | None"
+) -> list[BaseTool]:
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return await contained(toolset.get_tools_with_prefix(readonly_context))
+        except OSError:  # of connections, too
+            if time.monotonic() >= until:
+                raise
+        await asyncio.sleep(PAUSE)
+
+
+@contextmanager
+def missed_toolsets() -> Generator[_Missed]:
+    """The toolsets that could not be asked while the body ran, with why."""
+    missed: _Missed = []
+    token = _MISSED.set(missed)
+    try:
+        yield missed
+    finally:
+        _MISSED.reset(token)
 
 
 def _renamed(tool: BaseTool, name: str) -> BaseTool:

@@ -1,15 +1,17 @@
 """An agent with the tools of an MCP server, in each way it can run."""
 
+import asyncio
 import sys
 from pathlib import Path
 
+import pytest
 from mcp import StdioServerParameters
 
 from durable_adk.agents import LlmAgent
 from durable_adk.models import ScriptedModel
 from durable_adk.tools.mcp_tool import McpToolset, StdioConnectionParams
 from tests.conftest import MakeRunner
-from tests.support.scripts import calls, gist, send
+from tests.support.scripts import call, calls, gist, send
 
 STUB = Path(__file__).parents[1] / "stubs" / "mcp_stub.py"
 
@@ -37,3 +39,27 @@ async def test_an_agent_uses_a_servers_tools(make_runner: MakeRunner, tmp_path: 
         1,
         1,
     ]
+
+
+async def test_a_call_waits_for_a_server_that_this_worker_has_not_reached_yet(
+    make_runner: MakeRunner, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """F23: as on a worker that takes over while the server is away; the offer went without it."""
+    command = tmp_path / "server"
+    server = StdioServerParameters(command=str(command), args=[str(STUB), str(tmp_path / "log")])
+    toolset = McpToolset(
+        connection_params=StdioConnectionParams(server_params=server, timeout=20.0)
+    )
+    model = ScriptedModel(replies=[call("add", a=1, b=2), "three"])
+    runner = await make_runner(LlmAgent(name="a", model=model, tools=[toolset]))
+    sending = asyncio.create_task(send(runner))
+    while "toolset.unavailable" not in [record.message for record in caplog.records]:
+        assert not sending.done(), sending.result()
+        await asyncio.sleep(0.05)
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    command.chmod(0o700)
+    events = await sending
+    (response,) = events[1].get_function_responses()
+    assert (response.response or {})["structuredContent"] == {"result": 3}
+    assert list(model.requests[0].tools_dict) == []
+    assert "toolset.skipped" in [record.message for record in caplog.records]

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import itertools
 import uuid
+from contextlib import nullcontext
 from typing import Any
 
 from durable_adk import converter
@@ -16,6 +17,7 @@ from durable_adk.activities import (
     opening,
     pausing,
     tool,
+    toolbox,
 )
 from durable_adk.activities.session_cache import SessionCache
 from durable_adk.activities.tool_run import ToolRun
@@ -336,6 +338,16 @@ MUTANTS = [
         "a tool that is to run at most once is run again",
         "at most once",
         replaces(ToolRun, "_begun", _first_begins),
+    ),
+    _mutant(
+        "a call whose toolset is away is not tried again",
+        "calls wait for their toolsets",
+        replaces(ToolRun, "require_asked", _ignored),
+    ),
+    _mutant(
+        "a toolset that is away has no tools",
+        "calls wait for their toolsets",
+        replaces(toolbox, "missed_toolsets", lambda: nullcontext([])),
     ),
     # ----- endings
     _mutant(

@@ -125,6 +125,7 @@ CHECKS: dict[str, Check] = {
     "lease": simulated("tool turn", "I6"),
     "tool keys": simulated("tool turn", "I8"),
     "at most once": simulated("at most once", "I8"),
+    "calls wait for their toolsets": rules.calls_wait_for_their_toolsets,
     "pairing": simulated("cancelled", "I9"),
     "no asking again": simulated("tool turn", "I10", "I2"),
     "replay": simulated("tool turn", "I13"),

@@ -10,6 +10,7 @@ from durable_adk.activities.attempting import to_application_error
 from durable_adk.activities.opening import open_invocation
 from durable_adk.activities.pausing import take_answer
 from durable_adk.activities.session_cache import SessionCache
+from durable_adk.activities.tool_run import ToolsetAway
 from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
@@ -33,12 +34,13 @@ from durable_adk.runtime import Inbox
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.sessions.reading import PAGE
 from durable_adk.settings import Limits
-from durable_adk.tools import FunctionTool
+from durable_adk.tools import BaseTool, BaseToolset, FunctionTool
 from simulation.catalogue import TOOL_TURN
 from simulation.schedule import Listed
 from simulation.simulation import Simulation
 from tests.support import pausing
 from tests.support.scripts import USER, calls, send
+from tests.support.steps import Steps, called, said
 
 TOO_LARGE = {"PayloadsTooLarge", "PayloadSizeError"}
 """As releases of the SDK have called it (reliability 1c)."""
@@ -134,6 +136,25 @@ async def _append_to_a_stale_copy() -> str:
     except StaleSessionError:
         return ""
     return "two writers with the same copy both append"
+
+
+def calls_wait_for_their_toolsets() -> str:
+    """A call that was made is tried again while its toolset cannot be asked (F23, I20)."""
+    return asyncio.run(_call_of_a_toolset_that_is_away())
+
+
+async def _call_of_a_toolset_that_is_away() -> str:
+    class Away(BaseToolset):
+        async def get_tools(self, readonly_context: object = None) -> list[BaseTool]:
+            raise LookupError
+
+    made = Steps(called("pay"), tools=[Away()])
+    step = await made.tool_step()
+    try:
+        told = await made.effects.call_tool(step, attempt=1)
+    except ToolsetAway:
+        return ""
+    return f"the model is told {said(told)}"
 
 
 def too_large_is_final() -> str:

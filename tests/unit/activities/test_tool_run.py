@@ -308,6 +308,19 @@ async def test_a_call_that_has_to_be_approved_has_not_begun() -> None:
     assert bank.keys == []
 
 
+async def test_a_rule_that_ends_the_process_fails_the_run() -> None:
+    """F12: whether a call has to be approved is asked in user code, before the tool is run."""
+
+    def rule(amount: int) -> bool:
+        raise SystemExit(amount)
+
+    bank = Bank(hanging=0)
+    made = steps(bank, options={"contract": ONCE, "require_confirmation": rule})
+    result = await made.effects.call_tool(await made.tool_step(), attempt=1)
+    assert "SystemExit" in (result.error or {})["message"]
+    assert bank.keys == []
+
+
 async def test_the_contract_of_the_opening_holds() -> None:
     """D6: a deploy changes no open invocation; a toolset's tool, unknown then, has its own."""
     bank = Bank()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from durable_adk.models import LlmRequest
-from durable_adk.tools import BaseTool, FunctionTool
-from durable_adk.tools.base_toolset import BaseToolset, load_tools
+from durable_adk.tools import BaseTool, FunctionTool, base_toolset
+from durable_adk.tools.base_toolset import BaseToolset, load_tools, missed_toolsets
 
 
 def add(a: int, b: int) -> int:
@@ -75,6 +75,35 @@ async def test_a_broken_toolset_is_logged_and_skipped(
     """AGT-24: whatever it raises, the agent goes on without."""
     assert await load_tools(Broken(error)) is None
     assert [record.message for record in caplog.records] == ["toolset.skipped"]
+
+
+async def test_a_toolset_that_comes_back_soon_is_offered(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """AGT-24: its server may be starting beside the worker; the model would be asked without it."""
+    monkeypatch.setattr(base_toolset, "PAUSE", 0.01)
+
+    class Starting(Calculator):
+        tries = 0
+
+        async def get_tools(self, readonly_context: Any = None) -> list[BaseTool]:
+            self.tries += 1
+            if self.tries < 3:
+                raise ConnectionError("not yet")
+            return await super().get_tools(readonly_context)
+
+    assert [tool.name for tool in await load_tools(Starting()) or []] == ["add", "sub"]
+    assert caplog.records == []
+
+
+async def test_who_cannot_go_on_without_a_toolset_is_told_why() -> None:
+    """F23: each one that could not be asked, while somebody collects them."""
+    with missed_toolsets() as missed:
+        await load_tools(Calculator())
+        for error in (ValueError("secret"), SystemExit(1)):
+            assert await load_tools(Broken(error)) is None
+    assert await load_tools(Broken(KeyError("not collected any more"))) is None
+    assert [one.message for one in missed] == ["Broken (ValueError)", "Broken (RuntimeError)"]
 
 
 async def test_a_hanging_toolset_is_skipped_in_its_time() -> None:
