@@ -12,10 +12,11 @@ from durable_adk.agents.llm_agent import InstructionProvider, LlmAgent
 from durable_adk.calling import call, contained
 from durable_adk.code_executors.flow import prepare
 from durable_adk.context import CallbackContext, ReadonlyContext, StepScope, ToolContext
-from durable_adk.errors import CallbackError, DurableAdkError, raised
+from durable_adk.errors import CallbackError, DurableAdkError, ToolError, raised, text_of
 from durable_adk.flows.contents import build_contents
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.planners.planning import apply_planner
+from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset
 
 
@@ -25,6 +26,7 @@ async def build_request(agent: LlmAgent, scope: StepScope) -> LlmRequest:
     Raises:
         InstructionError: The instruction names a variable that does not exist (AGT-13).
         CallbackError: An instruction provider raised.
+        ToolError: A tool raised that was to change the request.
     """
     request = LlmRequest()
     for processor in _PROCESSORS:
@@ -135,9 +137,25 @@ async def _tools(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None
     context = ToolContext(scope, function_call_id="")
     for item in agent.tools:
         if isinstance(item, BaseToolset):
-            await item.process_llm_request(tool_context=context, llm_request=request)
+            await _prepared(item, context, request)
     for tool in (await tools_of(agent, context)).values():
-        await tool.process_llm_request(tool_context=context, llm_request=request)
+        await _prepared(tool, context, request)
+
+
+async def _prepared(one: BaseTool | BaseToolset, context: ToolContext, request: LlmRequest) -> None:
+    """Have a tool, or a set of them, change the request; that is user code.
+
+    Raises:
+        ToolError: It raised.
+    """
+    try:
+        await contained(one.process_llm_request(tool_context=context, llm_request=request))
+    except DurableAdkError:
+        raise
+    except Exception as error:
+        kind, name = type(error).__name__, type(one).__name__
+        text = f"{name}.process_llm_request raised {kind}: {text_of(error)}"
+        raise raised(ToolError, kind, text) from error
 
 
 _PROCESSORS: list[Callable[[LlmAgent, StepScope, LlmRequest], Awaitable[None]]] = [
