@@ -19,6 +19,16 @@ SET_MODEL_RESPONSE = "set_model_response"
 """The tool that takes an answer of a certain shape from a model with tools (semantics AGT-19)."""
 
 
+def is_message(content: types.Content) -> bool:
+    """Whether a person wrote it: no tool's response and nothing that quotes another agent."""
+    parts = content.parts or []
+    return (
+        content.role == "user"
+        and not any(part.function_response for part in parts)
+        and not (parts and (parts[0].text or "").startswith(NOT_BY_THE_USER))
+    )
+
+
 class LlmRequest(BaseModel):
     """One request to a model; callbacks may change it in place (semantics FLW-98, CB-6)."""
 

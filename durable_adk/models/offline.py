@@ -2,32 +2,37 @@
 
 import json
 import re
-from collections.abc import AsyncGenerator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any, NamedTuple
 
 from google.genai import types
 
-from durable_adk.models import _offline_phrases as phrases
 from durable_adk.models._chunks import word_by_word
-from durable_adk.models._offline_arguments import structured
-from durable_adk.models._offline_plan import Choice, choices, plan
 from durable_adk.models.base_llm import BaseLlm
-from durable_adk.models.llm_request import NOT_BY_THE_USER, SET_MODEL_RESPONSE, LlmRequest
+from durable_adk.models.llm_request import LlmRequest, is_message
 from durable_adk.models.llm_response import LlmResponse
 
-Done: TypeAlias = list[tuple[types.FunctionCall, dict[str, Any] | None]]
-
-_TRANSFER = "transfer_to_agent"
-_AGENT = re.compile(r"Agent name: (\S+)\s+Agent description: (.*)")
+_TOKEN = re.compile(
+    r"""(?<!\w)(?P<quote>["'])(?P<text>.+?)(?P=quote)(?!\w)"""
+    r"|(?P<number>-?\b(?:0|[1-9]\d{0,14})(?:\.\d{1,9})?)\b(?![\w-])"
+    r"|(?P<code>\d[\w:-]+)"
+    r"|(?P<name>[A-Z][\w-]+(?: [A-Z][\w-]+)*)"
+    r"|(?P<end>[.;!?](?!\w)|\n|\b(?:and|then)\b)"
+    r"|(?P<word>\w+)"
+)
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_STOP_WORDS = frozenset({"a", "and", "find", "for", "get", "in", "is", "of", "the", "to"})
+_FITS: dict[str, Any] = {"string": str, "number": int | float, "integer": int}
+_REMEDY = "For real answers set GEMINI_API_KEY and give the agent model='gemini-2.5-flash'."
 
 
 class OfflineModel(BaseLlm):
-    """No LLM: a small rule-based stand-in, for trying agents and tools without a key or a network.
+    """No LLM: calls the tools that the message names, and says what they returned.
 
-    It picks the tool whose name and description share most words with the message, fills the
-    arguments from the message (numbers, quoted texts, names, dates, what follows *of*, *in*, *to*),
-    says the result in a sentence, and says honestly when no tool fits. It follows no instructions
-    and knows nothing. The same request always gets the same answer.
+    Each part of the message (parts end with *and*, *then* or a full stop) calls the tool whose name
+    has most of its words. Arguments are the part's names with a capital letter, its numbers and its
+    quoted texts, in order. It follows no instructions and hands over to no other agent. The same
+    request always gets the same answer.
     """
 
     model: str = "offline"
@@ -40,7 +45,7 @@ class OfflineModel(BaseLlm):
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        """Call the next tool that the user's message asks for, or say what came of it."""
+        """Call the next tool that the user's message names, or say what the tools returned."""
         response = LlmResponse(
             content=types.Content(role="model", parts=[_answer(llm_request)]),
             finish_reason=types.FinishReason.STOP,
@@ -51,102 +56,116 @@ class OfflineModel(BaseLlm):
         yield response
 
 
+class _Clause(NamedTuple):
+    """A part of a message: its words in lower case, and what can be an argument."""
+
+    words: set[str]
+    values: list[str | int | float]
+
+
 def _answer(request: LlmRequest) -> types.Part:
-    message, done = _turn(request.contents)
-    offered = _offered(request)
-    steps = plan(message, offered, _last_called(request.contents))
-    made = [(call.name, call.args or {}) for call, _ in done]
-    for step in steps:
-        if not step.missing and (step.choice.name, step.arguments) not in made:
-            return types.Part.from_function_call(name=step.choice.name, args=step.arguments)
-    said = " ".join(phrases.result(call, response) for call, response in done)
+    last = max((i for i, content in enumerate(request.contents) if is_message(content)), default=0)
+    message = " ".join(part.text or "" for part in _parts(request.contents[last : last + 1]))
+    turn = _parts(request.contents[last + 1 :])
+    made = [part.function_call.name for part in turn if part.function_call]
+    results = [part.function_response for part in turn if part.function_response]
+    said = [f"{result.name} returned {_plain(result.response)}." for result in results]
+    said += [f"{name} has not answered yet." for name in made[len(results) :]]
+    tools = _declared(request)
+    for tool, clause in _calls(message, tools)[len(made) :]:
+        arguments, missing = _arguments(tool, clause)
+        if not missing:
+            return types.Part.from_function_call(name=tool.name or "", args=arguments)
+        needed = ", ".join(missing)
+        said += [f"{tool.name} needs {needed}: write names with a capital letter, or in quotes."]
+    offer = ", ".join(tool.name or "" for tool in tools) or "no tools"
+    nothing = f"I am the offline model and not an LLM. I call tools by name, here: {offer}. "
+    return types.Part(text=" ".join(said) or nothing + _REMEDY)
+
+
+def _parts(contents: list[types.Content]) -> list[types.Part]:
+    return [part for content in contents for part in content.parts or []]
+
+
+def _declared(request: LlmRequest) -> list[types.FunctionDeclaration]:
+    """The tools, without the one to hand over: two agents could do that for ever."""
     config: Any = request.config  # its union types name libraries that need not be installed
-    results = [response or {} for _, response in done]
-    if config.response_schema is not None:
-        return types.Part(text=json.dumps(structured(config.response_schema, message, results)))
-    if (schema := _answer_schema(config.tools)) is not None:
-        args = structured(schema, message, results)
-        return types.Part.from_function_call(name=SET_MODEL_RESPONSE, args=args)
-    if said:
-        return types.Part(text=said)
-    if steps:
-        return types.Part(text=phrases.ask_for(steps[0].choice.name, steps[0].missing))
-    return types.Part(text=phrases.no_tool([choice.label for choice in offered]))
+    own = [tool for tool in config.tools or () if isinstance(tool, types.Tool)]
+    declared = [item for tool in own for item in tool.function_declarations or ()]
+    return [item for item in declared if item.name != "transfer_to_agent"]
 
 
-def _answer_schema(tools: Sequence[Any] | None) -> Any:
-    """The parameters of the tool that takes the answer, if there is one."""
-    own = [tool for tool in tools or () if isinstance(tool, types.Tool)]
-    declared = (item for tool in own for item in tool.function_declarations or ())
-    answers = (item for item in declared if item.name == SET_MODEL_RESPONSE)
-    return next((item.parameters_json_schema for item in answers), None)
+def _calls(
+    message: str, tools: list[types.FunctionDeclaration]
+) -> list[tuple[types.FunctionDeclaration, _Clause]]:
+    """The tools that the clauses name; a clause that names none belongs to the one before."""
+    calls = list[tuple[types.FunctionDeclaration, _Clause]]()
+    for clause in _clauses(message):
+        shared = [len((_words(tool.name or "") - _STOP_WORDS) & clause.words) for tool in tools]
+        if any(shared):
+            calls.append((tools[shared.index(max(shared))], clause))
+        elif calls:
+            calls[-1][1].values.extend(clause.values)
+    return calls
 
 
-def _offered(request: LlmRequest) -> list[Choice]:
-    """The tools, and instead of the one that hands over, each agent it may hand over to."""
-    config: Any = request.config
-    offered = [choice for choice in choices(config.tools) if choice.name != SET_MODEL_RESPONSE]
-    tools = [choice for choice in offered if choice.name != _TRANSFER]
-    # Once per message: two agents that each find the other fitter would go on for ever.
-    if len(tools) < len(offered) and not _was_handed_over(request.contents):
-        agents = _AGENT.findall(_instruction(config.system_instruction))
-        tools += [Choice(_TRANSFER, text, fixed={"agent_name": name}) for name, text in agents]
-    return tools
+def _words(text: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(text)}
 
 
-def _turn(contents: Sequence[types.Content]) -> tuple[str, Done]:
-    """The user's last message, and the calls made since with their responses."""
-    last = _last_message(contents)
-    message = _text(contents[last]) if contents else ""
-    if last > 1 and phrases.is_question(_text(contents[last - 1])):
-        message = f"{_text(contents[last - 2])} {message}"  # the answer to what was missing
-    parts = [part for content in contents[last + 1 :] for part in content.parts or []]
-    responses = [part.function_response for part in parts if part.function_response]
-    done: Done = []
-    for call in [part.function_call for part in parts if part.function_call]:
-        match = next((r for r in responses if (r.id, r.name) == (call.id, call.name)), None)
-        if match is not None:
-            responses.remove(match)
-        done.append((call, match.response if match else None))
-    return message, done
+def _clauses(message: str) -> Iterator[_Clause]:
+    clause = _Clause(set(), [])
+    for token in _TOKEN.finditer(message):
+        text = token["text"] or token[0]
+        match token.lastgroup:
+            case "end":
+                yield clause
+                clause = _Clause(set(), [])
+            case "number":
+                clause.values.append(float(text) if "." in text else int(text))
+            case "word":
+                clause.words.add(text.lower())
+            case "name" if not clause.words:  # a capital letter because it is the first word
+                clause.words.update(text.lower().split())
+            case _:
+                clause.values.append(text)
+    yield clause
 
 
-def _last_called(contents: Sequence[types.Content]) -> str | None:
-    parts = [part for content in reversed(contents) for part in content.parts or []]
-    return next((part.function_call.name for part in parts if part.function_call), None)
+def _arguments(
+    tool: types.FunctionDeclaration, clause: _Clause
+) -> tuple[dict[str, Any], list[str]]:
+    """What the clause gives of the tool's parameters, and which required ones it lacks."""
+    schema = tool.parameters_json_schema
+    if schema is None and tool.parameters is not None:
+        schema = tool.parameters.model_dump(mode="json", exclude_none=True)
+    properties: dict[str, Any] = (schema or {}).get("properties") or {}
+    taken = {name: _take(inner, clause) for name, inner in properties.items()}
+    given = {name: value for name, value in taken.items() if value is not None}
+    return given, [name for name in (schema or {}).get("required") or () if name not in given]
 
 
-def _last_message(contents: Sequence[types.Content]) -> int:
-    """The index of the user's last message; failing that, of what another agent said last."""
-    texts = {i: _text(content) for i, content in enumerate(contents) if _is_said(content)}
-    own = [i for i, text in texts.items() if text and not text.startswith(NOT_BY_THE_USER)]
-    return max(own or [i for i, text in texts.items() if text], default=0)
+def _take(schema: dict[str, Any], clause: _Clause) -> Any:
+    """The first value that fits a parameter; it is not there for the next one."""
+    options: list[dict[str, Any]] = [schema, *(schema.get("anyOf") or ())]
+    choices = [choice for option in options for choice in option.get("enum") or ()]
+    if choices:
+        said = clause.words | {str(value).lower() for value in clause.values}
+        return next((choice for choice in choices if str(choice).lower() in said), None)
+    kinds = [str(option.get("type")).lower() for option in options]
+    fits = next((_FITS[kind] for kind in kinds if kind in _FITS), ())
+    fitting = [value for value in clause.values if isinstance(value, fits)]
+    if not fitting and fits is str:
+        fitting = clause.values  # ids are digits, too
+    if not fitting:
+        return None
+    clause.values.remove(value := fitting[0])
+    return str(value) if fits is str else value
 
 
-def _is_said(content: types.Content) -> bool:
-    """Whether a person or another agent said it; text beside a tool's response is the tool's."""
-    answers = any(part.function_response for part in content.parts or [])
-    return content.role == "user" and not answers
-
-
-def _was_handed_over(contents: Sequence[types.Content]) -> bool:
-    """Whether the message came here from another agent, whose call is quoted as text."""
-    return any(_TRANSFER in _text(content) for content in contents[_last_message(contents) + 1 :])
-
-
-def _text(content: types.Content) -> str:
-    return " ".join(part.text for part in content.parts or [] if part.text)
-
-
-def _instruction(instruction: Any) -> str:
-    match instruction:
-        case None:
-            return ""
-        case str():
-            return instruction
-        case types.Content():
-            return _text(instruction)
-        case list():
-            return "\n".join(_instruction(piece) for piece in instruction)  # pyright: ignore[reportUnknownVariableType]: google-genai's union
-        case _:
-            return getattr(instruction, "text", None) or ""
+def _plain(response: dict[str, Any] | None) -> str:
+    """A tool's response as words; a function's plain result is under `result`."""
+    values = response or {"result": "nothing"}
+    texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in values.items()}
+    plain = [text if key == "result" else f"{key} {text}" for key, text in texts.items()]
+    return ", ".join(plain).rstrip(".")

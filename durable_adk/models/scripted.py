@@ -15,7 +15,7 @@ from pydantic import PrivateAttr, SkipValidation
 from durable_adk.errors import ModelError
 from durable_adk.models._chunks import word_by_word
 from durable_adk.models.base_llm import BaseLlm
-from durable_adk.models.llm_request import NOT_BY_THE_USER, LlmRequest
+from durable_adk.models.llm_request import LlmRequest, is_message
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.values import canonical
 
@@ -91,18 +91,9 @@ def turn_of(request: LlmRequest) -> int:
     agents have the role ``user`` (FLW-22) and do not count.
     """
     turns = sum(content.role == "model" for content in request.contents)
-    messages = [_is_message(content) for content in request.contents]
+    messages = [is_message(content) for content in request.contents]
     unanswered = sum(a and b for a, b in pairwise(messages))
     return turns + unanswered
-
-
-def _is_message(content: types.Content) -> bool:
-    parts = content.parts or []
-    return (
-        content.role == "user"
-        and not any(part.function_response for part in parts)
-        and not (parts and (parts[0].text or "").startswith(NOT_BY_THE_USER))
-    )
 
 
 def _as_response(reply: Reply, request: LlmRequest) -> LlmResponse:

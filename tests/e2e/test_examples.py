@@ -196,8 +196,8 @@ async def test_the_desk_routes_each_message_to_who_has_the_conversation(play):
     assert handed == ["billing", None, None, "technical", None, "general", None]
     answers = [said(events)[-1] for events in turns]
     assert answers == [
-        ("billing", "The invoice for 4712: amount 39.0, state open."),
-        ("billing", "The invoice for 4713: amount 12.5, state open."),
+        ("billing", "The invoice of 39.00 euros is open."),
+        ("billing", "The invoice of 12.50 euros is open."),
         ("technical", "The mail service is slow."),
         ("general", "We are closed on Sunday."),
     ]
