@@ -167,8 +167,8 @@ def check_id(value: Any, field: str) -> str:
     Ids may hold any visible characters (e-mail addresses are common user ids). Control characters
     and lone surrogates are refused: they do not survive logs and stores. Separators need no rule:
     keys hold ids apart, and workflow ids are hashes of lists of them (reliability S2). Event ids
-    are the invocation's id, a dot and a position: unique while no id of the same session is
-    another's with a dot and a position behind it; a clash is refused.
+    are the invocation's id, a dot and a position, so who opens an invocation is refused an id that
+    the events of another one of the session may begin with (`sessions._log`).
 
     Args:
         value: The id, at most `MAX_ID` characters.

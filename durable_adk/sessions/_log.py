@@ -4,6 +4,7 @@ Each decides before it changes anything, in the order event id, lease, revision:
 meets its own first attempt rather than its consequences (TRAP-11, TRAP-12).
 """
 
+import re
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 from durable_adk.errors import (
     AlreadyExistsError,
     EventConflictError,
+    InvalidRequestError,
     InvocationCancelledError,
     InvocationNotFoundError,
     InvocationTerminatedError,
@@ -34,6 +36,9 @@ from durable_adk.sessions.records import (
 )
 from durable_adk.sessions.session import Creation, SessionKey
 
+_DERIVED = re.compile(r"[1-9]\d*\.\d+(\.[1-9]\d*\.\d+)*|answer(\..*)?", re.ASCII)
+"""What follows the id of an invocation, and a dot, in what its events' ids begin with and other
+invocations' could too: a lane of `loop_context.Lane`, or `messages.answer_event`."""
 WITHDRAWN_FOR = 3600
 """Seconds that it is kept who has withdrawn an invocation: longer than any attempt at opening it
 that was given up may come late. The note's body is the time, of as many digits until 2286."""
@@ -157,8 +162,7 @@ def open_invocation(
         _require_opened_by(tables, key, opened, entry)
         return opened
     invocation_id = entry.invocation_id
-    if tables.find_note(key, NoteKey(invocation_id, WITHDRAWN, holder)) is not None:
-        raise InvocationCancelledError("It was withdrawn before this attempt to open it.")
+    _require_openable(tables, key, invocation_id, holder)
     reason = _queue.held(head, now) or _queue.behind(
         tables, key, head, invocation_id=invocation_id, place=place, now=now
     )
@@ -181,6 +185,20 @@ def open_invocation(
         start_seq=leased.revision,
     )
     return set_status(tables, key, record, Status.RUNNING)
+
+
+def _require_openable(tables: Tables, key: SessionKey, invocation_id: str, holder: str) -> None:
+    """Not to begin what is withdrawn, or would end where its event meets one of another's."""
+    if tables.find_note(key, NoteKey(invocation_id, WITHDRAWN, holder)) is not None:
+        raise InvocationCancelledError("It was withdrawn before this attempt to open it.")
+    parts = invocation_id.split(".")
+    for length in range(1, len(parts)):
+        other, rest = ".".join(parts[:length]), ".".join(parts[length:])
+        if _DERIVED.fullmatch(rest) and tables.invocation(key, other) is not None:
+            raise InvalidRequestError(
+                f"The invocation id {invocation_id!r} is one that the events of invocation "
+                f"{other!r} may have; choose an id that does not begin with '{other}.'."
+            )
 
 
 def _require_not_heard(tables: Tables, key: SessionKey, entry: Entry) -> None:

@@ -170,7 +170,7 @@ class BaseSessionService(InvocationRecords, Notebook, People, SessionQueue):
             SessionNotFoundError: The session is missing and not to be created.
             EventConflictError: The invocation id is taken by a request with another message, or the
                 event's id by another invocation, which has heard it.
-            InvalidRequestError: An id is unusable, or the event is of another invocation.
+            InvalidRequestError: An id is unusable, or may be an event's; or the event is another's.
             StateValueError: The delta is not JSON.
         """
 

@@ -10,7 +10,7 @@ from google.genai import types
 from pydantic import BaseModel
 from temporalio.client import Client
 
-from durable_adk.agents import BaseAgent, LlmAgent
+from durable_adk.agents import BaseAgent, LlmAgent, ParallelAgent
 from durable_adk.apps import App
 from durable_adk.client import Invocations, connect
 from durable_adk.errors import (
@@ -540,6 +540,22 @@ async def test_the_same_id_with_another_message_is_refused(make_runner: MakeRunn
     with pytest.raises(EventConflictError, match="another message"):
         await send(runner, "good-bye", invocation_id=name)
     assert len(await stored(runner)) == 2
+
+
+async def test_an_id_that_another_invocations_events_may_have_is_refused(
+    make_runner: MakeRunner,
+) -> None:
+    """S2: before anything is stored, and not when a lane's event meets one of that id."""
+    lanes = [LlmAgent(name=name, model=ScriptedModel(replies=["a", "b"])) for name in ("l", "r")]
+    runner = await make_runner(ParallelAgent(name="both", sub_agents=lanes))
+    name = f"order-{uuid.uuid4().hex}"
+    await send(runner, invocation_id=name)
+    before = await stored(runner)
+    assert f"{name}.1.0.1" in {event.id for event in before}
+    with pytest.raises(InvalidRequestError, match="choose an id that does not begin with"):
+        await send(runner, "next", invocation_id=f"{name}.1.0")
+    assert await stored(runner) == before
+    assert await send(runner, "next", invocation_id=f"{name}.1")
 
 
 async def test_a_taken_session_id_is_refused(sessions: SqliteSessionService) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import itertools
+import re
 import uuid
 from contextlib import nullcontext
 from typing import Any
@@ -441,6 +442,11 @@ MUTANTS = [
         "a sender may name its answer as the loop does",
         "reserved names",
         replaces(pausing, "is_reserved", lambda _name: False),
+    ),
+    _mutant(
+        "an invocation may have the name of a lane of another",
+        "names of invocations apart",
+        replaces(_log, "_DERIVED", re.compile("(?!)")),
     ),
     _mutant(
         "a run as a tool is whoever's wants one",

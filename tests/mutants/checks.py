@@ -142,6 +142,7 @@ CHECKS: dict[str, Check] = {
     "longest waits": rules.longest_waits,
     "bounded cache": rules.bounded_cache,
     "reserved names": rules.reserved_names,
+    "names of invocations apart": rules.names_of_invocations_apart,
     "runs as tools": rules.runs_as_tools,
     "no partial entries": _no_partial_entries,
     "no forged answers": _no_forged_answers,

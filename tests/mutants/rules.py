@@ -284,6 +284,23 @@ def reserved_names() -> str:
     return "" if "reserved" in said else f"it is looked at: {said!r}"
 
 
+def names_of_invocations_apart() -> str:
+    """An id that another invocation's events may have is refused before anything is stored (S2)."""
+    return asyncio.run(_open_as_a_lane())
+
+
+async def _open_as_a_lane() -> str:
+    service = InMemorySessionService()
+    try:
+        for name in ("order-7", "order-7.1.0"):
+            user = Event(id=f"{name}.0", invocation_id=name, author="user")
+            own = {"invocation_id": name, "holder": "local:1", "user_event": user}
+            await service.open_invocation(KEY, **own, create_session=True, ttl=0.0)
+    except InvalidRequestError:
+        return ""
+    return "a lane of a ParallelAgent and an invocation may have one name"
+
+
 def runs_as_tools() -> str:
     """A start that anybody can write gets no state of another session (S3)."""
     agent = LlmAgent(name="a", model=ScriptedModel(replies=["hi"]))

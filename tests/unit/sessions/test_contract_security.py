@@ -2,8 +2,9 @@
 
 import pytest
 
-from durable_adk.errors import DurableAdkError
+from durable_adk.errors import DurableAdkError, InvalidRequestError
 from durable_adk.sessions import Status
+from durable_adk.sessions.records import Place
 from tests.unit.sessions.contract import event, log, names, opened
 
 HOSTILE = [
@@ -86,6 +87,37 @@ async def test_no_write_reaches_what_is_anothers(service, key):
             assert "_id" in refused.message or "app_name" in refused.message  # noqa: PT017 - refusing is one of two right answers
     assert await log(service, key) == before
     assert (await service.get_invocation(key, "i1")).status is Status.RUNNING
+
+
+@pytest.mark.parametrize("name", ["i1.1.0", "i1.12.3.1.0", "i1.answer", "i1.answer.ticket"])
+async def test_an_invocation_is_not_named_as_what_another_has_made(service, key, name):
+    """S2: events are named after their invocation; a clash would end a run in the middle of it."""
+    await opened(service, key)
+    await service.close_invocation(key, invocation_id="i1", epoch=1, status=Status.COMPLETED)
+    before = await log(service, key)
+    with pytest.raises(InvalidRequestError, match=r"does not begin with 'i1\.'"):
+        await opened(service, key, name, place=Place.LAST)
+    assert await log(service, key) == before
+    assert await service.waiting(key) == []
+    other = key._replace(session_id="other")
+    assert (await opened(service, other, name)).invocation_id == name
+
+
+@pytest.mark.parametrize("name", ["i1.1", "i1.0.1", "i1.x.1.0", "i1-1.0", "i2.1.0", "i1.answers"])
+async def test_an_invocation_may_have_another_ones_name_before_a_dot(service, key, name):
+    """Only what could be the id of something is refused: people number their messages."""
+    await opened(service, key)
+    await service.close_invocation(key, invocation_id="i1", epoch=1, status=Status.COMPLETED)
+    assert (await opened(service, key, name)).invocation_id == name
+
+
+async def test_a_repeat_of_what_an_earlier_release_has_opened_is_no_new_one(service, key):
+    """I12: the other way round nothing is refused; the record is found."""
+    await opened(service, key, "i1.1.0")
+    await service.close_invocation(key, invocation_id="i1.1.0", epoch=1, status=Status.COMPLETED)
+    await opened(service, key)
+    await service.close_invocation(key, invocation_id="i1", epoch=2, status=Status.COMPLETED)
+    assert (await opened(service, key, "i1.1.0")).epoch == 1
 
 
 @pytest.mark.parametrize("text", HOSTILE)
