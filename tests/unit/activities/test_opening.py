@@ -11,7 +11,7 @@ from durable_adk.holders import TemporalHolder
 from durable_adk.messages import WhenBusy, user_content
 from durable_adk.models import ScriptedModel
 from durable_adk.payloads import OpenStep
-from durable_adk.sessions import InMemorySessionService, SessionKey
+from durable_adk.sessions import InMemorySessionService, SessionKey, Status
 
 KEY = SessionKey("app", "u", "s")
 
@@ -40,16 +40,21 @@ def step(invocation_id: str, when_busy: WhenBusy) -> OpenStep:
     )
 
 
+def living() -> WorldEffects:
+    """What opens messages of one app."""
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=["one"]))
+    registry = AppRegistry([App(name="app", root_agent=agent)])
+    return WorldEffects(Alive(registry=registry, sessions=InMemorySessionService()))
+
+
 @pytest.mark.parametrize("when_busy", [WhenBusy.REJECT, WhenBusy.ENQUEUE])
 async def test_what_was_refused_is_refused_by_every_attempt(when_busy: WhenBusy) -> None:
     """D7, I12: its sender is told that the session was busy, and of nothing that was cancelled.
 
     What was withdrawn by a cancellation, before anybody opened it, stays so.
     """
-    sessions = InMemorySessionService()
-    agent = LlmAgent(name="a", model=ScriptedModel(replies=["one"]))
-    registry = AppRegistry([App(name="app", root_agent=agent)])
-    effects = WorldEffects(Alive(registry=registry, sessions=sessions))
+    effects = living()
+    sessions = effects.world.sessions
     await effects.open_invocation(step("first", WhenBusy.ENQUEUE))
     late = step("late", when_busy)
     with pytest.raises(SessionBusyError, match="active"):
@@ -59,3 +64,17 @@ async def test_what_was_refused_is_refused_by_every_attempt(when_busy: WhenBusy)
     error = SessionBusyError if when_busy is WhenBusy.REJECT else InvocationCancelledError
     with pytest.raises(error):
         await effects.open_invocation(late)
+
+
+async def test_a_run_does_not_wait_for_what_it_began_under_another_id() -> None:
+    """I11: a workflow that was reset draws another id, and is the holder that it would wait for."""
+    effects = living()
+    first = step("first", WhenBusy.ENQUEUE)
+    await effects.open_invocation(first)
+    again = step("again", WhenBusy.ENQUEUE).model_copy(update={"holder": first.holder})
+    opened = await effects.open_invocation(again)
+    assert opened.record is not None
+    assert opened.record.status is Status.RUNNING
+    record = await effects.world.sessions.get_invocation(KEY, "first")
+    assert record is not None
+    assert record.status is Status.ABANDONED

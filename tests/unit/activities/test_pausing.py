@@ -6,17 +6,26 @@ import pytest
 from google.genai import types
 
 from durable_adk.activities.ending import close_invocation
+from durable_adk.activities.opening import open_invocation
 from durable_adk.activities.pausing import pause_invocation, take_answer
 from durable_adk.activities.world import World
-from durable_adk.apps import AppRegistry
-from durable_adk.errors import LeaseLostError
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import App, AppRegistry
+from durable_adk.errors import LeaseLostError, SessionBusyError
 from durable_adk.events import Event
-from durable_adk.messages import InvocationAnswer
-from durable_adk.payloads import AnswerStep, CloseStep, Ending, PauseStep
+from durable_adk.messages import InvocationAnswer, user_content
+from durable_adk.models import ScriptedModel
+from durable_adk.payloads import AnswerStep, CloseStep, Ending, OpenStep, PauseStep
 from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
 
 KEY = SessionKey("app", "u", "s")
 HOLDER = "temporal:n:r:w"
+
+
+async def nobody_is_alive(holder: str) -> bool:
+    """Whoever has a lease or a ticket is gone."""
+    del holder
+    return False
 
 
 class Waiting:
@@ -24,7 +33,10 @@ class Waiting:
 
     def __init__(self) -> None:
         self.sessions = InMemorySessionService()
-        self.world = World(registry=AppRegistry([]), sessions=self.sessions)
+        app = App(name="app", root_agent=LlmAgent(name="a", model=ScriptedModel(replies=[])))
+        self.world = World(
+            registry=AppRegistry([app]), sessions=self.sessions, is_alive=nobody_is_alive
+        )
 
     async def open(self) -> None:
         """It has asked, and is not paused yet."""
@@ -79,6 +91,13 @@ class Waiting:
             timestamp=3.0,
             holder=holder,
             revision=2,
+        )
+
+    async def be_busy(self) -> InvocationRecord:
+        """Open another invocation of the session."""
+        message = Event(id="busy.0", invocation_id="busy", author="user", timestamp=2.0)
+        return await self.sessions.open_invocation(
+            KEY, invocation_id="busy", holder="local:busy", user_event=message
         )
 
     async def status(self) -> Status | None:
@@ -172,6 +191,52 @@ async def test_so_may_a_pause_and_its_answer(
     ending = await close_invocation(waiting.world, waiting.end(Status.CANCELLED))
     assert (ending.record.status, ending.record.epoch) == (Status.CANCELLED, 2)
     assert await waiting.sessions.active_invocation(KEY) is None
+
+
+async def test_an_answer_to_a_busy_session_reads_no_events(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I22: it is looked at again and again, and there may be many events since its call."""
+    await waiting.pause()
+    await waiting.be_busy()
+    with pytest.raises(SessionBusyError):
+        await waiting.answer("one", epoch=1)
+    monkeypatch.setattr(waiting.sessions, "read_events", None)
+    with pytest.raises(SessionBusyError):
+        await waiting.answer("one", epoch=1)
+
+
+@pytest.mark.parametrize("status", [Status.CANCELLED, Status.FAILED, Status.ABANDONED])
+async def test_what_is_paused_is_sealed_however_it_ends(waiting: Waiting, status: Status) -> None:
+    """I9: nobody has its lease, and its calls are answered all the same."""
+    await waiting.pause()
+    ending = await close_invocation(waiting.world, waiting.end(status))
+    assert (ending.record.status, ending.record.sealed) == (status, True)
+    events = [item.event for item in await waiting.sessions.read_events(KEY)]
+    assert [event.id for event in events[2:]] == ["e-1.1.sealed", "e-1.end"]
+
+
+async def test_the_next_message_seals_what_a_gone_holder_has_ended(waiting: Waiting) -> None:
+    """I9, I24: of a paused invocation that was cancelled while another one ran."""
+    await waiting.pause()
+    busy = await waiting.be_busy()
+    with pytest.raises(SessionBusyError):
+        await close_invocation(waiting.world, waiting.end(Status.CANCELLED))
+    await waiting.sessions.close_invocation(
+        KEY, invocation_id="busy", epoch=busy.epoch, status=Status.COMPLETED
+    )
+    step = OpenStep(
+        key=KEY,
+        invocation_id="next",
+        holder="temporal:n:r:next",
+        event_id="next.0",
+        timestamp=4.0,
+        message=user_content("go on"),
+    )
+    await open_invocation(waiting.world, step)
+    events = [item.event for item in await waiting.sessions.read_events(KEY)]
+    assert [event.id for event in events[-3:]] == ["e-1.1.sealed", "e-1.end", "next.0"]
+    assert len(events[-3].get_function_responses()) == 2
 
 
 async def test_two_ends_of_what_is_paused_agree(

@@ -35,9 +35,12 @@ class Session:
         )
         await self.make()
 
-    async def append(self, *names: str, invocation_id: str = "i") -> list[Event]:
-        """Append events, as another process does."""
-        events = [Event(id=name, invocation_id=invocation_id, author="a") for name in names]
+    async def append(
+        self, *names: str, invocation_id: str = "i", timestamp: float = 0.0
+    ) -> list[Event]:
+        """Append events, as another process does; 0: they have the time at which they are."""
+        options = {"invocation_id": invocation_id, "author": "a", "timestamp": timestamp}
+        events = [Event(id=name, **options) for name in names]
         return [await self._append(event) for event in events]
 
     async def append_calls(self, *ids: str, invocation_id: str) -> None:
@@ -182,8 +185,8 @@ async def test_a_session_that_was_written_anew_is_read_anew() -> None:
     """TRAP-8: also where the last event is as it was, and one before it is not."""
     stored = Session()
     await stored.make()
-    await stored.append("first", "last")
+    await stored.append("first", "last", timestamp=1.0)
     assert await stored.read(2) == "FIRST LAST"
     await stored.make_anew()
-    await stored.append("edited", "last")
+    await stored.append("edited", "last", timestamp=1.0)
     assert await stored.read(2, "j") == "edited last"
