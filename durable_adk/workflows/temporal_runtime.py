@@ -280,7 +280,7 @@ class TemporalRuntime:
                     start_to_close_timeout=self._limit(step),
                     heartbeat_timeout=timedelta(seconds=self._limits.heartbeat_timeout),
                     retry_policy=RETRY,
-                    # A step may be committing: what it has done must be known before sealing.
+                    # An async tool may clean up, before the session goes to the next message.
                     cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                     summary=summary,
                 )

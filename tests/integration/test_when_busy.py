@@ -23,7 +23,7 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import InvocationRecord, SessionKey, Status, Ticket
 from tests.conftest import MakeRunner
 from tests.support.processes import until
-from tests.support.scripts import USER, call, ensure_session, gist, stored
+from tests.support.scripts import USER, call, ensure_session, gist, send, stored
 
 PATIENCE = 40.0
 
@@ -235,6 +235,40 @@ async def test_an_interrupt_is_asked_for_once_in_the_history(queue: Queue, clien
     kinds = [event.event_type for event in history.events]
     assert kinds.count(EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED) == 1
     assert await queue.finish() == ["i0", "x"]
+
+
+async def test_an_interrupted_tool_has_ended_when_the_next_message_begins(
+    make_runner: MakeRunner,
+) -> None:
+    """CAN-1: an async tool may clean up, and nothing of the session runs beside that."""
+    trace: list[str] = []
+
+    async def think() -> str:
+        """Think until somebody interrupts."""
+        trace.append("begins")
+        try:
+            await asyncio.sleep(PATIENCE)
+        finally:
+            await asyncio.sleep(0.7)
+            trace.append("has cleaned up")
+        return "thought"
+
+    def reply(request: LlmRequest) -> Answer:
+        (part,) = request.contents[-1].parts or []
+        if part.text == "think":
+            return call("think")
+        trace.append("is asked")
+        return "done"
+
+    runner = await make_runner(
+        LlmAgent(name="a", model=ScriptedModel(replies=reply), tools=[think])
+    )
+    await ensure_session(runner)
+    first = asyncio.create_task(send(runner, "think"))
+    await until(lambda: trace)
+    await asyncio.wait_for(send(runner, "now", when_busy="interrupt"), PATIENCE)
+    await asyncio.gather(first, return_exceptions=True)
+    assert trace == ["begins", "has cleaned up", "is asked"]
 
 
 async def test_a_free_session_has_nothing_to_interrupt(queue: Queue) -> None:
