@@ -25,7 +25,7 @@ from durable_adk.activities.tool_run import ToolRun
 from durable_adk.cli import waiting
 from durable_adk.context import ToolContext
 from durable_adk.errors import StoreUnavailableError
-from durable_adk.flows import answers, invocation
+from durable_adk.flows import answers, invocation, requests
 from durable_adk.flows.pausing import Pauses
 from durable_adk.flows.requests import REQUEST_CONFIRMATION
 from durable_adk.loop_context import Lane
@@ -37,19 +37,19 @@ from durable_adk.sessions.in_memory_session_service import _MemoryTables
 from durable_adk.workflows import invocation as workflows, temporal_runtime
 from durable_adk.workflows.temporal_runtime import TemporalRuntime
 from simulation.attempts import current
-from tests.mutants.mutant import Breaks, Mutant, replaces, rewrites, rewritten, wraps
+from tests.mutants.identity import IDENTITY
+from tests.mutants.mutant import (
+    does_nothing,
+    ignored,
+    mutant,
+    replaces,
+    rewrites,
+    rewritten,
+    wraps,
+)
+from tests.mutants.waiting import WAITING
 
 NUMBERS = itertools.count(1)
-
-
-def both(*breaks: Breaks) -> Breaks:
-    """Several places broken at once, where one alone is caught by another line of defence."""
-
-    def broken(patch: Any) -> None:
-        for one in breaks:
-            one(patch)
-
-    return broken
 
 
 def _delta_first(original: Any, tables: Any, key: Any, entry: Any, **options: Any) -> Any:
@@ -100,14 +100,6 @@ async def _later(original: Any, self: Any, event: Any) -> None:
     self.kept_alive = [*getattr(self, "kept_alive", ()), task]
 
 
-def _ignored(*_args: Any) -> None:
-    return None
-
-
-async def _nothing(*_args: Any, **_options: Any) -> None:
-    return None
-
-
 def _key_of_attempt(self: ToolContext) -> str:
     attempt = current()
     return f"{self.function_call_id}/{attempt.number if attempt else 0}"
@@ -151,9 +143,9 @@ def _no_answers_kept(original: Any, self: Any, place: Any) -> None:
     self._inbox.answers = 0
 
 
-def _any_approval(scope: Any, request_id: str | None) -> Any:
+def _any_approval(events: Any, request_id: str | None) -> Any:
     """The latest decision on any call: the arguments are in the call that it was made for."""
-    found = [r for event in scope.session.events for r in event.get_function_responses()]
+    found = [r for event in events for r in event.get_function_responses()]
     decided = [r for r in found if r.name == REQUEST_CONFIRMATION]
     first = next((r for r in decided if (r.response or {}).get("confirmed")), None)
     return first if request_id is not None else None
@@ -164,58 +156,54 @@ def _retried(patch: Any) -> None:
     patch.setattr(temporal_runtime, "RETRY", policy)
 
 
-def _mutant(name: str, check: str, *breaks: Breaks) -> Mutant:
-    return Mutant(name=name, check=check, breaks=both(*breaks))
-
-
 _PARTIAL = rewritten(_entry.Entry.of, ("@classmethod\n", ""), ("event.partial or ", ""))
 
 MUTANTS = [
     # ----- ids and the store
-    _mutant(
+    mutant(
         "event ids are random",
         "replay",
         replaces(Lane, "next_id", lambda self: f"{self.prefix}.{uuid.uuid4()}"),
     ),
-    _mutant(
+    mutant(
         "the store takes an event id twice",
         "append once",
         replaces(_MemoryTables, "add_event", _appended),
     ),
-    _mutant(
+    mutant(
         "the delta is applied before the event's id is looked at",
         "fold",
         wraps(_log, "commit", _delta_first),
     ),
-    _mutant(
+    mutant(
         "state is written in a second transaction",
         "fold of a turn",
         wraps(TransactionalSessionService, "commit_event", _two_transactions),
     ),
-    _mutant("events are read by timestamp", "order", wraps(_MemoryTables, "events", _by_timestamp)),
-    _mutant(
+    mutant("events are read by timestamp", "order", wraps(_MemoryTables, "events", _by_timestamp)),
+    mutant(
         "temp: keys are stored",
         "fold",
         replaces(_entry, "without_temp", dict),
         replaces(invocation, "without_temp", dict),
     ),
-    _mutant(
+    mutant(
         "a partial event is stored",
         "no partial entries",
         replaces(_entry.Entry, "of", classmethod(_PARTIAL)),
     ),
-    _mutant(
+    mutant(
         "a repeated opening stores the message again",
         "one user event",
         wraps(_log, "open_invocation", _second_user_event),
     ),
-    _mutant(
+    mutant(
         "a store that is away counts as one that has written",
         "no loss",
         wraps(commit, "commit_event", _swallowed),
         wraps(granted, "commit_event", _swallowed),
     ),
-    _mutant(
+    mutant(
         "the cache of a session is not read on",
         "append once",
         wraps(SessionCache, "read", _stale),
@@ -231,76 +219,77 @@ MUTANTS = [
         rewrites(SessionCache, "_put", ("if entry.bytes > self._max_bytes", "if not entry.bytes")),
     ),
     _mutant(
+    mutant(
         # Ours for an expected_seq: the lease keeps out who would come in between, so what is left
         # to ask is whether the log is as long as the run knows it to be.
         "a store that is older takes the commits of a run",
         "known revision",
-        replaces(Head, "require_grown", _ignored),
+        replaces(Head, "require_grown", ignored),
     ),
-    _mutant(
+    mutant(
         "a stale copy of a session may be appended to",
         "fresh copy",
-        replaces(Head, "require_fresh", _ignored),
+        replaces(Head, "require_fresh", ignored),
     ),
     # ----- lease and fence
-    _mutant(
+    mutant(
         "the fence is not checked",
         "fence",
         replaces(Head, "holds", lambda _self, _invocation, _epoch: True),
     ),
-    _mutant(
+    mutant(
         "two invocations may write to a session",
         "one writer",
         replaces(Head, "active", lambda _self, _now: None),
     ),
-    _mutant(
+    mutant(
         "a message does not wait for a busy session",
         "one writer",
         replaces(definitions, "transient_or_busy", definitions.transient),
     ),
-    _mutant("the lease is not given back", "lease", replaces(Head, "released", lambda self: self)),
-    _mutant(
+    mutant("the lease is not given back", "lease", replaces(Head, "released", lambda self: self)),
+    mutant(
         "nobody takes over from an invocation that was terminated",
         "takeover",
-        replaces(opening, "_end_for", _nothing),
+        replaces(opening, "_end_for", does_nothing),
     ),
-    _mutant(
+    mutant(
         "an invocation that is taken over from is not sealed",
         "takeover",
         replaces(ending, "_seals", _no_seals),
     ),
-    _mutant(
+    mutant(
         "a message that was heard keeps its ticket",
         "tickets",
         rewrites(_steering, "hear", ("_queue.leave(tables, key, head, steered, now)", "pass")),
     ),
-    _mutant(
+    mutant(
         "a message whose sender was refused may open late",
         "refused",
-        replaces(opening, "_rejected", _nothing),
+        replaces(opening, "_rejected", does_nothing),
     ),
     # ----- the loop
-    _mutant(
+    mutant(
         "the agent goes on before its event is committed",
         "commit before resume",
         wraps(invocation.Invocation, "commit", _later),
     ),
-    _mutant(
+    mutant(
         "the children of a ParallelAgent share their ids",
         "lanes",
         replaces(Lane, "fork", _same_lane),
     ),
-    _mutant(
+    mutant(
         "the loop reads a clock of its own",
         "replay",
         replaces(TemporalRuntime, "now", lambda _self: float(next(NUMBERS))),
     ),
-    _mutant(
+    mutant(
         "a store that is slow ends the run",
         "no loss",
         rewrites(TemporalRuntime, "_stored", ("if is_cancelled_exception(error) or", "if True or")),
     ),
-    _mutant(
+    mutant(
         "the second way of a commit has an id of its own",
         "no loss in the loop",
         rewrites(
@@ -310,12 +299,12 @@ MUTANTS = [
         ),
     ),
     # ----- steps
-    _mutant(
+    mutant(
         "an attempt does not look for what the one before has committed",
         "no asking again",
-        replaces(granted, "_earlier", _nothing),
+        replaces(granted, "_earlier", does_nothing),
     ),
-    _mutant(
+    mutant(
         "a zombie's answer stands beside the one that is stored",
         "no asking again",
         rewrites(granted, "_commit", ("return await _earlier(world, step) or result", "seq = 0")),
@@ -326,16 +315,17 @@ MUTANTS = [
         rewrites(_log, "commit", ("if by_step and head.retried:", "if False:")),
     ),
     _mutant(
+    mutant(
         "a step says that it has closed the invocation and has not",
         "lease",
         rewrites(granted, "_commit", ("Status.COMPLETED if closes else None", "None")),
     ),
-    _mutant(
+    mutant(
         "the key of a tool depends on the attempt",
         "tool keys",
         replaces(ToolContext, "idempotency_key", property(_key_of_attempt)),
     ),
-    _mutant(
+    mutant(
         "a tool that is to run at most once is run again",
         "at most once",
         replaces(ToolRun, "_begun", _first_begins),
@@ -351,36 +341,37 @@ MUTANTS = [
         replaces(toolbox, "missed_toolsets", lambda: nullcontext([])),
     ),
     # ----- endings
-    _mutant(
+    mutant(
         "open calls are not sealed", "pairing", replaces(ending, "unanswered", lambda *_args: [])
     ),
-    _mutant(
+    mutant(
         "a cancellation is heeded only where the loop waits",
         "cancel of a turn",
         replaces(TemporalRuntime, "cancelled", lambda _self: False),
     ),
-    _mutant(
+    mutant(
         "a run that is cancelled is not closed",
         "cancel of a turn",
         rewrites(workflows, "run_invocation", ("(asyncio.CancelledError, Exception)", "Exception")),
     ),
     # ----- answers
-    _mutant(
+    mutant(
         "an answer to one call is taken for another",
         "no forged answers",
         replaces(answers, "_find", lambda _response, history: list(history.values())[-1]),
     ),
-    _mutant(
+    mutant(
         "an answer counts twice",
         "approval",
         replaces(Pauses, "_not_waited_for", lambda _self, _answer: None),
         replaces(answers, "_check_standing", lambda *_args: False),
     ),
-    _mutant(
+    mutant(
         # An answer carries no hash of arguments: they are in the stored call, whose id it names.
         "an approval holds for other arguments",
         "each approval for its call",
-        replaces(tool, "_given", _any_approval),
+        replaces(tool, "answer_to", _any_approval),
+        replaces(requests, "answer_to", _any_approval),
     ),
     _mutant(
         "only the first page of the invocations that wait is looked at",
@@ -388,57 +379,57 @@ MUTANTS = [
         rewrites(waiting, "all_invocations", ("last = found[-1]", "return")),
     ),
     # ----- what the engine is asked for
-    _mutant("a result that is too large is asked for again", "too large is final", _retried),
-    _mutant(
+    mutant("a result that is too large is asked for again", "too large is final", _retried),
+    mutant(
         "local activities have no limit",
         "short local activities",
         rewrites(
             TemporalRuntime, "_stored", ("seconds=self._limits.local_commit_timeout", "hours=1")
         ),
     ),
-    _mutant(
+    mutant(
         "local activities are tried again where they are",
         "short local activities",
         rewrites(TemporalRuntime, "_stored", ("maximum_attempts=1", "maximum_attempts=0")),
     ),
-    _mutant(
+    mutant(
         "errors are not cut",
         "short failures",
         replaces(converter, "storable", lambda text, _room=None: text),
     ),
-    _mutant(
+    mutant(
         "the causes of errors are not cut off",
         "short failures",
         rewrites(converter, "_shortened", ("if room.causes else None", "")),
     ),
     # ----- continuing as new
-    _mutant(
+    mutant(
         "the next run does not know which answers were taken",
         "answers over a roll",
         wraps(Pauses, "go_on_from", _no_answers_kept),
     ),
-    _mutant(
+    mutant(
         "the place is not written down before the run ends",
         "roll",
-        replaces(effects.continuing, "save_place", _nothing),
+        replaces(effects.continuing, "save_place", does_nothing),
     ),
-    _mutant(
+    mutant(
         "the next run starts with the ids of the first",
         "roll",
         wraps(Lane, "__init__", _no_ids_kept),
     ),
     # ----- names
-    _mutant(
+    mutant(
         "another answer under a taken id counts as the same",
         "same id, same answer",
         replaces(Inbox, "_compare", lambda _self, _answer: None),
     ),
-    _mutant(
+    mutant(
         "an answer without a name gets one that a sender has chosen",
         "names of answers apart",
         replaces(Inbox, "_is_known", lambda _self, _name: False),
     ),
-    _mutant(
+    mutant(
         "a sender may name its answer as the loop does",
         "reserved names",
         replaces(pausing, "is_reserved", lambda _name: False),
@@ -449,8 +440,11 @@ MUTANTS = [
         replaces(_log, "_DERIVED", re.compile("(?!)")),
     ),
     _mutant(
+    mutant(
         "a run as a tool is whoever's wants one",
         "runs as tools",
-        replaces(opening, "check_tool_run", _nothing),
+        replaces(opening, "check_tool_run", does_nothing),
     ),
+    *WAITING,
+    *IDENTITY,
 ]

@@ -3,7 +3,7 @@
 Each returns what it has found wrong, the empty string if nothing. The rules are in `rules`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from types import SimpleNamespace
 
@@ -23,8 +23,8 @@ from simulation.explore import Explorer, Verdict
 from simulation.schedule import Listed
 from simulation.simulation import Simulation
 from tests.mutants import rules
+from tests.mutants.proofs import PROOFS, Check
 
-Check = Callable[[], str]
 WHOLE: set[Check] = set()
 """Checks that run what `tests/simulation` runs too, only less of it."""
 SEEDS = 10
@@ -153,4 +153,6 @@ CHECKS: dict[str, Check] = {
     "too large is final": rules.too_large_is_final,
     "short local activities": rules.short_local_activities,
     "short failures": rules.short_failures,
+    "small looks": rules.small_looks,
+    **PROOFS,
 }

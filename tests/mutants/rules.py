@@ -1,7 +1,13 @@
 """The checks that look at one rule, and not at schedules."""
 
 import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import pytest
 from google.genai import types
 from temporalio.api.failure.v1 import Failure
 from temporalio.bridge.proto.workflow_commands import WorkflowCommand
@@ -20,6 +26,7 @@ from durable_adk.errors import (
     EventConflictError,
     InvalidRequestError,
     RunError,
+    SessionBusyError,
     SessionNotFoundError,
     SessionRegressedError,
     StaleSessionError,
@@ -33,6 +40,16 @@ from durable_adk.runners import InMemoryRunner
 from durable_adk.runtime import Inbox
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.sessions.reading import PAGE
+from durable_adk.sessions import (
+    InMemorySessionService,
+    InvocationRecord,
+    Place,
+    SessionKey,
+    SqliteSessionService,
+    Status,
+    Ticket,
+)
+from durable_adk.sessions._sql_tables import SqlTables
 from durable_adk.settings import Limits
 from durable_adk.tools import BaseTool, BaseToolset, FunctionTool
 from simulation.catalogue import TOOL_TURN
@@ -325,3 +342,49 @@ def runs_as_tools() -> str:
     except SessionNotFoundError:
         pass
     return "it is opened with what another session has"
+
+
+def small_looks() -> str:
+    """Whether its turn has come costs a ticket no more where many wait (I22)."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        read: list[int] = []
+        tickets = SqlTables.tickets
+
+        def counted(*args: Any, **options: Any) -> list[Ticket]:
+            found = tickets(*args, **options)
+            read.append(len(found))
+            return found
+
+        patch.setattr(SqlTables, "tickets", counted)
+        asyncio.run(_look_for_the_turn(Path(folder), others=20))
+    return "" if sum(read) <= 4 else f"{len(read)} looks read {sum(read)} tickets"
+
+
+async def _look_for_the_turn(folder: Path, *, others: int) -> None:
+    """Of who came last, while nobody has the lease of the session."""
+    sessions = SqliteSessionService(folder / "sessions.db")
+
+    def opening(name: str) -> Coroutine[Any, Any, InvocationRecord]:
+        event = Event(id=f"{name}.0", invocation_id=name, author="user", timestamp=1.0)
+        return sessions.open_invocation(
+            KEY,
+            invocation_id=name,
+            holder=name,
+            user_event=event,
+            place=Place.LAST,
+            create_session=True,
+        )
+
+    active, last = await opening("active"), f"{others}"
+    for number in range(others + 1):
+        with suppress(SessionBusyError):
+            await opening(f"{number}")
+    await sessions.close_invocation(
+        KEY, invocation_id="active", epoch=active.epoch, status=Status.COMPLETED
+    )
+    for _ in range(2):
+        with suppress(SessionBusyError):
+            await sessions.check_turn(KEY, invocation_id=last, holder=last, place=Place.LAST)
+        with suppress(SessionBusyError):
+            await opening(last)
+    await sessions.close()

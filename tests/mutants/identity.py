@@ -1,0 +1,124 @@
+"""Seeded bugs by which one thing is taken for another: sessions, runs, answers, releases."""
+
+from typing import Any
+
+from durable_adk.activities import opening, session_cache, staleness, tool
+from durable_adk.client import conversation
+from durable_adk.client.invocations import Invocations
+from durable_adk.continuation import Place
+from durable_adk.models.llm_response import Wire
+from durable_adk.runtime import Inbox
+from durable_adk.serving import LeaseWatcher
+from durable_adk.sessions._head import Head
+from durable_adk.sessions.in_memory_session_service import _MemoryTables
+from durable_adk.workflows import invocation as workflows
+from tests.mutants.mutant import does_nothing, ignored, mutant, replaces, rewrites
+
+
+async def _lacks(_self: Any, _one: Any) -> bool:
+    return True
+
+
+def _strict(cls: Any, text: str | bytes) -> Any:
+    return cls.model_validate_json(text)
+
+
+def _unexplained(cls: Any, text: str | bytes) -> Any:
+    return cls.model_validate_json(text, extra="ignore")
+
+
+IDENTITY = [
+    # ----- sessions
+    mutant(
+        "a run goes on in another session of the name of its own",
+        "sessions of one name apart",
+        replaces(Head, "require_created_for", ignored),
+    ),
+    mutant(
+        "nobody remembers the epochs of a session that was deleted",
+        "epochs over a deletion",
+        replaces(_MemoryTables, "tombstone", ignored),
+    ),
+    mutant(
+        "a session is known by its events' ids",
+        "session made anew in the cache",
+        rewrites(session_cache, "_verified", ("entry.creation != creation", "False")),
+    ),
+    mutant(
+        "what one session lacks stops everybody",
+        "one session stops itself",
+        replaces(staleness._Look, "is_general", property(lambda self: bool(self.stale))),
+    ),
+    mutant(
+        "a session that was made anew counts as an older one",
+        "session made anew stops nobody",
+        replaces(staleness.StalenessCheck, "_lacks", _lacks),
+    ),
+    mutant(
+        "a result that cannot be read stops everybody",
+        "unreadable says nothing",
+        rewrites(staleness.StalenessCheck, "_read", ("except Exception", "except RPCError")),
+    ),
+    # ----- runs
+    mutant(
+        "a workflow that has taken a holder's id counts as the holder",
+        "holders by their runs",
+        rewrites(
+            LeaseWatcher,
+            "is_alive",
+            ("description.raw_info.first_run_id != parsed.first_run_id", "False"),
+        ),
+    ),
+    mutant(
+        "an interrupt ends whatever workflow has the id",
+        "interrupts by their runs",
+        rewrites(LeaseWatcher, "interrupt", (", first_execution_run_id=parsed.first_run_id", "")),
+    ),
+    mutant(
+        "an invocation that has ended is started again",
+        "started once",
+        rewrites(Invocations, "_start", ("REJECT_DUPLICATE", "ALLOW_DUPLICATE")),
+    ),
+    mutant(
+        "a run waits for what it began itself",
+        "no waiting for itself",
+        rewrites(opening, "_freed", ("active.holder != step.holder and ", "")),
+    ),
+    mutant(
+        "a workflow that is reset begins another invocation",
+        "reset",
+        replaces(workflows, "_named", lambda request: request),
+    ),
+    mutant(
+        "who follows a run that is reset is told that it was terminated",
+        "reset",
+        replaces(Invocations, "after_reset", does_nothing),
+    ),
+    # ----- answers
+    mutant(
+        "a no counts only while the tool requires confirmation",
+        "denied",
+        replaces(tool, "is_denied", lambda *_args: False),
+    ),
+    mutant(
+        "the next run does not know what answers said",
+        "same answer over a roll",
+        replaces(Inbox, "know", ignored),
+    ),
+    mutant(
+        "an answer that is sent again is another one",
+        "answers sent again",
+        replaces(conversation, "sent_before", does_nothing),
+    ),
+    # ----- releases
+    mutant(
+        "what a newer release adds is refused",
+        "newer fields",
+        replaces(Wire, "from_json", classmethod(_strict)),
+    ),
+    mutant(
+        "an invocation fails whose place only a newer release can read",
+        "newer places",
+        replaces(Place, "from_json", classmethod(_unexplained)),
+    ),
+]

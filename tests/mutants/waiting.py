@@ -1,0 +1,86 @@
+"""Seeded bugs in how messages wait for their sessions, and in how ends do."""
+
+from typing import Any
+
+from durable_adk.activities import attempting, ending, opening, pausing, waiting
+from durable_adk.sessions import _pausing, _queue
+from durable_adk.sessions.in_memory_session_service import _MemoryTables
+from durable_adk.workflows.temporal_runtime import TemporalRuntime
+from tests.mutants.mutant import does_nothing, ignored, mutant, replaces, rewrites
+
+
+def _all(tables: Any, key: Any, now: float, *, limit: int | None = None) -> Any:
+    return tables.tickets(key, live_at=now)[:limit]
+
+
+WAITING = [
+    # ----- messages
+    mutant(
+        "any number of messages may wait",
+        "bounded queues",
+        replaces(_queue, "_check_bounds", ignored),
+    ),
+    mutant(
+        "all who wait ask as often as who is next",
+        "rare attempts",
+        replaces(attempting, "MAX_BUSY_DELAY", 0.1),
+    ),
+    mutant(
+        "attempts wait in place whose turn is far away",
+        "few attempts in place",
+        replaces(waiting, "NEXT", 10**9),
+    ),
+    mutant(
+        "any number of attempts wait in place",
+        "room for work",
+        rewrites(waiting.InPlace, "attempt", ("self._count >= world.max_in_place", "False")),
+    ),
+    mutant("a look at one ticket reads all of them", "small looks", replaces(_queue, "live", _all)),
+    mutant(
+        "an answer reads its session before it asks for the lease",
+        "lease first",
+        replaces(pausing, "check_turn", does_nothing),
+    ),
+    mutant(
+        "who has withdrawn is remembered for ever",
+        "withdrawn for a while",
+        replaces(_MemoryTables, "remove_withdrawn", ignored),
+    ),
+    # ----- ends
+    mutant(
+        "the end of a paused invocation waits for its session",
+        "paused ends at once",
+        rewrites(
+            _pausing,
+            "close",
+            (
+                "if record.status is Status.PAUSED:",
+                "if reason is None and record.status is Status.PAUSED:",
+            ),
+        ),
+    ),
+    mutant(
+        "what seals a paused invocation is under the epoch of its pause",
+        "paused ends at once",
+        rewrites(_pausing, "_sealed", (".leased(record.invocation_id, None, now)", "")),
+    ),
+    mutant(
+        "a paused invocation that is abandoned is not sealed",
+        "paused is sealed",
+        rewrites(
+            ending,
+            "_sealed",
+            ("_waits(record):", "_waits(record) and step.status is not Status.ABANDONED:"),
+        ),
+    ),
+    mutant(
+        "nobody seals what a holder that is gone has ended",
+        "sealed for who is gone",
+        replaces(opening, "_seal_for", does_nothing),
+    ),
+    mutant(
+        "a cancelled run does not wait for its steps to end",
+        "interrupted and over",
+        rewrites(TemporalRuntime, "_activity", ("WAIT_CANCELLATION_COMPLETED", "TRY_CANCEL")),
+    ),
+]
