@@ -208,17 +208,16 @@ MUTANTS = [
         "append once",
         wraps(SessionCache, "read", _stale),
     ),
-    _mutant(
+    mutant(
         "sessions are cached however much memory they take",
         "bounded cache",
         rewrites(SessionCache, "_put", (" or total > self._max_bytes", "")),
     ),
-    _mutant(
+    mutant(
         "a session that is larger than the cache empties it",
         "bounded cache",
         rewrites(SessionCache, "_put", ("if entry.bytes > self._max_bytes", "if not entry.bytes")),
     ),
-    _mutant(
     mutant(
         # Ours for an expected_seq: the lease keeps out who would come in between, so what is left
         # to ask is whether the log is as long as the run knows it to be.
@@ -309,12 +308,11 @@ MUTANTS = [
         "no asking again",
         rewrites(granted, "_commit", ("return await _earlier(world, step) or result", "seq = 0")),
     ),
-    _mutant(
+    mutant(
         "an attempt commits what a later one has left to the loop",
         "reserved for the loop",
         rewrites(_log, "commit", ("if by_step and head.retried:", "if False:")),
     ),
-    _mutant(
     mutant(
         "a step says that it has closed the invocation and has not",
         "lease",
@@ -330,12 +328,12 @@ MUTANTS = [
         "at most once",
         replaces(ToolRun, "_begun", _first_begins),
     ),
-    _mutant(
+    mutant(
         "a call whose toolset is away is not tried again",
         "calls wait for their toolsets",
-        replaces(ToolRun, "require_asked", _ignored),
+        replaces(ToolRun, "require_asked", ignored),
     ),
-    _mutant(
+    mutant(
         "a toolset that is away has no tools",
         "calls wait for their toolsets",
         replaces(toolbox, "missed_toolsets", lambda: nullcontext([])),
@@ -373,7 +371,7 @@ MUTANTS = [
         replaces(tool, "answer_to", _any_approval),
         replaces(requests, "answer_to", _any_approval),
     ),
-    _mutant(
+    mutant(
         "only the first page of the invocations that wait is looked at",
         "longest waits",
         rewrites(waiting, "all_invocations", ("last = found[-1]", "return")),
@@ -434,12 +432,11 @@ MUTANTS = [
         "reserved names",
         replaces(pausing, "is_reserved", lambda _name: False),
     ),
-    _mutant(
+    mutant(
         "an invocation may have the name of a lane of another",
         "names of invocations apart",
         replaces(_log, "_DERIVED", re.compile("(?!)")),
     ),
-    _mutant(
     mutant(
         "a run as a tool is whoever's wants one",
         "runs as tools",

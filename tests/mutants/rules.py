@@ -38,8 +38,6 @@ from durable_adk.models import ScriptedModel
 from durable_adk.payloads import AnswerStep, OpenStep
 from durable_adk.runners import InMemoryRunner
 from durable_adk.runtime import Inbox
-from durable_adk.sessions import InMemorySessionService, SessionKey
-from durable_adk.sessions.reading import PAGE
 from durable_adk.sessions import (
     InMemorySessionService,
     InvocationRecord,
@@ -50,6 +48,7 @@ from durable_adk.sessions import (
     Ticket,
 )
 from durable_adk.sessions._sql_tables import SqlTables
+from durable_adk.sessions.reading import PAGE
 from durable_adk.settings import Limits
 from durable_adk.tools import BaseTool, BaseToolset, FunctionTool
 from simulation.catalogue import TOOL_TURN
