@@ -14,6 +14,7 @@ from typing import Any, Self
 from google.genai import types
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
+from durable_adk.effect import Effect
 from durable_adk.errors import NewerReleaseError
 from durable_adk.messages import InvocationAnswer, InvocationRequest, parsed
 from durable_adk.models.llm_response import Wire
@@ -140,7 +141,7 @@ class Place(Wire):
             ) from error
 
 
-class PlaceStep(Wire):
+class PlaceStep(Wire, Effect[None]):
     """Write down where an invocation stands; what is written once stays."""
 
     key: SessionKey
@@ -151,7 +152,7 @@ class PlaceStep(Wire):
     """A packed `Place`."""
 
 
-class SaveTraceStep(Wire):
+class SaveTraceStep(Wire, Effect[None]):
     """Write down what a custom agent's body was given in a run."""
 
     key: SessionKey
@@ -165,7 +166,7 @@ class SaveTraceStep(Wire):
     """Packed: the body's name, and entries."""
 
 
-class ContinueStep(Wire):
+class ContinueStep(Wire, Effect["Continued"]):
     """Go on from a place."""
 
     cursor: Cursor
@@ -185,7 +186,7 @@ class Continued(Wire):
     """The session's, if custom agents are there to read it."""
 
 
-class TraceStep(Wire):
+class TraceStep(Wire, Effect["TracePage"]):
     """Read what the bodies of custom agents were given in earlier runs."""
 
     key: SessionKey

@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from durable_adk.activity_calls import ActivityCall
 from durable_adk.closing import uninterrupted
-from durable_adk.continuation import (
-    Continued,
-    ContinueStep,
-    PlaceStep,
-    SaveTraceStep,
-    TracePage,
-    TraceStep,
-)
+from durable_adk.continuation import Continued, ContinueStep
+from durable_adk.effect import Effect, EffectAttempt
 from durable_adk.errors import (
     AgentError,
     ModelUnavailableError,
@@ -26,38 +20,30 @@ from durable_adk.errors import (
 from durable_adk.messages import InvocationRequest, InvocationResult, WhenBusy
 from durable_adk.payloads import (
     AnswerStep,
-    AnswerTaken,
-    CallbackStep,
     CloseStep,
-    CodeStep,
-    CommitStep,
     CompactStep,
-    Ending,
-    FunctionStep,
-    HookStep,
     ModelStep,
     Opened,
     OpenStep,
-    PauseStep,
     StepResult,
     ToolStep,
 )
-from durable_adk.runtime import Effects, Inbox
+from durable_adk.runtime import Inbox
 from durable_adk.settings import Limits
 
 if TYPE_CHECKING:
     from durable_adk.agents.base_agent import BaseAgent
 
-T = TypeVar("T")
+R = TypeVar("R")
 Child = Callable[[InvocationRequest], Awaitable[InvocationResult]]
 """Runs an invocation for another one."""
 
 
-class LocalEffects(Effects, Protocol):
-    """What a runtime without an engine needs besides."""
+class LocalEffects(Protocol):
+    """What a runtime without an engine needs."""
 
-    async def call_model(self, step: ModelStep, *, attempt: int = 1) -> StepResult:
-        """As `Effects.call_model`; a transient failure of the last attempt is final."""
+    async def perform(self, step: Effect[R], attempt: EffectAttempt | None = None) -> R:
+        """One attempt; None: who calls counts none."""
         ...
 
     async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
@@ -106,6 +92,14 @@ class LocalRuntime:
         self.agent = agents.agent
         self.inbox = Inbox()
         self._run_child = run_child
+        self._retrying: dict[type[Any], Callable[[Any], Awaitable[Any]]] = {
+            OpenStep: self._opened,
+            ModelStep: self._called,
+            AnswerStep: self._until_free,
+            CloseStep: self._until_free,
+            ContinueStep: self._read_place,
+            CompactStep: effects.perform,  # at most once: it is due again after the next run
+        }
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -120,18 +114,22 @@ class LocalRuntime:
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
 
-    async def open_invocation(self, step: OpenStep) -> Opened:
-        """Open, waiting for a busy session if the message is to be enqueued."""
-        wait = step.when_busy is not WhenBusy.REJECT
-        return await self._until_free(self._effects.open_invocation, step, wait=wait)
+    async def perform(self, step: Effect[R]) -> R:
+        """Here, as often as it takes."""
+        perform = self._retrying.get(type(step), self._until_stored)
+        return await perform(step)
 
-    async def call_model(self, step: ModelStep) -> StepResult:
+    async def _opened(self, step: OpenStep) -> Opened:
+        """Wait for a busy session only if the message is to be enqueued."""
+        return await self._until_free(step, wait=step.when_busy is not WhenBusy.REJECT)
+
+    async def _called(self, step: ModelStep) -> StepResult:
         """Ask the model, again while it is unavailable and attempts are left."""
         attempt = 1
         self._steps += 1
         while True:
             try:
-                return await self._until_stored(self._effects.call_model, step, attempt=attempt)
+                return await self._until_stored(step, EffectAttempt(number=attempt))
             except ModelUnavailableError as error:
                 if attempt >= self._limits.model_attempts:
                     raise
@@ -139,62 +137,10 @@ class LocalRuntime:
             await asyncio.sleep(delay)
             attempt += 1
 
-    async def call_tool(self, step: ToolStep) -> StepResult:
-        """Run a tool."""
-        return await self._until_stored(self._effects.call_tool, step)
-
-    async def run_function(self, step: FunctionStep) -> StepResult:
-        """Run a function."""
-        return await self._until_stored(self._effects.run_function, step)
-
-    async def execute_code(self, step: CodeStep) -> StepResult:
-        """Run code."""
-        return await self._until_stored(self._effects.execute_code, step)
-
-    async def run_callback(self, step: CallbackStep) -> StepResult:
-        """Run callbacks."""
-        return await self._until_stored(self._effects.run_callback, step)
-
-    async def run_hook(self, step: HookStep) -> StepResult:
-        """Run a hook."""
-        return await self._until_stored(self._effects.run_hook, step)
-
-    async def commit_event(self, step: CommitStep) -> int:
-        """Store an event."""
-        return await self._until_stored(self._effects.commit_event, step)
-
-    async def pause_invocation(self, step: PauseStep) -> None:
-        """Give the lease back."""
-        await self._until_stored(self._effects.pause_invocation, step)
-
-    async def take_answer(self, step: AnswerStep) -> AnswerTaken:
-        """Store an answer, waiting while another invocation is active in the session."""
-        return await self._until_free(self._effects.take_answer, step)
-
-    async def close_invocation(self, step: CloseStep) -> Ending:
-        """Record the end, waiting as `take_answer` does if it was paused."""
-        return await self._until_free(self._effects.close_invocation, step)
-
-    async def compact(self, step: CompactStep) -> None:
-        """Summarise, at most once."""
-        await self._effects.compact(step)
-
-    async def save_place(self, step: PlaceStep) -> None:
-        """Write the place down."""
-        await self._until_stored(self._effects.save_place, step)
-
-    async def save_trace(self, step: SaveTraceStep) -> None:
-        """Write a part of a trace down."""
-        await self._until_stored(self._effects.save_trace, step)
-
-    async def read_place(self, step: ContinueStep) -> Continued:
-        """Read the place."""
+    async def _read_place(self, step: ContinueStep) -> Continued:
+        """Count model calls anew, as a new run's history is empty."""
         self._steps = 0
-        return await self._until_stored(self._effects.read_place, step)
-
-    async def read_traces(self, step: TraceStep) -> TracePage:
-        """Read traces."""
-        return await self._until_stored(self._effects.read_traces, step)
+        return await self._until_stored(step)
 
     async def leave(self, agents: "asyncio.Task[None]") -> None:
         """Take them down: nobody else does it."""
@@ -216,17 +162,13 @@ class LocalRuntime:
         return await self._effects.run_activity(step, call)
 
     async def _until_free(
-        self,
-        effect: Callable[..., Awaitable[T]],
-        step: OpenStep | AnswerStep | CloseStep,
-        *,
-        wait: bool = True,
-    ) -> T:
+        self, step: OpenStep | AnswerStep | CloseStep, *, wait: bool = True
+    ) -> Any:
         """Repeat an effect while another invocation is active in the session."""
         while True:
             try:
                 # Not to be interrupted: who holds the lease must be known, to give it back.
-                return await uninterrupted(self._until_stored(effect, step))
+                return await uninterrupted(self._until_stored(step))
             except SessionBusyError as error:
                 if not wait:
                     raise
@@ -236,9 +178,7 @@ class LocalRuntime:
             with suppress(StoreUnavailableError):  # which the effect waits for
                 await self._effects.wait_for_turn(step, busy)
 
-    async def _until_stored(
-        self, effect: Callable[..., Awaitable[T]], step: object, **options: int
-    ) -> T:
+    async def _until_stored(self, step: Effect[Any], attempt: EffectAttempt | None = None) -> Any:
         """Repeat an effect until the store answers.
 
         Safe, because writes look at the ids first, and steps read before they do anything.
@@ -246,7 +186,7 @@ class LocalRuntime:
         until = time.monotonic() + self._patience
         while True:
             try:
-                return await effect(step, **options)
+                return await self._effects.perform(step, attempt)
             except StoreUnavailableError:
                 if time.monotonic() > until:
                     raise

@@ -13,8 +13,8 @@ from google.genai import types
 from pydantic import Field
 
 from durable_adk.activity_calls import ActivityCall, ActivityEnd
-from durable_adk.events.event import Event
-from durable_adk.events.event_actions import EventActions
+from durable_adk.effect import Effect
+from durable_adk.events import Event, EventActions
 from durable_adk.manifest import AgentNode, ToolSpec, Wait
 from durable_adk.messages import InvocationAnswer, ToolRun, WhenBusy
 from durable_adk.models.llm_response import Wire
@@ -24,7 +24,7 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 
 
-class OpenStep(Wire):
+class OpenStep(Wire, Effect["Opened"]):
     """Open an invocation."""
 
     key: SessionKey
@@ -131,7 +131,7 @@ class CommitGrant(Wire):
     """The runs of agents that end where the event ends the invocation."""
 
 
-class Step(Wire):
+class Step(Wire, Effect["StepResult"]):
     """What every step of an agent names."""
 
     key: SessionKey
@@ -296,7 +296,7 @@ class StepResult(Wire):
         return self.model_dump_json(by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
-class CommitStep(Wire):
+class CommitStep(Wire, Effect[int]):
     """Commit one event."""
 
     key: SessionKey
@@ -309,7 +309,7 @@ class CommitStep(Wire):
     """The session has at least this many events, unless its store is older than the run (I21)."""
 
 
-class PauseStep(Wire):
+class PauseStep(Wire, Effect[bool | None]):
     """Let an invocation wait without its session's lease."""
 
     key: SessionKey
@@ -321,7 +321,7 @@ class PauseStep(Wire):
     """The loop's; see `BaseSessionService.pause_invocation`."""
 
 
-class AnswerStep(Wire):
+class AnswerStep(Wire, Effect["AnswerTaken"]):
     """Check an answer to calls that wait, and store it."""
 
     key: SessionKey
@@ -360,7 +360,7 @@ class AnswerTaken(Wire):
     """The session's, if it was wanted and fits."""
 
 
-class CompactStep(Wire):
+class CompactStep(Wire, Effect[None]):
     """Summarise a session's events, if that is due after an invocation which is closed."""
 
     key: SessionKey
@@ -375,7 +375,7 @@ UNKNOWN_EPOCH = 0
 """Of an end before the loop has learnt whether it was opened; the first epoch is 1."""
 
 
-class CloseStep(Wire):
+class CloseStep(Wire, Effect[Ending]):
     """End an invocation."""
 
     key: SessionKey

@@ -1,118 +1,24 @@
 """The one port between deciding and doing (design D14).
 
 The loop and the built-in agents know the world only through `Runtime`. `TemporalRuntime` makes
-each effect an activity; `LocalRuntime` calls the same `Effects` in process. Both run the same loop,
-so they produce the same events; `tests/integration/test_seed_steps.py` proves it.
+each effect an activity; `LocalRuntime` performs the same effects in process. Both run the same
+loop, so they produce the same events; `tests/integration/test_seed_steps.py` proves it.
 """
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from durable_adk.activity_calls import ActivityCall
-from durable_adk.continuation import (
-    Continued,
-    ContinueStep,
-    PlaceStep,
-    SaveTraceStep,
-    TracePage,
-    TraceStep,
-)
+from durable_adk.effect import Effect
 from durable_adk.errors import storable
 from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult
-from durable_adk.payloads import (
-    AnswerStep,
-    AnswerTaken,
-    CallbackStep,
-    CloseStep,
-    CodeStep,
-    CommitStep,
-    CompactStep,
-    Ending,
-    FunctionStep,
-    HookStep,
-    ModelStep,
-    Opened,
-    OpenStep,
-    PauseStep,
-    StepResult,
-    ToolStep,
-)
+from durable_adk.payloads import ToolStep
 
 if TYPE_CHECKING:
     from durable_adk.agents.base_agent import BaseAgent
 
-T = TypeVar("T")
-
-
-class Effects(Protocol):
-    """What a run does to the world. Each may be repeated with the same step: see its payload."""
-
-    async def open_invocation(self, step: OpenStep) -> Opened:
-        """Take the session's lease, store the user's event, describe the agents."""
-        ...
-
-    async def call_model(self, step: ModelStep) -> StepResult:
-        """Build the request, run the model callbacks, ask the model."""
-        ...
-
-    async def call_tool(self, step: ToolStep) -> StepResult:
-        """Run one tool call with its callbacks."""
-        ...
-
-    async def execute_code(self, step: CodeStep) -> StepResult:
-        """Run the code that a model wrote."""
-        ...
-
-    async def run_callback(self, step: CallbackStep) -> StepResult:
-        """Run an agent's before or after callbacks."""
-        ...
-
-    async def run_function(self, step: FunctionStep) -> StepResult:
-        """Run a function of a custom agent."""
-        ...
-
-    async def run_hook(self, step: HookStep) -> StepResult:
-        """Run one hook of the app's plugins round a run or an event."""
-        ...
-
-    async def commit_event(self, step: CommitStep) -> int:
-        """Store an event and what it changes; returns its sequence number."""
-        ...
-
-    async def pause_invocation(self, step: PauseStep) -> Literal[False] | None:
-        """Give the session's lease back until an answer comes; False: it was not, it runs on."""
-        ...
-
-    async def take_answer(self, step: AnswerStep) -> AnswerTaken:
-        """Check an answer, take the lease if it was given back, store the answer."""
-        ...
-
-    async def close_invocation(self, step: CloseStep) -> Ending:
-        """Seal the session if the invocation did not complete; give its lease back."""
-        ...
-
-    async def compact(self, step: CompactStep) -> None:
-        """Summarise the session's events, if that is due; what goes wrong is only logged."""
-        ...
-
-    async def save_place(self, step: PlaceStep) -> None:
-        """Write down where the invocation stands, before its workflow continues as new."""
-        ...
-
-    async def save_trace(self, step: SaveTraceStep) -> None:
-        """Write down what the bodies of custom agents were given in this run of the workflow."""
-        ...
-
-    async def read_place(self, step: ContinueStep) -> Continued:
-        """What the loop has to know to go on."""
-        ...
-
-    async def read_traces(self, step: TraceStep) -> TracePage:
-        """What the bodies of custom agents were given in earlier runs of the workflow."""
-        ...
-
-
+R = TypeVar("R")
 MAX_STEERED = 100
 """Messages that wait to be heard, of which a run knows at a time. Each is asked for in the store,
 before a model is: of a flood only so many. The others wait for their turn, as they may have to."""
@@ -233,12 +139,19 @@ class Inbox:
         return answer
 
 
-class Runtime(Effects, Protocol):
+class Runtime(Protocol):
     """The effects, and the world's other inputs to a run. All replay-safe."""
 
     inbox: Inbox
     rolls: bool
     """Whether the invocation may go on in another run of its workflow."""
+
+    async def perform(self, step: Effect[R]) -> R:
+        """Do to the world what a step asks for: see its payload, and `activities.effects`.
+
+        It may be repeated with the same step.
+        """
+        ...
 
     def fullness(self) -> float:
         """How much there is in the run's history: 1 is time to go on in a new run (D10)."""

@@ -188,7 +188,8 @@ class Worker:
     def restart(self) -> None:
         """Another process takes its place."""
         effects = WorldEffects(self._world())
-        self.activities = InvocationActivities(effects, _SameLoop())  # pyright: ignore[reportArgumentType]: the same method
+        ours = InvocationActivities(effects, _SameLoop())  # pyright: ignore[reportArgumentType]: the same method
+        self.activities = {one.__name__: one for one in ours.all()}
 
 
 class OverError(Exception):
@@ -216,7 +217,7 @@ class Executor:
         context.run(_CURRENT.set, attempt)
         context.run(_enter, attempt)
         theirs = THEIRS.get(scheduled.name)
-        work = self._run(attempt, theirs or getattr(worker.activities, scheduled.name))
+        work = self._run(attempt, theirs or worker.activities[scheduled.name])
         self._loop.create_task(work, context=context)
         return attempt
 

@@ -13,6 +13,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from durable_adk.activities.tool_run import RunAgain, ToolsetAway
 from durable_adk.activities.trials import Trials
 from durable_adk.closing import uninterrupted
+from durable_adk.effect import EffectAttempt
 from durable_adk.errors import (
     AgentNotFoundError,
     DurableAdkError,
@@ -53,15 +54,11 @@ Retry = Callable[[DurableAdkError], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepAttempt:
-    """The attempt that is made."""
+class StepAttempt(EffectAttempt):
+    """The attempt that is made, of an activity."""
 
     what: str
     """For messages."""
-    number: int
-    """1, 2, ... as the engine counts."""
-    reports: Reports = NONE
-    """Of those before it."""
     trials: Trials | None = None
     """Which of the lost ones count; None: all."""
     is_local: bool = False
@@ -83,7 +80,7 @@ class StepAttempt:
         return self.reports.after(self.number, excused=True)
 
     async def begins(self) -> None:
-        """To be awaited when all is read, right before the step's code; see `trials.Begins`.
+        """To be awaited when all is read, right before the step's code.
 
         Raises:
             RunError: Too many were lost while theirs ran.

@@ -6,11 +6,11 @@ from google.genai import types
 
 from durable_adk.activities.callbacks import first_answer
 from durable_adk.activities.granted import require_new
-from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.context import CallbackContext
+from durable_adk.effect import EffectAttempt
 from durable_adk.errors import CallbackError
 from durable_adk.events.event import Event
 from durable_adk.flows.response import save_output
@@ -21,9 +21,7 @@ from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.values import check_json
 
 
-async def run_callback(
-    world: World, step: CallbackStep, *, begins: Begins = uncounted
-) -> StepResult:
+async def run_callback(world: World, step: CallbackStep, attempt: EffectAttempt) -> StepResult:
     """Run an agent's before or after callbacks, the plugins' first (semantics AGT-6..8, PLG-3).
 
     The result has an event if a callback answered (with content) or changed state (without).
@@ -32,7 +30,7 @@ async def run_callback(
     await require_new(world, step, scope)
     context = CallbackContext(scope)
     before = step.hook is Hook.BEFORE_AGENT
-    await begins()
+    await attempt.begins()
     try:
         async with asyncio.timeout(step.attempt_timeout):
             content = await _answer(world.plugins(step), agent, context, before=before)

@@ -3,13 +3,13 @@
 import asyncio
 
 from durable_adk.activities.granted import require_new
-from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.code_executors.flow import execute, files_for
 from durable_adk.context import CallbackContext, StepScope
+from durable_adk.effect import EffectAttempt
 from durable_adk.errors import AgentDefinitionError, AgentError, CodeExecutorError
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
@@ -18,7 +18,7 @@ from durable_adk.payloads import CodeStep, StepResult
 from durable_adk.values import check_json
 
 
-async def execute_code(world: World, step: CodeStep, *, begins: Begins = uncounted) -> StepResult:
+async def execute_code(world: World, step: CodeStep, attempt: EffectAttempt) -> StepResult:
     """Run the code that the agent's last event ends with; its result as an event (FLW-90).
 
     The code is read from the committed event. It runs at least once: when a worker dies in the
@@ -35,7 +35,7 @@ async def execute_code(world: World, step: CodeStep, *, begins: Begins = uncount
     await require_new(world, step, scope)
     context = CallbackContext(scope)
     code = _find_code(scope)
-    await begins()
+    await attempt.begins()
     try:
         async with asyncio.timeout(step.attempt_timeout):
             failpoint("code.before_run")

@@ -1,7 +1,13 @@
-"""The effects of one worker: the functions of this package over one `World`."""
+"""The table of effects: each is one row here and one function of this package.
+
+`InvocationActivities` makes an activity of each row, `TemporalRuntime` schedules it by what the row
+says, and `LocalRuntime` performs it in process. `Runtime.perform` finds the row by the step's type.
+"""
 
 import asyncio
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
 
 from durable_adk.activities import (
     activity_answer,
@@ -23,7 +29,6 @@ from durable_adk.activities import (
 from durable_adk.activities.attempting import reported
 from durable_adk.activities.granted import committed
 from durable_adk.activities.tool_run import RunAgain
-from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.activity_calls import ActivityCall
 from durable_adk.continuation import (
@@ -34,7 +39,9 @@ from durable_adk.continuation import (
     TracePage,
     TraceStep,
 )
+from durable_adk.effect import Effect, EffectAttempt
 from durable_adk.errors import SessionBusyError
+from durable_adk.messages import WhenBusy
 from durable_adk.payloads import (
     AnswerStep,
     AnswerTaken,
@@ -50,146 +57,221 @@ from durable_adk.payloads import (
     Opened,
     OpenStep,
     PauseStep,
+    Step,
     StepResult,
     ToolStep,
 )
-from durable_adk.reports import NONE, Reports
+
+S = TypeVar("S")
+R = TypeVar("R")
+A = TypeVar("A", bound=Step)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row(Generic[S, R]):
+    name: str
+    """Of its activity. It is in histories, so it never changes."""
+    step: type[S]
+    result: type[R]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreEffect(_Row[S, R]):
+    """An effect that reads or writes the store, and nothing else: a local activity first."""
+
+    function: Callable[[World, S], Awaitable[R]]
+    waits: Callable[[S], bool] = lambda _: False
+    """Whether it is tried again while another invocation is active in the session."""
+
+    async def perform(self, world: World, step: S, attempt: EffectAttempt) -> R:
+        """One attempt."""
+        del attempt  # writes look at the ids first, so all are alike
+        return await self.function(world, step)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeEffect(_Row[S, R]):
+    """An effect that runs code of a user or asks a model: a normal activity."""
+
+    function: Callable[[World, S, EffectAttempt], Coroutine[Any, Any, R]]
+    what: Callable[[S], str]
+    """How errors name it."""
+    summary: Callable[[S], str]
+    """How Temporal's UI shows it."""
+
+    async def perform(self, world: World, step: S, attempt: EffectAttempt) -> R:
+        """One attempt."""
+        return await self.function(world, step, attempt)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepEffect(CodeEffect[A, StepResult]):
+    """One that is a step of an agent, with its telemetry."""
+
+    result: type[StepResult] = StepResult
+    span: Callable[[A], str | None] = lambda _: None
+    """Name of a span over it; None: what it does has its own."""
+    commits: bool = True
+    """Whether it stores its event itself, if the loop has granted that."""
+
+    async def perform(self, world: World, step: A, attempt: EffectAttempt) -> StepResult:
+        """One attempt."""
+        with telling.told(self.name, step, attempt=attempt.number, shown=self.span(step)):
+            work = self.function(world, step, attempt)
+            return await (committed(world, step, work, attempt) if self.commits else work)
+
+
+EffectRow = StoreEffect[Any, R] | CodeEffect[Any, R]
+
+
+async def _open(world: World, step: OpenStep) -> Opened:
+    try:
+        opened = await opening.open_invocation(world, step)
+    except SessionBusyError:
+        telling.opening_waits(step)
+        raise
+    telling.opened(step, opened)
+    return opened
+
+
+async def _pause(world: World, step: PauseStep) -> Literal[False] | None:
+    paused = await pausing.pause_invocation(world, step)
+    if paused is not False:
+        telling.paused(step.key)
+    return paused
+
+
+async def _close(world: World, step: CloseStep) -> Ending:
+    ended = await ending.close_invocation(world, step)
+    await telling.closed(world, step, ended)
+    return ended
+
+
+EFFECTS: tuple[EffectRow[Any], ...] = (
+    StoreEffect(
+        name="open_invocation",
+        step=OpenStep,
+        result=Opened,
+        function=_open,
+        waits=lambda step: step.when_busy is not WhenBusy.REJECT,
+    ),
+    StepEffect(
+        name="call_model",
+        step=ModelStep,
+        function=model.call_model,
+        what=lambda step: f"A model call of {step.agent}",
+        summary=lambda step: f"{step.agent}: {step.model}" if step.model else step.agent,
+    ),
+    StepEffect(
+        name="call_tool",
+        step=ToolStep,
+        function=tool.call_tool,
+        what=lambda step: f"Tool {step.tool!r}",
+        summary=lambda step: step.tool,
+    ),
+    StepEffect(
+        name="execute_code",
+        step=CodeStep,
+        function=code.execute_code,
+        what=lambda step: f"The code of {step.agent}",
+        summary=lambda step: step.agent,
+        span=lambda _: "execute_code",
+    ),
+    StepEffect(
+        name="run_callback",
+        step=CallbackStep,
+        function=callback.run_callback,
+        what=lambda step: f"{step.hook}_callback of {step.agent}",
+        summary=lambda step: f"{step.agent} {step.hook}",
+        span=lambda step: f"run_callback {step.hook}",
+    ),
+    StepEffect(
+        name="run_function",
+        step=FunctionStep,
+        function=function.run_function,
+        what=lambda step: f"{step.function} of {step.agent}",
+        summary=lambda step: f"{step.agent} {step.function}",
+        span=lambda step: f"run_function {step.function}",
+        commits=False,
+    ),
+    StepEffect(
+        name="run_hook",
+        step=HookStep,
+        function=hooks.run_hook,
+        what=lambda step: f"{step.hook} of the plugins",
+        summary=lambda step: step.hook,
+        commits=False,
+    ),
+    StoreEffect(name="commit_event", step=CommitStep, result=int, function=commit.commit_event),
+    StoreEffect(name="pause_invocation", step=PauseStep, result=bool, function=_pause),
+    StoreEffect(
+        name="take_answer",
+        step=AnswerStep,
+        result=AnswerTaken,
+        function=pausing.take_answer,
+        waits=lambda _: True,
+    ),
+    StoreEffect(
+        name="close_invocation",
+        step=CloseStep,
+        result=Ending,
+        function=_close,
+        waits=lambda _: True,  # if it was paused
+    ),
+    CodeEffect(
+        name="compact",
+        step=CompactStep,
+        result=type(None),
+        function=lambda world, step, _: compacting.compact(world, step),
+        what=lambda step: f"The summary after {step.invocation_id}",
+        summary=lambda step: step.invocation_id,
+    ),
+    StoreEffect(
+        name="save_place", step=PlaceStep, result=type(None), function=continuing.save_place
+    ),
+    StoreEffect(
+        name="save_trace", step=SaveTraceStep, result=type(None), function=continuing.save_trace
+    ),
+    StoreEffect(
+        name="read_place", step=ContinueStep, result=Continued, function=continuing.read_place
+    ),
+    StoreEffect(
+        name="read_traces", step=TraceStep, result=TracePage, function=continuing.read_traces
+    ),
+)
+
+_ROWS: dict[type[Any], EffectRow[Any]] = {row.step: row for row in EFFECTS}
+
+
+def row_of(step: Effect[R]) -> EffectRow[R]:
+    """The row of a step."""
+    return _ROWS[type(step)]
 
 
 class WorldEffects:
-    """Implements `runtime.Effects`; one attempt each, whoever calls decides about more."""
+    """Performs effects over one `World`; one attempt each, whoever calls decides about more."""
 
     def __init__(self, world: World) -> None:
         self.world = world
 
-    async def open_invocation(self, step: OpenStep) -> Opened:
-        """See `opening.open_invocation`."""
-        try:
-            opened = await opening.open_invocation(self.world, step)
-        except SessionBusyError:
-            telling.opening_waits(step)
-            raise
-        telling.opened(step, opened)
-        return opened
-
-    async def wait_for_turn(
-        self, step: OpenStep | AnswerStep | CloseStep, busy: SessionBusyError
-    ) -> None:
-        """See `waiting.wait_locally`."""
-        await waiting.wait_locally(self.world, step, busy)
-
-    async def call_model(
-        self,
-        step: ModelStep,
-        *,
-        attempt: int = 1,
-        reports: Reports = NONE,
-        begins: Begins = uncounted,
-    ) -> StepResult:
-        """See `model.call_model`."""
-        with telling.told("call_model", step, attempt=attempt):
-            work = model.call_model(
-                self.world, step, attempt=attempt, reports=reports, begins=begins
-            )
-            return await committed(self.world, step, work, attempt=attempt, reports=reports)
-
-    async def call_tool(
-        self,
-        step: ToolStep,
-        *,
-        attempt: int | None = None,
-        reports: Reports = NONE,
-        begins: Begins = uncounted,
-    ) -> StepResult:
-        """See `tool.call_tool`; who counts no attempts leaves it to this to run a tool again."""
-        number = attempt or 1
+    async def perform(self, step: Effect[R], attempt: EffectAttempt | None = None) -> R:
+        """One attempt; who counts none leaves it to this to run a tool again."""
+        row, this = row_of(step), attempt or EffectAttempt()
         while True:
             try:
-                with telling.told("call_tool", step, attempt=number):
-                    work = tool.call_tool(
-                        self.world, step, attempt=number, reports=reports, begins=begins
-                    )
-                    return await committed(self.world, step, work, attempt=number, reports=reports)
+                return await row.perform(self.world, step, this)
             except RunAgain as again:
                 if attempt is not None:
                     raise
-                reports, delay = reported(reports, number, again), again.delay
+                number, reports = this.number, reported(this.reports, this.number, again)
+                delay = again.delay
             await asyncio.sleep(delay)
-            number += 1
-
-    async def run_function(
-        self, step: FunctionStep, *, attempt: int = 1, begins: Begins = uncounted
-    ) -> StepResult:
-        """See `function.run_function`."""
-        shown = f"run_function {step.function}"
-        with telling.told("run_function", step, attempt=attempt, shown=shown):
-            return await function.run_function(self.world, step, begins=begins)
+            this = EffectAttempt(number=number + 1, reports=reports)
 
     async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
         """See `activity_answer.run_activity`; on Temporal a worker of others runs it."""
         return await activity_answer.run_activity(self.world, step, call)
 
-    async def execute_code(
-        self, step: CodeStep, *, attempt: int = 1, begins: Begins = uncounted
-    ) -> StepResult:
-        """See `code.execute_code`."""
-        with telling.told("execute_code", step, attempt=attempt, shown="execute_code"):
-            work = code.execute_code(self.world, step, begins=begins)
-            return await committed(self.world, step, work, attempt=attempt)
-
-    async def run_callback(
-        self, step: CallbackStep, *, attempt: int = 1, begins: Begins = uncounted
-    ) -> StepResult:
-        """See `callback.run_callback`."""
-        shown = f"run_callback {step.hook}"
-        with telling.told("run_callback", step, attempt=attempt, shown=shown):
-            work = callback.run_callback(self.world, step, begins=begins)
-            return await committed(self.world, step, work, attempt=attempt)
-
-    async def run_hook(
-        self, step: HookStep, *, attempt: int = 1, begins: Begins = uncounted
-    ) -> StepResult:
-        """See `hooks.run_hook`."""
-        with telling.told("run_hook", step, attempt=attempt):
-            return await hooks.run_hook(self.world, step, begins=begins)
-
-    async def commit_event(self, step: CommitStep) -> int:
-        """See `commit.commit_event`."""
-        return await commit.commit_event(self.world, step)
-
-    async def pause_invocation(self, step: PauseStep) -> Literal[False] | None:
-        """See `pausing.pause_invocation`."""
-        paused = await pausing.pause_invocation(self.world, step)
-        if paused is not False:
-            telling.paused(step.key)
-        return paused
-
-    async def take_answer(self, step: AnswerStep) -> AnswerTaken:
-        """See `pausing.take_answer`."""
-        return await pausing.take_answer(self.world, step)
-
-    async def close_invocation(self, step: CloseStep) -> Ending:
-        """See `ending.close_invocation`."""
-        ended = await ending.close_invocation(self.world, step)
-        await telling.closed(self.world, step, ended)
-        return ended
-
-    async def compact(self, step: CompactStep) -> None:
-        """See `compacting.compact`."""
-        await compacting.compact(self.world, step)
-
-    async def save_place(self, step: PlaceStep) -> None:
-        """See `continuing.save_place`."""
-        await continuing.save_place(self.world, step)
-
-    async def save_trace(self, step: SaveTraceStep) -> None:
-        """See `continuing.save_trace`."""
-        await continuing.save_trace(self.world, step)
-
-    async def read_place(self, step: ContinueStep) -> Continued:
-        """See `continuing.read_place`."""
-        return await continuing.read_place(self.world, step)
-
-    async def read_traces(self, step: TraceStep) -> TracePage:
-        """See `continuing.read_traces`."""
-        return await continuing.read_traces(self.world, step)
+    async def wait_for_turn(self, step: waiting.Waiter, busy: SessionBusyError) -> None:
+        """See `waiting.wait_locally`."""
+        await waiting.wait_locally(self.world, step, busy)

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.agents.step_function import find
 from durable_adk.calling import call, contained
+from durable_adk.effect import EffectAttempt
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
@@ -21,9 +21,7 @@ from durable_adk.payloads import FunctionStep, StepResult
 from durable_adk.values import canonical, check_json, to_json_value
 
 
-async def run_function(
-    world: World, step: FunctionStep, *, begins: Begins = uncounted
-) -> StepResult:
+async def run_function(world: World, step: FunctionStep, attempt: EffectAttempt) -> StepResult:
     """Run the function; its result as JSON, or what it raised as the result's `error`.
 
     As a tool it runs at least once: when a worker dies in the middle, another runs it again.
@@ -33,7 +31,7 @@ async def run_function(
     """
     agent = world.registry.agent(step.key.app_name, step.agent)
     function = find(agent, step.function)
-    await begins()
+    await attempt.begins()
     limit = asyncio.timeout(step.attempt_timeout)
     try:
         async with limit:

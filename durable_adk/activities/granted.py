@@ -11,11 +11,11 @@ from durable_adk.activities.world import STORE_PATIENCE, World
 from durable_adk.closing import uninterrupted
 from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.context import StepScope
+from durable_adk.effect import EffectAttempt
 from durable_adk.errors import EventConflictError, LeaseLostError, StoreUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.patience import again
 from durable_adk.payloads import CommitGrant, CommitStep, ModelStep, Step, StepResult, ToolStep
-from durable_adk.reports import NONE, Reports
 from durable_adk.sessions.base_session_service import Status, StoredEvent
 from durable_adk.sessions.state import is_temp
 
@@ -63,9 +63,7 @@ async def committed(
     world: World,
     step: Step,
     work: Coroutine[Any, Any, StepResult],
-    *,
-    attempt: int,
-    reports: Reports = NONE,
+    attempt: EffectAttempt,
 ) -> StepResult:
     """A step's result, with its event committed if the step may.
 
@@ -74,7 +72,9 @@ async def committed(
     asked, and a tool not run, for what is recorded already (I10).
     """
     try:
-        found = await _earlier(world, step) if step.grant is not None and attempt > 1 else None
+        found = (
+            await _earlier(world, step) if step.grant is not None and attempt.number > 1 else None
+        )
     except BaseException:
         work.close()
         raise
@@ -92,13 +92,9 @@ async def committed(
         event = await seen_by_plugins(world, step, _completed(event, step.grant))
         result = result.model_copy(update={"event": event, "hooked": True})
     if event is None or not _complete_without_loop(step, result, event):
-        return await _left_to_loop(
-            world, step, step.grant, result, attempt=attempt, reports=reports
-        )
+        return await _left_to_loop(world, step, step.grant, result, attempt)
     # Not to be interrupted: the loop has to learn what is stored.
-    return await uninterrupted(
-        _commit(world, step, step.grant, result, event, attempt=attempt, reports=reports)
-    )
+    return await uninterrupted(_commit(world, step, step.grant, result, event, attempt=attempt))
 
 
 async def _told(world: World, step: Step, found: StepResult) -> StepResult:
@@ -149,8 +145,7 @@ async def _commit(
     result: StepResult,
     event: Event,
     *,
-    attempt: int,
-    reports: Reports,
+    attempt: EffectAttempt,
 ) -> StepResult:
     event = _completed(event, grant)
     closes = grant.closes and _ends_the_run(step, event)
@@ -165,12 +160,12 @@ async def _commit(
     try:
         # An earlier attempt may be alive, and store another result, which the loop could not take
         # for this one: so a later attempt is slower to leave the commit to the loop.
-        seq = await again(commit_event, PATIENCE if attempt > 1 else 0.0)(
+        seq = await again(commit_event, PATIENCE if attempt.number > 1 else 0.0)(
             world, commit, by_step=True
         )
     except StoreUnavailableError:
         # The loop has more patience, and commits by the same id.
-        return await _left_to_loop(world, step, grant, result, attempt=attempt, reports=reports)
+        return await _left_to_loop(world, step, grant, result, attempt)
     except EventConflictError:
         # A slower attempt of this step was not dead: the event it has committed stands. Or a later
         # one was, or has left another to the loop, which alone commits then.
@@ -199,9 +194,7 @@ async def _left_to_loop(
     step: Step,
     grant: CommitGrant,
     result: StepResult,
-    *,
-    attempt: int,
-    reports: Reports,
+    attempt: EffectAttempt,
 ) -> StepResult:
     """A result that the loop is to commit, or what an attempt that was not dead has committed.
 
@@ -211,7 +204,7 @@ async def _left_to_loop(
     Raises:
         StoreUnavailableError: It is not known whether it is, and an attempt may be alive.
     """
-    if attempt == 1:
+    if attempt.number == 1:
         return result
     try:
         stored = await again(world.sessions.reserve_event, STORE_PATIENCE)(
@@ -222,7 +215,7 @@ async def _left_to_loop(
             revision=step.revision,
         )
     except StoreUnavailableError:
-        if reports.lost(attempt):
+        if attempt.reports.lost(attempt.number):
             raise
         return result  # all before it have told how they ended
     return _result_of(step, stored) if stored and _says_it_all(step, stored.event) else result

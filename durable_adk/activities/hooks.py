@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 from google.genai import types
 
 from durable_adk.activities.session_cache import Known
-from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.context import CallbackContext, RunContext, StepScope
+from durable_adk.effect import EffectAttempt
 from durable_adk.errors import (
     CallbackError,
     InvalidRequestError,
@@ -34,14 +34,14 @@ RUN_AUTHOR = "model"
 """Author of what `before_run_callback` says (PLG-5)."""
 
 
-async def run_hook(world: World, step: HookStep, *, begins: Begins = uncounted) -> StepResult:
+async def run_hook(world: World, step: HookStep, attempt: EffectAttempt) -> StepResult:
     """Run a hook over the plugins that have it now; without any, nothing happens.
 
     Raises:
         CallbackError: A plugin raised, answered with something unusable, or took too long.
         DurableAdkError: The session cannot be read.
     """
-    await begins()
+    await attempt.begins()
     failpoint("hook.before")
     try:
         async with asyncio.timeout(step.attempt_timeout):

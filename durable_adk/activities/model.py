@@ -12,12 +12,12 @@ from durable_adk.activities.chunks import Chunks, after_model
 from durable_adk.activities.granted import require_new
 from durable_adk.activities.notes import ANSWER, ArrivedAnswer, find_note, offer_note
 from durable_adk.activities.request import build_request
-from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained
 from durable_adk.code_executors.flow import cut_off
 from durable_adk.context import CallbackContext, StepScope
+from durable_adk.effect import EffectAttempt
 from durable_adk.errors import (
     AgentDefinitionError,
     CallbackError,
@@ -38,7 +38,6 @@ from durable_adk.models.model_attempt import AttemptEnd
 from durable_adk.payloads import ModelStep, StepResult
 from durable_adk.planners.planning import planned
 from durable_adk.plugins.plugin_manager import PluginManager
-from durable_adk.reports import NONE, Reports
 from durable_adk.run_config import StreamingMode
 from durable_adk.sessions.state import is_temp
 from durable_adk.telemetry.genai import chat
@@ -46,14 +45,7 @@ from durable_adk.tools.base_tool import BaseTool
 from durable_adk.values import check_json
 
 
-async def call_model(
-    world: World,
-    step: ModelStep,
-    *,
-    attempt: int = 1,
-    reports: Reports = NONE,
-    begins: Begins = uncounted,
-) -> StepResult:
+async def call_model(world: World, step: ModelStep, attempt: EffectAttempt) -> StepResult:
     """Build the request, run the callbacks, ask the model; the answer as an event.
 
     An answer that has arrived at an earlier attempt is not asked for again (I10).
@@ -61,9 +53,7 @@ async def call_model(
     Args:
         world: The stores.
         step: Which agent at which revision.
-        attempt: 1, 2, ...; a transient failure of the last one is final.
-        reports: Of the attempts before it.
-        begins: Awaited before the callbacks and the model.
+        attempt: It `begins` before the callbacks; the last one's transient failure is final.
 
     Raises:
         ModelUnavailableError: Ask again, unless this was attempt `Limits.model_attempts`.
@@ -73,12 +63,12 @@ async def call_model(
     if not isinstance(agent, LlmAgent):
         raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
     await require_new(world, step, scope)
-    tried = Attempt(world=world, step=step, number=attempt, reports=reports)
+    tried = Attempt(world=world, step=step, number=attempt.number, reports=attempt.reports)
     async with tried.recorded():
-        arrived = await _arrived(world, step) if attempt > 1 or scope.ahead else None
+        arrived = await _arrived(world, step) if attempt.number > 1 or scope.ahead else None
         if arrived is None:
             await tried.tell_the_lost()
-        await begins()
+        await attempt.begins()
         return await _answered(agent, scope, tried, arrived)
 
 

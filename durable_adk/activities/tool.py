@@ -16,12 +16,12 @@ from durable_adk.activities.telling import others_have_answered
 from durable_adk.activities.tool_event import pending_result, response_event, unknown_tool
 from durable_adk.activities.tool_run import NotBegunError, RunAgain, ToolRun, unconfirmed
 from durable_adk.activities.toolbox import Toolbox, toolbox_of
-from durable_adk.activities.trials import Begins, uncounted
 from durable_adk.activities.world import World
 from durable_adk.activity_calls import ActivityCall
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained
 from durable_adk.context import StepScope, ToolContext
+from durable_adk.effect import EffectAttempt
 from durable_adk.errors import (
     AgentDefinitionError,
     AgentError,
@@ -41,7 +41,6 @@ from durable_adk.messages import check_size
 from durable_adk.payloads import ChildRun, StepResult, ToolStep
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import PluginManager
-from durable_adk.reports import NONE, Reports
 from durable_adk.tools._confirmation import REJECTED
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
@@ -49,14 +48,7 @@ from durable_adk.tools.base_tool import BaseTool
 from durable_adk.values import check_json
 
 
-async def call_tool(
-    world: World,
-    step: ToolStep,
-    *,
-    attempt: int = 1,
-    reports: Reports = NONE,
-    begins: Begins = uncounted,
-) -> StepResult:
+async def call_tool(world: World, step: ToolStep, attempt: EffectAttempt) -> StepResult:
     """Run one call; its response as an event, or what it raised as the result's `error`.
 
     When a worker dies in the middle, another runs the tool again with the same
@@ -71,9 +63,10 @@ async def call_tool(
     if not isinstance(agent, LlmAgent):
         raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
     await require_new(world, step, scope)
-    run = ToolRun(world=world, step=step, attempt=attempt, agent=agent, reports=reports)
+    number, reports = attempt.number, attempt.reports
+    run = ToolRun(world=world, step=step, attempt=number, agent=agent, reports=reports)
     call = await _Call.of(run, scope)
-    await begins()
+    await attempt.begins()
     try:
         await call.find_tool()  # in a time of its own: the tool has not begun
         async with asyncio.timeout(step.attempt_timeout):

@@ -1,6 +1,5 @@
 """The attempts of a step that came to run somebody's code, once one of them was lost."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,14 +12,6 @@ from durable_adk.reports import Reports
 
 TRIED: Final = "tried"
 """The kind of note that says which attempts of a step were to run its code."""
-
-Begins = Callable[[], Awaitable[None]]
-"""Awaited by an effect when it has read all that it needs, right before the first code of a user
-or model: of what is read after that, a worker's death would be put down to the code."""
-
-
-async def uncounted() -> None:
-    """What an effect awaits in a process of which no attempt outlives the loss."""
 
 
 @dataclass(frozen=True, kw_only=True)

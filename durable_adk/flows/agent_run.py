@@ -111,7 +111,7 @@ class AgentLoop:
             args=list(call.args),
             kwargs=call.kwargs,
         )
-        result = await invocation.runtime.run_function(step)
+        result = await invocation.runtime.perform(step)
         if result.error:
             raise from_detail(result.error)
         return result.value
@@ -305,7 +305,7 @@ class AgentLoop:
 
     async def _callback(self, hook: Hook, ctx: InvocationContext) -> StepResult:
         invocation = self._invocation
-        result = await invocation.runtime.run_callback(
+        result = await invocation.runtime.perform(
             CallbackStep(
                 **invocation.place(ctx, ctx.lane.next_id()),
                 attempt_timeout=invocation.opened.limits.callback_timeout,

@@ -147,7 +147,7 @@ async def go_on(runtime: Runtime, cursor: Cursor, holder: str) -> Invocation | E
         DurableAdkError: It cannot go on; it is closed with that.
     """
     try:
-        told = await runtime.read_place(ContinueStep(cursor=cursor, holder=holder))
+        told = await runtime.perform(ContinueStep(cursor=cursor, holder=holder))
         if told.ending is not None:
             return Ended(cursor.key, told.ending)
         place = Place.from_json(unpacked(told.place))
@@ -159,7 +159,7 @@ async def go_on(runtime: Runtime, cursor: Cursor, holder: str) -> Invocation | E
         step = _unknown(
             cursor.key, cursor.invocation_id, holder, runtime.now(), None if cancelled else error
         )
-        await uninterrupted(runtime.close_invocation(step))
+        await uninterrupted(runtime.perform(step))
         raise
     invocation = Invocation.continued(
         runtime=runtime, key=cursor.key, place=place, told=told, past=past, holder=holder
@@ -170,7 +170,7 @@ async def go_on(runtime: Runtime, cursor: Cursor, holder: str) -> Invocation | E
 
 async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Heard, bool]:
     """The opening, and whether the run was cancelled meanwhile, too late for what was heard."""
-    opening = asyncio.ensure_future(runtime.open_invocation(step))
+    opening = asyncio.ensure_future(runtime.perform(step))
     try:
         return await asyncio.shield(opening), False
     except asyncio.CancelledError:
@@ -183,7 +183,7 @@ async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Heard, boo
             # worker, which the engine tells as a timeout if it was cancelled meanwhile.
             end = _unknown(step.key, step.invocation_id, step.holder, step.timestamp)
             end.create_session = step.create_session
-            ending = await uninterrupted(runtime.close_invocation(end))
+            ending = await uninterrupted(runtime.perform(end))
             if ending.heard_by is not None:
                 return Heard(step.key, step.invocation_id, ending.heard_by), True
             raise asyncio.CancelledError from None

@@ -188,7 +188,7 @@ async def _close(
         ended=invocation.runs.end_all(error.error_type if error else None),
     )
     # Too late for a cancellation, which would leave the lease behind.
-    return await uninterrupted(invocation.runtime.close_invocation(step))
+    return await uninterrupted(invocation.runtime.perform(step))
 
 
 async def _compact(invocation: Invocation) -> None:
@@ -201,7 +201,7 @@ async def _compact(invocation: Invocation) -> None:
             attempt_timeout=invocation.opened.limits.model_timeout,
         )
         with suppress(DurableAdkError, asyncio.CancelledError):
-            await invocation.runtime.compact(step)
+            await invocation.runtime.perform(step)
 
 
 def _result(invocation: Invocation) -> InvocationResult:

@@ -330,7 +330,7 @@ class Invocation:
             revision=self.revision,
         )
         # Not to be interrupted, or it could land among the events that seal the session.
-        seq = await uninterrupted(self.runtime.commit_event(step))
+        seq = await uninterrupted(self.runtime.perform(step))
         self.revision = max(self.revision, seq)  # an answer may have been stored meanwhile
         self._remember(event)
 

@@ -116,7 +116,7 @@ async def _call_model(
         calls_left=invocation.calls_left,
         max_llm_calls=invocation.request.run_config.max_llm_calls,
     )
-    result = await invocation.runtime.call_model(step)
+    result = await invocation.runtime.perform(step)
     invocation.take(result)
     if result.model_called:
         invocation.count_model_call()
@@ -132,7 +132,7 @@ async def _run_code(invocation: Invocation, node: AgentNode, ctx: InvocationCont
         **invocation.place(ctx, ctx.lane.next_id()),
         attempt_timeout=node.code_timeout or invocation.opened.limits.tool_timeout,
     )
-    result = await invocation.runtime.execute_code(step)
+    result = await invocation.runtime.perform(step)
     invocation.take(result)
     ctx.end_invocation = ctx.end_invocation or result.end_invocation
     return result.event or Event()

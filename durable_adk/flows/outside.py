@@ -57,7 +57,7 @@ async def finished(
         step.activity = await _run(invocation, step, first.activity, room)
     _require_wanted(invocation, ctx)
     step.ended = None
-    return await invocation.runtime.call_tool(step)
+    return await invocation.runtime.perform(step)
 
 
 def _require_wanted(invocation: Invocation, ctx: InvocationContext) -> None:

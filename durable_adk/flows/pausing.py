@@ -218,7 +218,7 @@ class Pauses:
         in tasks of its own.
         """
         if self.paused and not self._closed:
-            taken = await self._invocation.runtime.take_answer(self._step(InvocationAnswer(), ""))
+            taken = await self._invocation.runtime.perform(self._step(InvocationAnswer(), ""))
             self._resumed(taken)
 
     def close(self) -> None:
@@ -273,7 +273,7 @@ class Pauses:
             revision=invocation.revision,
         )
         self.paused = True
-        await invocation.runtime.pause_invocation(step)
+        await invocation.runtime.perform(step)
 
     async def _next(self) -> InvocationAnswer | None:
         """The next answer; None if something else has changed. Expired calls are seen to."""
@@ -325,7 +325,7 @@ class Pauses:
         step = self._step(answer, f"{name}.0" if answer.steers else answer_event(own, name))
         step.author = author
         step.named = name in self._inbox.digests if sent else None
-        taken = await self._invocation.runtime.take_answer(step)
+        taken = await self._invocation.runtime.perform(step)
         if taken.refused is not None:
             if sent:
                 self._inbox.refuse(name, taken.refused)

@@ -111,7 +111,7 @@ class Rolling:
                 check_size(canonical(invocation.session.state), "The state")  # it is read again
             await self._save_traces(number)
             while (step := self._step(number)) != written:
-                await invocation.runtime.save_place(step)
+                await invocation.runtime.perform(step)
                 written = step
         except PayloadTooLargeError:
             self._moves = -AGAIN
@@ -175,7 +175,7 @@ class Rolling:
                 body=name,
                 trace=part,
             )
-            await self._invocation.runtime.save_trace(step)
+            await self._invocation.runtime.perform(step)
 
     # ----- the bodies of custom agents
 
@@ -232,7 +232,7 @@ async def past_traces(
             upto=cursor.place,
             after=after,
         )
-        page = await runtime.read_traces(step)
+        page = await runtime.perform(step)
         if page.ending is not None:
             return page.ending
         for text in page.traces:

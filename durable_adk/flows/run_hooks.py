@@ -56,7 +56,7 @@ async def prepared(
         event=sent,
         create_session=step.create_session,
     )
-    event = (await runtime.run_hook(hook)).event or sent
+    event = (await runtime.perform(hook)).event or sent
     changes = {
         "message": event.content,
         "state_delta": event.actions.state_delta,
@@ -90,7 +90,7 @@ async def _round_run(invocation: "Invocation", hook: HookName) -> Event | None:
     """The event of a hook, if it has something to store."""
     if not invocation.hooked(hook):
         return None
-    event = (await invocation.runtime.run_hook(_step(invocation, hook))).event
+    event = (await invocation.runtime.perform(_step(invocation, hook))).event
     if event is None:
         return None
     invocation.apply_local(event.actions.state_delta)
@@ -106,7 +106,7 @@ async def on_event(invocation: "Invocation", event: Event) -> None:
     agent = known.name if known else invocation.opened.agent
     step = _step(invocation, "on_event_callback", agent=agent, event_id=event.id)
     step.event, step.branch = event, event.branch
-    changed = (await invocation.runtime.run_hook(step)).event
+    changed = (await invocation.runtime.perform(step)).event
     if changed is not None:
         for name in Event.model_fields:
             setattr(event, name, getattr(changed, name))
@@ -122,7 +122,7 @@ async def agent_failed(
         step = _step(invocation, hook, agent=ctx.agent_name, event_id=ctx.lane.next_id())
         step.branch, step.error = ctx.branch, as_detail(error)
         with suppress(DurableAdkError):
-            await invocation.runtime.run_hook(step)
+            await invocation.runtime.perform(step)
 
 
 async def run_failed(invocation: "Invocation", error: dict[str, object]) -> None:
@@ -137,7 +137,7 @@ async def run_failed(invocation: "Invocation", error: dict[str, object]) -> None
         step.error = error
         # Too late for a cancellation: how the run ended is recorded.
         with suppress(DurableAdkError):
-            await uninterrupted(invocation.runtime.run_hook(step))
+            await uninterrupted(invocation.runtime.perform(step))
 
 
 def _step(

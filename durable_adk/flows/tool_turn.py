@@ -257,7 +257,7 @@ class ToolTurn:
             **place, attempt_timeout=timeout, call_id=call.id or "", tool=name, spec=spec
         )
         try:
-            first = await self._invocation.runtime.call_tool(step)
+            first = await self._invocation.runtime.perform(step)
             return await finished(self._invocation, self._ctx, step, first, together=together)
         except PayloadLostError:
             raise  # its response may be stored, though nobody can say so

@@ -15,38 +15,23 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
+from durable_adk.activities.effects import CodeEffect, StoreEffect, row_of
 from durable_adk.activity_calls import ActivityCall
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import serving
-from durable_adk.continuation import (
-    Continued,
-    ContinueStep,
-    Place,
-    PlaceStep,
-    SaveTraceStep,
-    TracePage,
-    TraceStep,
-    unpacked,
-)
+from durable_adk.continuation import Continued, Place, TracePage, unpacked
+from durable_adk.effect import Effect
 from durable_adk.errors import DurableAdkError, RunError, from_detail, raised, rebuild
 from durable_adk.messages import MAX_BYTES, InvocationRequest, InvocationResult, workflow_id
 from durable_adk.payloads import (
-    AnswerStep,
     AnswerTaken,
-    CallbackStep,
-    CloseStep,
-    CodeStep,
-    CommitStep,
     CompactStep,
-    Ending,
-    FunctionStep,
     HookStep,
     ModelStep,
     Opened,
     OpenStep,
     PauseStep,
     Step,
-    StepResult,
     ToolStep,
 )
 from durable_adk.runtime import Inbox
@@ -55,7 +40,7 @@ from durable_adk.settings import Limits
 from durable_adk.workflows import theirs
 from durable_adk.workflows.board import Board, for_child
 
-T = TypeVar("T")
+R = TypeVar("R")
 STORE_TIMEOUT = timedelta(seconds=30)
 """One attempt of a store activity that is no longer local."""
 UNSEEN = 100
@@ -134,43 +119,39 @@ class TemporalRuntime:
         """The agent whose own code the loop is to run."""
         return serving(self._registry).agent(app, name)
 
-    async def open_invocation(self, step: OpenStep) -> Opened:
-        """A local activity, then a normal one whose retries are the wait for a busy session."""
-        if step.tool_run is not None:
-            parent = workflow.info().parent
-            step = step.model_copy(update={"parent": parent.workflow_id if parent else ""})
-        opened = await self._store("open_invocation", step, Opened)
-        if opened.state is not None:
-            await self._recorded()
-        self._is_open_as(opened)
-        return opened
+    async def perform(self, step: Effect[R]) -> R:
+        """An activity; a local one first if it is the store's."""
+        row = row_of(step)
+        if isinstance(row, CodeEffect):
+            return await self._activity(row, step)
+        done = await self._store(row, _with_parent(step))
+        await self._after(step, done)
+        return done
+
+    async def _after(self, step: object, done: object) -> None:
+        """Take from a result what this runtime goes by, and record it where that is needed."""
+        if isinstance(step, PauseStep):
+            self._board.waits()
+        match done:
+            case Opened():
+                if done.state is not None:
+                    await self._recorded()
+                self._is_open_as(done)
+            case AnswerTaken():
+                if done.refused is None:
+                    self._board.goes_on()
+                if done.state is not None or done.heard is not None:
+                    await self._recorded()  # several messages too: a task reports 4 MB (1c)
+            case Continued(ending=None):
+                self._is_open_as(Place.from_json(unpacked(done.place)).opened)
+            case TracePage() if done.next is not None:
+                await self._recorded()  # what one task reports has 4 MB (1c)
+            case _:
+                pass
 
     def _is_open_as(self, opened: Opened) -> None:
         self._limits, self._registry = opened.limits, opened.registry
         self._model_queues = opened.model_task_queues or {}
-
-    async def call_model(self, step: ModelStep) -> StepResult:
-        """One activity, on the task queue that its model is routed to if there is one."""
-        summary = f"{step.agent}: {step.model}" if step.model else step.agent
-        return await self._activity("call_model", step, StepResult, summary=summary)
-
-    async def call_tool(self, step: ToolStep) -> StepResult:
-        """One activity, on the tool's own task queue if it has one."""
-        return await self._activity("call_tool", step, StepResult, summary=step.tool)
-
-    async def execute_code(self, step: CodeStep) -> StepResult:
-        """One activity."""
-        return await self._activity("execute_code", step, StepResult, summary=step.agent)
-
-    async def run_function(self, step: FunctionStep) -> StepResult:
-        """One activity."""
-        summary = f"{step.agent} {step.function}"
-        return await self._activity("run_function", step, StepResult, summary=summary)
-
-    async def run_callback(self, step: CallbackStep) -> StepResult:
-        """One activity."""
-        summary = f"{step.agent} {step.hook}"
-        return await self._activity("run_callback", step, StepResult, summary=summary)
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:
         """A child workflow: its steps are its own history, and are resumed on their own."""
@@ -200,82 +181,22 @@ class TemporalRuntime:
         self.look()
         return result
 
-    async def run_hook(self, step: HookStep) -> StepResult:
-        """One activity; a local one for an event that is too large for the input of another.
-
-        The merged results of calls side by side can be that. A local activity's input is sent
-        nowhere, but the workflow is deaf while it runs.
-        """
-        if step.event is None or len(step.event.to_json().encode()) <= MAX_BYTES:
-            return await self._activity("run_hook", step, StepResult, summary=step.hook)
+    async def _activity(self, row: CodeEffect[Any, R], step: Any) -> R:
+        summary = row.summary(step)
         try:
-            return await workflow.execute_local_activity(
-                "run_hook",
-                step,
-                result_type=StepResult,
-                start_to_close_timeout=self._limit(step),
-                retry_policy=RETRY,
-            )
-        except FailureError as error:
-            raise _reason(error) from error
-
-    async def commit_event(self, step: CommitStep) -> int:
-        """A local activity: its input, the event, is not written to the history again (D4)."""
-        return await self._store("commit_event", step, int)
-
-    async def pause_invocation(self, step: PauseStep) -> None:
-        """A local activity."""
-        await self._store("pause_invocation", step, bool)
-        self._board.waits()
-
-    async def take_answer(self, step: AnswerStep) -> AnswerTaken:
-        """A local activity, then a normal one whose retries are the wait for a busy session."""
-        taken = await self._store("take_answer", step, AnswerTaken)
-        if taken.refused is None:
-            self._board.goes_on()
-        if taken.state is not None or taken.heard is not None:
-            await self._recorded()  # of several messages, too: what one task reports has 4 MB (1c)
-        return taken
-
-    async def close_invocation(self, step: CloseStep) -> Ending:
-        """A local activity."""
-        return await self._store("close_invocation", step, Ending)
-
-    async def compact(self, step: CompactStep) -> None:
-        """One activity."""
-        await self._activity("compact", step, type(None), summary=step.invocation_id)
-
-    async def save_place(self, step: PlaceStep) -> None:
-        """A local activity."""
-        await self._store("save_place", step, type(None))
-
-    async def save_trace(self, step: SaveTraceStep) -> None:
-        """A local activity."""
-        await self._store("save_trace", step, type(None))
-
-    async def read_place(self, step: ContinueStep) -> Continued:
-        """A local activity."""
-        told = await self._store("read_place", step, Continued)
-        if told.ending is None:
-            self._is_open_as(Place.from_json(unpacked(told.place)).opened)
-        return told
-
-    async def read_traces(self, step: TraceStep) -> TracePage:
-        """A local activity."""
-        page = await self._store("read_traces", step, TracePage)
-        if page.next is not None:
-            await self._recorded()  # what one task reports has 4 MB (1c)
-        return page
-
-    async def _activity(
-        self, name: str, step: Step | CompactStep, result: type[T], *, summary: str
-    ) -> T:
-        try:
+            if isinstance(step, HookStep) and _is_large(step):
+                return await workflow.execute_local_activity(
+                    row.name,
+                    step,
+                    result_type=row.result,
+                    start_to_close_timeout=self._limit(step),
+                    retry_policy=RETRY,
+                )
             with self._board.step(summary):
                 done = await workflow.execute_activity(
-                    name,
+                    row.name,
                     step,
-                    result_type=result,
+                    result_type=row.result,
                     task_queue=self._queue(step),
                     start_to_close_timeout=self._limit(step),
                     heartbeat_timeout=timedelta(seconds=self._limits.heartbeat_timeout),
@@ -312,15 +233,15 @@ class TemporalRuntime:
             await workflow.sleep(timedelta(milliseconds=1))
             self.look()
 
-    async def _store(self, name: str, step: Any, result: type[T]) -> T:
+    async def _store(self, row: StoreEffect[Any, R], step: Any) -> R:
         """As `_stored`; now and then the history is looked at afterwards."""
-        done = await self._stored(name, step, result)
+        done = await self._stored(row, step)
         self._unseen += 1
         if self._unseen >= UNSEEN:
             await self._recorded()
         return done
 
-    async def _stored(self, name: str, step: Any, result: type[T]) -> T:
+    async def _stored(self, row: StoreEffect[Any, R], step: Any) -> R:
         """Write to the store without making the workflow deaf for longer than a second (D4).
 
         A local activity costs no extra workflow task, but signals and cancellations wait for it.
@@ -332,9 +253,9 @@ class TemporalRuntime:
         returned, and only if it failed is the cancellation raised.
         """
         local = workflow.start_local_activity(
-            name,
+            row.name,
             step,
-            result_type=result,
+            result_type=row.result,
             schedule_to_close_timeout=timedelta(seconds=self._limits.local_commit_timeout),
             retry_policy=RetryPolicy(maximum_attempts=1),
         )
@@ -349,9 +270,9 @@ class TemporalRuntime:
                 raise _reason(error) from error
         try:
             done = await workflow.execute_activity(
-                name,
+                row.name,
                 step,
-                result_type=result,
+                result_type=row.result,
                 start_to_close_timeout=STORE_TIMEOUT,
                 heartbeat_timeout=timedelta(seconds=self._limits.heartbeat_timeout),
                 retry_policy=STORE_RETRY,
@@ -362,6 +283,23 @@ class TemporalRuntime:
             raise _reason(error) from error
         self.look()
         return done
+
+
+def _with_parent(step: object) -> object:
+    """An agent's run as a tool is opened with who has asked, which only the engine knows."""
+    if not isinstance(step, OpenStep) or step.tool_run is None:
+        return step
+    parent = workflow.info().parent
+    return step.model_copy(update={"parent": parent.workflow_id if parent else ""})
+
+
+def _is_large(step: HookStep) -> bool:
+    """Whether an event is too large for the input of a normal activity.
+
+    The merged results of calls side by side can be that. A local activity's input is sent nowhere,
+    but the workflow is deaf while it runs.
+    """
+    return step.event is not None and len(step.event.to_json().encode()) > MAX_BYTES
 
 
 def _cause(error: FailureError) -> BaseException:

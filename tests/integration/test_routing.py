@@ -19,6 +19,7 @@ from durable_adk.apps import App
 from durable_adk.client import InvocationHandle, Invocations
 from durable_adk.messages import InvocationRequest
 from durable_adk.models import ScriptedModel
+from durable_adk.payloads import ModelStep
 from durable_adk.run_config import Priority, RunConfig
 from durable_adk.sessions import SqliteSessionService
 from durable_adk.tools import AgentTool
@@ -113,13 +114,14 @@ async def test_users_share_fairly_and_a_wish_is_kept(
 ) -> None:
     """D18, S2: each user has a key that names nobody; activities and children inherit it."""
     seen: list[Given] = []
-    ask = WorldEffects.call_model
+    perform = WorldEffects.perform
 
-    async def watched(self: WorldEffects, step: Any, **options: Any) -> Any:
-        seen.append(activity.info().priority)
-        return await ask(self, step, **options)
+    async def watched(self: WorldEffects, step: Any, attempt: Any = None) -> Any:
+        if isinstance(step, ModelStep):
+            seen.append(activity.info().priority)
+        return await perform(self, step, attempt)
 
-    monkeypatch.setattr(WorldEffects, "call_model", watched)
+    monkeypatch.setattr(WorldEffects, "perform", watched)
     invocations = Invocations(client, queues["main"])
     keys: set[str | None] = set()
     for _ in range(2):

@@ -24,6 +24,7 @@ from durable_adk.activities.session_cache import SessionCache
 from durable_adk.activities.tool_run import ToolRun
 from durable_adk.cli import waiting
 from durable_adk.context import ToolContext
+from durable_adk.continuation import PlaceStep
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.flows import answers, invocation, requests
 from durable_adk.flows.pausing import Pauses
@@ -149,6 +150,11 @@ def _any_approval(events: Any, request_id: str | None) -> Any:
     decided = [r for r in found if r.name == REQUEST_CONFIRMATION]
     first = next((r for r in decided if (r.response or {}).get("confirmed")), None)
     return first if request_id is not None else None
+
+
+def _nothing_is_saved(patch: Any) -> None:
+    row = dataclasses.replace(effects._ROWS[PlaceStep], function=does_nothing)
+    patch.setitem(effects._ROWS, PlaceStep, row)
 
 
 def _retried(patch: Any) -> None:
@@ -409,7 +415,7 @@ MUTANTS = [
     mutant(
         "the place is not written down before the run ends",
         "roll",
-        replaces(effects.continuing, "save_place", does_nothing),
+        _nothing_is_saved,
     ),
     mutant(
         "the next run starts with the ids of the first",

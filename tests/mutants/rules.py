@@ -22,6 +22,7 @@ from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.cli.waiting import Where, find_waiting
 from durable_adk.converter import MAX_WAITING, data_converter
+from durable_adk.effect import EffectAttempt
 from durable_adk.errors import (
     EventConflictError,
     InvalidRequestError,
@@ -167,7 +168,7 @@ async def _call_of_a_toolset_that_is_away() -> str:
     made = Steps(called("pay"), tools=[Away()])
     step = await made.tool_step()
     try:
-        told = await made.effects.call_tool(step, attempt=1)
+        told = await made.effects.perform(step, EffectAttempt(number=1))
     except ToolsetAway:
         return ""
     return f"the model is told {said(told)}"

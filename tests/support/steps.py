@@ -55,7 +55,7 @@ class Steps:
             key=KEY, invocation_id=INVOCATION, holder="h", event_id="e-1.0", timestamp=1.0,
             message=user_content("hi"), create_session=True,
         )  # fmt: skip
-        opened = await self.effects.open_invocation(step)
+        opened = await self.effects.perform(step)
         assert opened.record is not None
         return CommitGrant(epoch=opened.record.epoch, closes=True)
 
@@ -74,7 +74,7 @@ class Steps:
     async def tool_step(self, *, granted: bool = True, **fields: Any) -> ToolStep:
         """The step of the tool that the model's first reply calls."""
         grant = await self.open()
-        asked = await self.effects.call_model(ModelStep(**self.place("e-1.1", 1, grant)))
+        asked = await self.effects.perform(ModelStep(**self.place("e-1.1", 1, grant)))
         assert asked.event is not None
         called = asked.event.get_function_calls()[0]
         place = self.place("e-1.2", 2, grant if granted else None)

@@ -6,6 +6,7 @@ from durable_adk.activities.effects import WorldEffects
 from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
+from durable_adk.effect import EffectAttempt
 from durable_adk.messages import user_content
 from durable_adk.models import LlmResponse
 from durable_adk.partials import PartialChannel, PartialEvent
@@ -42,7 +43,7 @@ async def ask(channel: PartialChannel | None, *, attempt: int = 1, config: Any =
     registry = AppRegistry([App(name="app", root_agent=agent)])
     world = World(registry=registry, sessions=InMemorySessionService(), partials=channel)
     effects = WorldEffects(world)
-    await effects.open_invocation(
+    await effects.perform(
         OpenStep(
             key=KEY,
             invocation_id="e-1",
@@ -57,7 +58,7 @@ async def ask(channel: PartialChannel | None, *, attempt: int = 1, config: Any =
         key=KEY, invocation_id="e-1", revision=1, run_start=1, agent="a", event_id="e-1.1",
         attempt_timeout=10, run_config=config,
     )  # fmt: skip
-    return await effects.call_model(step, attempt=attempt)
+    return await effects.perform(step, EffectAttempt(number=attempt))
 
 
 async def test_a_chunk_says_where_it_belongs() -> None:

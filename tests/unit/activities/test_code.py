@@ -12,6 +12,7 @@ from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.code_executors import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import CodeExecutionResult, File
 from durable_adk.context import Services
+from durable_adk.effect import EffectAttempt
 from durable_adk.errors import AgentDefinitionError, AgentError
 from durable_adk.messages import user_content
 from durable_adk.models import ScriptedModel
@@ -54,14 +55,14 @@ class Place:
             key=KEY, invocation_id="e-1", holder="h", event_id="e-1.0", timestamp=1.0,
             message=user_content("hi"), create_session=True,
         )  # fmt: skip
-        opened = await self.effects.open_invocation(step)
+        opened = await self.effects.perform(step)
         assert opened.record is not None
         return CommitGrant(epoch=opened.record.epoch, closes=True)
 
     async def written(self) -> CommitGrant:
         """Have the model write code, and commit that."""
         grant = await self.open()
-        result = await self.effects.call_model(ModelStep(**step("e-1.1", 1, grant)))
+        result = await self.effects.perform(ModelStep(**step("e-1.1", 1, grant)))
         assert (result.seq, result.closed) == (2, False)
         return grant
 
@@ -78,8 +79,8 @@ async def test_a_result_that_was_committed_is_not_made_again() -> None:
     """I10: the attempt after a crash finds the event and the code is not run."""
     place = Place()
     code = CodeStep(**step("e-1.2", 2, await place.written()))
-    first = await place.effects.execute_code(code)
-    second = await place.effects.execute_code(code, attempt=2)
+    first = await place.effects.perform(code)
+    second = await place.effects.perform(code, EffectAttempt(number=2))
     assert first.event == second.event
     assert place.executor.ids == ["e-1.2"]
     assert not second.closed
@@ -90,8 +91,8 @@ async def test_an_attempt_that_was_lost_leaves_one_version_of_a_file() -> None:
     place = Place()
     await place.written()
     code = CodeStep(**step("e-1.2", 2, None))
-    await place.effects.execute_code(code)
-    result = await place.effects.execute_code(code, attempt=2)
+    await place.effects.perform(code)
+    result = await place.effects.perform(code, EffectAttempt(number=2))
     assert place.executor.ids == ["e-1.2", "e-1.2"]
     assert result.event
     assert result.event.actions.artifact_delta == {"a.txt": 0}
@@ -103,10 +104,10 @@ async def test_there_must_be_code_and_somebody_to_run_it() -> None:
     place = Place()
     grant = await place.open()
     with pytest.raises(AgentError, match="must yield every event"):
-        await place.effects.execute_code(CodeStep(**step("e-1.1", 1, grant)))
+        await place.effects.perform(CodeStep(**step("e-1.1", 1, grant)))
     place.agent.code_executor = None
     with pytest.raises(AgentDefinitionError, match="no code executor any more"):
-        await place.effects.execute_code(CodeStep(**step("e-1.1", 1, grant)))
+        await place.effects.perform(CodeStep(**step("e-1.1", 1, grant)))
 
 
 def test_the_manifest_says_whether_code_is_run_here() -> None:

@@ -10,6 +10,7 @@ from durable_adk.activities.effects import WorldEffects
 from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
+from durable_adk.effect import EffectAttempt
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.messages import user_content
 from durable_adk.models import ScriptedModel
@@ -54,7 +55,7 @@ class Runs:
             key=KEY, invocation_id="e-1", holder="h", event_id="e-1.0", timestamp=1.0,
             message=user_content("hi"), create_session=True,
         )  # fmt: skip
-        opened = await self.effects.open_invocation(step)
+        opened = await self.effects.perform(step)
         return CommitGrant(epoch=opened.record.epoch, closes=True)
 
     def step(self, event_id: str, revision: int, grant: CommitGrant | None) -> dict[str, Any]:
@@ -76,8 +77,8 @@ async def test_an_answer_that_was_committed_is_not_asked_for_again() -> None:
     """I10: the attempt after a crash finds the event and the model is not called."""
     runs = Runs(["one", "another"])
     step = ModelStep(**runs.step("e-1.1", 1, await runs.open()))
-    first = await runs.effects.call_model(step)
-    again = await runs.effects.call_model(step, attempt=2)
+    first = await runs.effects.perform(step)
+    again = await runs.effects.perform(step, EffectAttempt(number=2))
     assert len(runs.model.requests) == 1
     assert (again.seq, again.closed, again.model_called) == (2, True, True)
     assert again.event is not None
@@ -97,8 +98,8 @@ async def test_a_callback_that_names_an_agent_has_the_answer_found_again(*, clos
     grant = await runs.open()
     grant.closes = closes
     step = ModelStep(**runs.step("e-1.1", 1, grant))
-    first = await runs.effects.call_model(step)
-    again = await runs.effects.call_model(step, attempt=2)
+    first = await runs.effects.perform(step)
+    again = await runs.effects.perform(step, EffectAttempt(number=2))
     assert (again.seq, again.closed) == (first.seq, closes)
     assert again.event == first.event
     assert len(runs.model.requests) == 1
@@ -108,12 +109,12 @@ async def test_a_tool_whose_response_was_committed_is_not_run_again() -> None:
     """I8: the same for a tool's effect."""
     runs = Runs([call("charge"), "done"])
     grant = await runs.open()
-    asked = await runs.effects.call_model(ModelStep(**runs.step("e-1.1", 1, grant)))
+    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, grant)))
     assert asked.event is not None
     call_id = asked.event.get_function_calls()[0].id or ""
     step = ToolStep(**runs.step("e-1.2", 2, grant), call_id=call_id, tool="charge")
-    first = await runs.effects.call_tool(step)
-    again = await runs.effects.call_tool(step, attempt=2)
+    first = await runs.effects.perform(step)
+    again = await runs.effects.perform(step, EffectAttempt(number=2))
     assert len(runs.runs) == 1
     assert (first.seq, again.seq) == (3, 3)
 
@@ -126,17 +127,17 @@ async def test_a_first_attempt_does_nothing_that_is_stored() -> None:
     runs = Runs([call("charge"), "done"])
     grant = await runs.open()
     asking = ModelStep(**runs.step("e-1.1", 1, grant))
-    asked = await runs.effects.call_model(asking)
-    again = await runs.effects.call_model(asking)
+    asked = await runs.effects.perform(asking)
+    again = await runs.effects.perform(asking)
     assert len(runs.model.requests) == 1
     assert (asked.seq, again.seq, again.event) == (2, 2, asked.event)
     assert asked.event is not None
     call_id = asked.event.get_function_calls()[0].id or ""
     tool = {"call_id": call_id, "tool": "charge"}
-    await runs.effects.call_tool(ToolStep(**runs.step("e-1.2", 2, grant), **tool))
-    await runs.effects.call_model(ModelStep(**runs.step("e-1.3", 3, grant)))
+    await runs.effects.perform(ToolStep(**runs.step("e-1.2", 2, grant), **tool))
+    await runs.effects.perform(ModelStep(**runs.step("e-1.3", 3, grant)))
     with pytest.raises(LeaseLostError, match="has ended"):
-        await runs.effects.call_tool(ToolStep(**runs.step("e-1.x", 2, grant), **tool))
+        await runs.effects.perform(ToolStep(**runs.step("e-1.x", 2, grant), **tool))
     assert len(runs.runs) == 1
 
 
@@ -144,7 +145,7 @@ async def test_two_attempts_at_once_agree_on_one_answer() -> None:
     """F8: a zombie that was not dead and its successor: the first commit stands for both."""
     runs = Runs([lambda request: f"answer {len(runs.model.requests)}"])
     step = ModelStep(**runs.step("e-1.1", 1, await runs.open()))
-    results = await asyncio.gather(runs.effects.call_model(step), runs.effects.call_model(step))
+    results = await asyncio.gather(runs.effects.perform(step), runs.effects.perform(step))
     assert len(runs.model.requests) == 2
     texts = {result.event.text for result in results if result.event}
     assert len(texts) == 1
@@ -161,11 +162,11 @@ async def test_a_store_that_is_away_does_not_part_two_attempts(
 
     async def away(*_: Any, **__: Any) -> int:
         monkeypatch.setattr(runs.sessions, "commit_event", commit)
-        await runs.effects.call_model(step)  # the first attempt, which was taken for dead
+        await runs.effects.perform(step)  # the first attempt, which was taken for dead
         raise StoreUnavailableError
 
     monkeypatch.setattr(runs.sessions, "commit_event", away)
-    result = await runs.effects.call_model(step, attempt=2)
+    result = await runs.effects.perform(step, EffectAttempt(number=2))
     assert (result.seq, result.event and result.event.text) == (2, "answer 2")
 
 
@@ -176,12 +177,12 @@ async def test_an_attempt_that_leaves_its_event_to_the_loop_looks_whether_anothe
     async def note(callback_context: Any, llm_request: Any) -> None:
         calls.append("")
         if len(calls) == 1:
-            await runs.effects.call_model(step)  # the first attempt, which was taken for dead
+            await runs.effects.perform(step)  # the first attempt, which was taken for dead
             callback_context.state["temp:note"] = "kept"
 
     runs = Runs(["one", "another"], before_model_callback=note)
     step = ModelStep(**runs.step("e-1.1", 1, await runs.open()))
-    result = await runs.effects.call_model(step, attempt=2)
+    result = await runs.effects.perform(step, EffectAttempt(number=2))
     assert (result.seq, result.event and result.event.text) == (2, "one")
 
 
@@ -194,18 +195,18 @@ async def test_once_a_result_is_left_to_the_loop_no_earlier_attempt_commits(wake
     async def note(callback_context: Any, llm_request: Any) -> None:
         calls.append("")
         if len(calls) == 1:  # the first attempt, whose worker is frozen here and taken for dead
-            results.append(await runs.effects.call_model(step, attempt=2))
+            results.append(await runs.effects.perform(step, EffectAttempt(number=2)))
             if wakes == "afterwards":
-                await runs.effects.commit_event(runs.commit(results[0], grant))
+                await runs.effects.perform(runs.commit(results[0], grant))
         else:
             callback_context.state["temp:note"] = "kept"
 
     runs = Runs(["one", "another"], before_model_callback=note)
     grant = await runs.open()
     step = ModelStep(**runs.step("e-1.1", 1, grant))
-    await runs.effects.call_model(step)
+    await runs.effects.perform(step)
     assert results[0].seq is None
-    assert await runs.effects.commit_event(runs.commit(results[0], grant)) == 2
+    assert await runs.effects.perform(runs.commit(results[0], grant)) == 2
     assert [item.event.text for item in await runs.sessions.read_events(KEY)] == ["hi", "one"]
     assert len(runs.model.requests) == 2
 
@@ -220,10 +221,10 @@ async def test_what_a_third_attempt_makes_of_a_reserved_event_is_the_loops() -> 
     runs = Runs(["one"], before_model_callback=note)
     grant = await runs.open()
     step = ModelStep(**runs.step("e-1.1", 1, grant))
-    await runs.effects.call_model(step, attempt=2)
-    result = await runs.effects.call_model(step, attempt=3)
+    await runs.effects.perform(step, EffectAttempt(number=2))
+    result = await runs.effects.perform(step, EffectAttempt(number=3))
     assert (result.seq, result.event and result.event.text) == (None, "one")
-    assert await runs.effects.commit_event(runs.commit(result, grant)) == 2
+    assert await runs.effects.perform(runs.commit(result, grant)) == 2
 
 
 async def test_a_result_is_not_left_to_the_loop_while_the_store_cannot_reserve_its_event(
@@ -244,29 +245,29 @@ async def test_a_result_is_not_left_to_the_loop_while_the_store_cannot_reserve_i
     runs = Runs(["one"], before_model_callback=note)
     step = ModelStep(**runs.step("e-1.1", 1, await runs.open()))
     monkeypatch.setattr(runs.sessions, "reserve_event", away)
-    assert (await runs.effects.call_model(step)).seq is None
+    assert (await runs.effects.perform(step)).seq is None
     with pytest.raises(StoreUnavailableError):
-        await runs.effects.call_model(step, attempt=2)
+        await runs.effects.perform(step, EffectAttempt(number=2))
     told = Reports().after(1, excused=True)
-    assert (await runs.effects.call_model(step, attempt=2, reports=told)).seq is None
+    assert (await runs.effects.perform(step, EffectAttempt(number=2, reports=told))).seq is None
 
 
 async def test_a_tool_that_names_an_agent_who_is_not_there_has_one_response() -> None:
     """I1, I8: what an attempt would not find again, it does not commit itself."""
     runs = Runs([call("charge")])
     grant = await runs.open()
-    asked = await runs.effects.call_model(ModelStep(**runs.step("e-1.1", 1, grant)))
+    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, grant)))
     assert asked.event is not None
     runs.transfer = "nobody"
     call_id = asked.event.get_function_calls()[0].id or ""
     step = ToolStep(**runs.step("e-1.2", 2, grant), call_id=call_id, tool="charge")
-    assert (await runs.effects.call_tool(step)).seq is None
+    assert (await runs.effects.perform(step)).seq is None
 
 
 async def test_a_final_text_closes_the_invocation_with_it() -> None:
     """D4: one transaction: nobody sees the answer and an invocation that still holds the lease."""
     runs = Runs(["final"])
-    result = await runs.effects.call_model(ModelStep(**runs.step("e-1.1", 1, await runs.open())))
+    result = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, await runs.open())))
     assert result.closed
     record = await runs.sessions.get_invocation(KEY, "e-1")
     assert record is not None
@@ -277,7 +278,7 @@ async def test_a_final_text_closes_the_invocation_with_it() -> None:
 async def test_a_call_does_not_close_the_invocation() -> None:
     """The run goes on after it."""
     runs = Runs([call("charge"), "done"])
-    result = await runs.effects.call_model(ModelStep(**runs.step("e-1.1", 1, await runs.open())))
+    result = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, await runs.open())))
     assert (result.seq, result.closed) == (2, False)
 
 
@@ -289,7 +290,7 @@ async def test_what_is_not_in_the_event_goes_through_the_loop(key: str) -> None:
         callback_context.state[key] = "kept"
 
     runs = Runs(["text"], before_model_callback=note)
-    result = await runs.effects.call_model(ModelStep(**runs.step("e-1.1", 1, await runs.open())))
+    result = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, await runs.open())))
     assert (result.seq is None) == key.startswith("temp:")
     assert result.event is not None
     assert result.event.actions.state_delta == {key: "kept"}
@@ -299,7 +300,7 @@ async def test_without_leave_nothing_is_committed() -> None:
     """A custom agent may still change or drop the event."""
     runs = Runs(["text"])
     await runs.open()
-    result = await runs.effects.call_model(ModelStep(**runs.step("e-1.1", 1, None)))
+    result = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, None)))
     assert result.seq is None
     assert len(await runs.sessions.read_events(KEY)) == 1
 
@@ -315,10 +316,10 @@ async def test_a_store_that_is_away_does_not_cost_the_answer(
         raise StoreUnavailableError
 
     monkeypatch.setattr(runs.sessions, "commit_event", away)
-    result = await runs.effects.call_model(ModelStep(**runs.step("e-1.1", 1, grant)))
+    result = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, grant)))
     assert result.seq is None
     assert result.event is not None
     monkeypatch.undo()
     commit = CommitStep(key=KEY, invocation_id="e-1", epoch=grant.epoch, event=result.event)
-    assert await runs.effects.commit_event(commit) == 2
+    assert await runs.effects.perform(commit) == 2
     assert len(runs.model.requests) == 1

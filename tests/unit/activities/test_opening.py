@@ -55,24 +55,24 @@ async def test_what_was_refused_is_refused_by_every_attempt(when_busy: WhenBusy)
     """
     effects = living()
     sessions = effects.world.sessions
-    await effects.open_invocation(step("first", WhenBusy.ENQUEUE))
+    await effects.perform(step("first", WhenBusy.ENQUEUE))
     late = step("late", when_busy)
     with pytest.raises(SessionBusyError, match="active"):
-        await effects.open_invocation(late)
+        await effects.perform(late)
     if when_busy is WhenBusy.ENQUEUE:
         await sessions.withdraw_invocation(KEY, invocation_id="late", holder=late.holder)
     error = SessionBusyError if when_busy is WhenBusy.REJECT else InvocationCancelledError
     with pytest.raises(error):
-        await effects.open_invocation(late)
+        await effects.perform(late)
 
 
 async def test_a_run_does_not_wait_for_what_it_began_under_another_id() -> None:
     """I11: a workflow that was reset draws another id, and is the holder that it would wait for."""
     effects = living()
     first = step("first", WhenBusy.ENQUEUE)
-    await effects.open_invocation(first)
+    await effects.perform(first)
     again = step("again", WhenBusy.ENQUEUE).model_copy(update={"holder": first.holder})
-    opened = await effects.open_invocation(again)
+    opened = await effects.perform(again)
     assert opened.record is not None
     assert opened.record.status is Status.RUNNING
     record = await effects.world.sessions.get_invocation(KEY, "first")

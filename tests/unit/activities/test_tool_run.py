@@ -10,6 +10,7 @@ import pytest
 from durable_adk.activities.tool_run import RunAgain
 from durable_adk.context import ToolContext
 from durable_adk.contracts import REPEATABLE
+from durable_adk.effect import EffectAttempt
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.manifest import ToolSpec
 from durable_adk.payloads import StepResult, ToolStep
@@ -58,8 +59,8 @@ async def after_a_loss(bank: Bank, options: dict[str, Any]) -> StepResult:
     """What the attempt reports that follows one which was lost in the tool."""
     effects = (made := steps(bank, options=options)).effects
     step = await made.tool_step()
-    await lost(effects.call_tool(step, attempt=1), lambda: bank.keys)
-    return await effects.call_tool(step, attempt=2)
+    await lost(effects.perform(step, EffectAttempt(number=1)), lambda: bank.keys)
+    return await effects.perform(step, EffectAttempt(number=2))
 
 
 @pytest.mark.parametrize("contract", [name for name in ToolContract if name is not ONCE])
@@ -92,8 +93,8 @@ async def test_an_attempt_that_was_lost_before_the_tool_lets_the_next_one_run_it
 
     made = steps(bank, options={"contract": ONCE}, before_tool_callback=hold_the_first)
     step = await made.tool_step()
-    await lost(made.effects.call_tool(step, attempt=1), lambda: entered)
-    assert said(await made.effects.call_tool(step, attempt=2)) == {"result": "charge 1"}
+    await lost(made.effects.perform(step, EffectAttempt(number=1)), lambda: entered)
+    assert said(await made.effects.perform(step, EffectAttempt(number=2))) == {"result": "charge 1"}
 
 
 async def test_of_two_attempts_at_once_one_runs_an_at_most_once_tool() -> None:
@@ -101,7 +102,9 @@ async def test_of_two_attempts_at_once_one_runs_an_at_most_once_tool() -> None:
     bank = Bank(hanging=0)
     made = steps(bank, options={"contract": ONCE})
     step = await made.tool_step()
-    results = await asyncio.gather(*(made.effects.call_tool(step, attempt=n) for n in (1, 2)))
+    results = await asyncio.gather(
+        *(made.effects.perform(step, EffectAttempt(number=n)) for n in (1, 2))
+    )
     assert len(bank.keys) == 1
     assert said(results[0]) == said(results[1])
 
@@ -145,10 +148,10 @@ async def test_each_lost_run_is_asked_about_before_there_is_another() -> None:
     bank = Bank(hanging=2)
     made = steps(bank, options={"contract": ONCE, "reconcile": reconcile})
     step = await made.tool_step()
-    await lost(made.effects.call_tool(step, attempt=1), lambda: len(bank.keys) == 1)
-    await lost(made.effects.call_tool(step, attempt=2), lambda: len(bank.keys) == 2)
+    await lost(made.effects.perform(step, EffectAttempt(number=1)), lambda: len(bank.keys) == 1)
+    await lost(made.effects.perform(step, EffectAttempt(number=2)), lambda: len(bank.keys) == 2)
     assert len(asked) == 1
-    assert said(await made.effects.call_tool(step, attempt=3)) == {"result": "charge 3"}
+    assert said(await made.effects.perform(step, EffectAttempt(number=3))) == {"result": "charge 3"}
     assert len(asked) == 3
 
 
@@ -158,8 +161,8 @@ async def test_of_attempts_that_find_out_the_same_at_once_one_goes_on() -> None:
     bank = Bank(hanging=1)
     made = steps(bank, options={"contract": ONCE, "reconcile": lambda **_: next(told)})
     step = await made.tool_step()
-    await lost(made.effects.call_tool(step, attempt=1), lambda: bank.keys)
-    await asyncio.gather(*(made.effects.call_tool(step, attempt=n) for n in (2, 3)))
+    await lost(made.effects.perform(step, EffectAttempt(number=1)), lambda: bank.keys)
+    await asyncio.gather(*(made.effects.perform(step, EffectAttempt(number=n)) for n in (2, 3)))
     assert len(bank.keys) == 2
     assert next(told, "used up") == "used up"
 
@@ -179,12 +182,12 @@ async def test_an_at_most_once_tool_is_not_run_while_the_store_is_away(
         patch.setattr(made.sessions, "note", away)
         patch.setattr("durable_adk.activities.tool_run.STORE_PATIENCE", 0.1)
         with pytest.raises(StoreUnavailableError):
-            await made.effects.call_tool(step, attempt=1)
+            await made.effects.perform(step, EffectAttempt(number=1))
         hurried = step.model_copy(update={"attempt_timeout": 0.05})
         with pytest.raises(StoreUnavailableError):
-            await made.effects.call_tool(hurried, attempt=1)
+            await made.effects.perform(hurried, EffectAttempt(number=1))
     assert bank.keys == []
-    assert said(await made.effects.call_tool(step, attempt=2)) == {"result": "charge 1"}
+    assert said(await made.effects.perform(step, EffectAttempt(number=2))) == {"result": "charge 1"}
 
 
 @pytest.mark.parametrize("contract", [name for name in ToolContract if name is not ONCE])
@@ -207,8 +210,8 @@ async def test_a_tool_whose_store_is_away_is_run_again(contract: ToolContract) -
     made = Steps(called("recall"), tools=[tool], on_tool_error_callback=hear)
     step = await made.tool_step()
     with pytest.raises(StoreUnavailableError, match="away"):
-        await made.effects.call_tool(step, attempt=1)
-    assert said(await made.effects.call_tool(step, attempt=2)) == {"result": "recalled"}
+        await made.effects.perform(step, EffectAttempt(number=1))
+    assert said(await made.effects.perform(step, EffectAttempt(number=2))) == {"result": "recalled"}
     assert len(set(keys)) == 1
     assert heard == []
 
@@ -222,7 +225,7 @@ async def test_what_an_at_most_once_tool_raises_is_final_though_a_store_was_away
         raise StoreUnavailableError("away")
 
     made = Steps(called("recall"), tools=[FunctionTool(recall, contract=ONCE)])
-    result = await made.effects.call_tool(await made.tool_step(), attempt=1)
+    result = await made.effects.perform(await made.tool_step(), EffectAttempt(number=1))
     assert result.error is not None
     assert result.error["type"] == "StoreUnavailableError"
     assert len(runs) == 1
@@ -245,8 +248,8 @@ async def test_a_callback_whose_store_is_away_is_called_again(
     made = steps(bank, options={"contract": contract}, **{hook: look})
     step = await made.tool_step()
     with pytest.raises(StoreUnavailableError):
-        await made.effects.call_tool(step, attempt=1)
-    assert said(await made.effects.call_tool(step, attempt=2)) == {"result": "charge 1"}
+        await made.effects.perform(step, EffectAttempt(number=1))
+    assert said(await made.effects.perform(step, EffectAttempt(number=2))) == {"result": "charge 1"}
     assert len(bank.keys) == 1
 
 
@@ -265,7 +268,7 @@ async def test_a_lost_acknowledgement_does_not_make_a_run_look_like_another() ->
         return stored
 
     made.sessions.note = unacknowledged  # type: ignore[method-assign]
-    assert said(await made.effects.call_tool(step, attempt=1)) == {"result": "charge 1"}
+    assert said(await made.effects.perform(step, EffectAttempt(number=1))) == {"result": "charge 1"}
     assert failed
 
 
@@ -275,7 +278,7 @@ async def test_the_timeout_of_an_at_most_once_tool_is_an_unknown_outcome() -> No
     for contract in (ONCE, ToolContract.AT_LEAST_ONCE):
         made = steps(Bank(), options={"contract": contract, "timeout": 0.1})
         step = await made.tool_step(attempt_timeout=0.1)
-        results[contract] = await made.effects.call_tool(step, attempt=1)
+        results[contract] = await made.effects.perform(step, EffectAttempt(number=1))
     assert said(results[ONCE])["outcome"] == "unknown"
     assert "0.1 s" in said(results[ONCE])["error"]
     assert (results[ToolContract.AT_LEAST_ONCE].error or {})["class"] == "ToolTimeoutError"
@@ -290,7 +293,7 @@ async def test_a_worker_that_wakes_up_after_the_end_does_not_run_an_at_most_once
         KEY, invocation_id=INVOCATION, epoch=step.grant.epoch, status=Status.CANCELLED
     )
     with pytest.raises(LeaseLostError):
-        await made.effects.call_tool(step, attempt=1)
+        await made.effects.perform(step, EffectAttempt(number=1))
     assert bank.keys == []
 
 
@@ -302,7 +305,7 @@ async def test_a_call_that_has_to_be_approved_has_not_begun() -> None:
     for attempt in (1, 2):
         assert (
             "requires confirmation"
-            in said(await made.effects.call_tool(step, attempt=attempt))["error"]
+            in said(await made.effects.perform(step, EffectAttempt(number=attempt)))["error"]
         )
     assert await made.notes("begun") == {}
     assert bank.keys == []
@@ -316,7 +319,7 @@ async def test_a_rule_that_ends_the_process_fails_the_run() -> None:
 
     bank = Bank(hanging=0)
     made = steps(bank, options={"contract": ONCE, "require_confirmation": rule})
-    result = await made.effects.call_tool(await made.tool_step(), attempt=1)
+    result = await made.effects.perform(await made.tool_step(), EffectAttempt(number=1))
     assert "SystemExit" in (result.error or {})["message"]
     assert bank.keys == []
 
@@ -326,8 +329,8 @@ async def test_the_contract_of_the_opening_holds() -> None:
     bank = Bank()
     made = steps(bank)  # the code says at-least-once now
     step = await made.tool_step(spec=ToolSpec(contract=ONCE))
-    await lost(made.effects.call_tool(step, attempt=1), lambda: bank.keys)
-    assert said(await made.effects.call_tool(step, attempt=2))["outcome"] == "unknown"
+    await lost(made.effects.perform(step, EffectAttempt(number=1)), lambda: bank.keys)
+    assert said(await made.effects.perform(step, EffectAttempt(number=2)))["outcome"] == "unknown"
 
 
 async def test_a_toolsets_tool_has_its_own_contract() -> None:
@@ -341,8 +344,8 @@ async def test_a_toolsets_tool_has_its_own_contract() -> None:
     made = Steps(called("charge", amount=5), tools=[Bought()])
     step = await made.tool_step()
     assert step.spec is None
-    await lost(made.effects.call_tool(step, attempt=1), lambda: bank.keys)
-    assert said(await made.effects.call_tool(step, attempt=2))["outcome"] == "unknown"
+    await lost(made.effects.perform(step, EffectAttempt(number=1)), lambda: bank.keys)
+    assert said(await made.effects.perform(step, EffectAttempt(number=2)))["outcome"] == "unknown"
 
 
 # ----- results that have arrived
@@ -365,8 +368,8 @@ async def test_a_result_that_has_arrived_is_found_again(contract: ToolContract) 
     bank, entered = Bank(hanging=0), []
     made = steps(bank, options={"contract": contract}, after_tool_callback=slow(entered))
     step = await made.tool_step()
-    await lost(made.effects.call_tool(step, attempt=1), lambda: entered)
-    result = await made.effects.call_tool(step, attempt=2)
+    await lost(made.effects.perform(step, EffectAttempt(number=1)), lambda: entered)
+    result = await made.effects.perform(step, EffectAttempt(number=2))
     assert said(result) == {"result": "charge 1"}
     assert result.event is not None
     assert result.event.actions.state_delta == {"charged": 5}
@@ -378,8 +381,8 @@ async def test_attempts_whose_results_differ_agree_on_the_first() -> None:
     bank = Bank(hanging=0)
     made = steps(bank)
     step = await made.tool_step(granted=False)
-    first = await made.effects.call_tool(step, attempt=1)
-    second = await made.effects.call_tool(step.model_copy(), attempt=1)  # a zombie's
+    first = await made.effects.perform(step, EffectAttempt(number=1))
+    second = await made.effects.perform(step.model_copy(), EffectAttempt(number=1))  # a zombie's
     assert len(bank.keys) == 2
     assert said(first) == said(second) == {"result": "charge 1"}
 
@@ -401,7 +404,7 @@ async def test_only_what_is_needed_is_written_down(
     made = steps(Bank(hanging=0), options=options)
     step = await made.tool_step(**fields)
     made.sessions.calls.clear()
-    await made.effects.call_tool(step, attempt=1)
+    await made.effects.perform(step, EffectAttempt(number=1))
     assert made.sessions.calls["note"] == len(notes)
     if not notes:
         assert not made.sessions.calls
@@ -439,10 +442,10 @@ async def test_what_a_pure_tool_raises_is_retried_as_it_says() -> None:
     step: ToolStep = await made.tool_step()
     for attempt, delay in ((1, 0.01), (2, 0.02)):
         with pytest.raises(RunAgain) as raised:
-            await made.effects.call_tool(step, attempt=attempt)
+            await made.effects.perform(step, EffectAttempt(number=attempt))
         assert raised.value.delay == delay
     assert hooked == []
-    result = await made.effects.call_tool(step, attempt=3)
+    result = await made.effects.perform(step, EffectAttempt(number=3))
     assert (result.error or {})["type"] == "ConnectionError"
     assert hooked == ["busy"]
 
@@ -454,6 +457,6 @@ async def test_in_process_too(error: Exception, runs: int) -> None:
     """D14: whoever counts no attempts has them counted; errors that are not named are final."""
     tool, made_runs = flaky(2, error)
     made = Steps(called("ask"), tools=[tool])
-    result = await made.effects.call_tool(await made.tool_step())
+    result = await made.effects.perform(await made.tool_step())
     assert len(made_runs) == runs
     assert (result.event is not None) == (runs == 3)

@@ -44,9 +44,7 @@ async def effects() -> WorldEffects:
     agent = LlmAgent(name="a", model=ScriptedModel(replies=["one"]))
     registry = AppRegistry([App(name="app", root_agent=agent)])
     made = WorldEffects(World(registry=registry, sessions=InMemorySessionService()))
-    await made.open_invocation(
-        opening(ALICE, "hers").model_copy(update={"state_delta": {"secret": 1}})
-    )
+    await made.perform(opening(ALICE, "hers").model_copy(update={"state_delta": {"secret": 1}}))
     return made
 
 
@@ -66,22 +64,22 @@ async def test_a_run_as_a_tool_is_asked_for_by_its_parent_only(
 ) -> None:
     """S3, I18: whoever else writes `toolRun` into a request gets no state of another session."""
     with pytest.raises(InvalidRequestError, match="toolRun"):
-        await effects.open_invocation(step)
+        await effects.perform(step)
     assert await effects.world.sessions.get_invocation(step.key, step.invocation_id) is None
 
 
 @pytest.mark.parametrize("parent", ["hers", None])
 async def test_a_childs_run_as_a_tool_is_opened(effects: WorldEffects, parent: str | None) -> None:
     """OPEN-6: also that of a version which did not say who its parent is, and a tool's tool."""
-    opened = await effects.open_invocation(asked(parent=parent))
+    opened = await effects.perform(asked(parent=parent))
     assert opened.record is not None
     assert (await effects.world.sessions.read_state(CHILD))[1] == {"secret": 1}
     grandchild = child_key(CHILD, "i", "call")
-    opened = await effects.open_invocation(asked(grandchild, parent="child", workflow="below"))
+    opened = await effects.perform(asked(grandchild, parent="child", workflow="below"))
     assert opened.record is not None
 
 
 async def test_the_sessions_of_runs_as_tools_are_nobodys_to_name(effects: WorldEffects) -> None:
     """S2: a message cannot be put where an agent's run as a tool will be."""
     with pytest.raises(InvalidRequestError, match=CHILD_PREFIX):
-        await effects.open_invocation(opening(CHILD, "any"))
+        await effects.perform(opening(CHILD, "any"))

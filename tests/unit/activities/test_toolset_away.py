@@ -9,6 +9,7 @@ import pytest
 from durable_adk.activities import tool_run
 from durable_adk.activities.attempting import reported
 from durable_adk.activities.tool_run import MAX_AWAY, ToolsetAway
+from durable_adk.effect import EffectAttempt
 from durable_adk.errors import ToolsetUnavailableError
 from durable_adk.flows.requests import REQUEST_CONFIRMATION
 from durable_adk.reports import NONE, Reports
@@ -80,12 +81,12 @@ async def test_a_call_waits_for_its_toolset(away: Any) -> None:
     step = await made.tool_step()
     remote.away = away
     with pytest.raises(ToolsetAway) as info:
-        await made.effects.call_tool(step, attempt=1)
+        await made.effects.perform(step, EffectAttempt(number=1))
     assert isinstance(info.value.error, ToolsetUnavailableError)
     assert "'pay'" in info.value.error.message
     assert "Remote" in info.value.error.message
     remote.away = None
-    result = await made.effects.call_tool(step, attempt=2, reports=after(1))
+    result = await made.effects.perform(step, EffectAttempt(number=2, reports=after(1)))
     assert (said(result), remote.paid) == ({"result": "paid"}, [5])
 
 
@@ -96,8 +97,12 @@ async def test_the_model_is_told_of_a_toolset_that_stays_away() -> None:
     step = await made.tool_step()
     remote.away = ConnectionError("no")
     with pytest.raises(ToolsetAway):
-        await made.effects.call_tool(step, attempt=MAX_AWAY - 1, reports=after(MAX_AWAY - 2))
-    result = await made.effects.call_tool(step, attempt=MAX_AWAY, reports=after(MAX_AWAY - 1))
+        await made.effects.perform(
+            step, EffectAttempt(number=MAX_AWAY - 1, reports=after(MAX_AWAY - 2))
+        )
+    result = await made.effects.perform(
+        step, EffectAttempt(number=MAX_AWAY, reports=after(MAX_AWAY - 1))
+    )
     text = said(result)["error"]
     assert text.startswith("Tool 'pay' was not run: Remote")
     assert "ConnectionError" in text
@@ -118,7 +123,9 @@ async def test_a_hook_may_answer_for_a_toolset_that_stays_away() -> None:
     made = steps(remote, on_tool_error_callback=recover)
     step = await made.tool_step()
     remote.away = ConnectionError("no")
-    result = await made.effects.call_tool(step, attempt=MAX_AWAY, reports=after(MAX_AWAY - 1))
+    result = await made.effects.perform(
+        step, EffectAttempt(number=MAX_AWAY, reports=after(MAX_AWAY - 1))
+    )
     assert said(result) == {"result": "pay later"}
     assert isinstance(seen[0], ToolsetUnavailableError)
 
@@ -130,7 +137,7 @@ async def test_lost_attempts_leave_the_outcome_unknown() -> None:
     step = await made.tool_step()
     remote.away = ConnectionError("no")
     reports = after(MAX_AWAY - 1)
-    result = await made.effects.call_tool(step, attempt=MAX_AWAY + 1, reports=reports)
+    result = await made.effects.perform(step, EffectAttempt(number=MAX_AWAY + 1, reports=reports))
     assert said(result)["outcome"] == "unknown"
 
 
@@ -140,9 +147,9 @@ async def test_other_tools_do_not_wait() -> None:
     made = Steps(called("look"), tools=[look, remote])
     step = await made.tool_step()
     remote.away = ConnectionError("no")
-    assert said(await made.effects.call_tool(step)) == {"result": "seen"}
+    assert said(await made.effects.perform(step)) == {"result": "seen"}
     there = Steps(called("lok"), tools=[look, Remote()])
-    assert "not found" in said(await there.effects.call_tool(await there.tool_step()))["error"]
+    assert "not found" in said(await there.effects.perform(await there.tool_step()))["error"]
 
 
 async def test_a_toolset_that_hangs_takes_nothing_of_the_tools_time(
@@ -156,7 +163,7 @@ async def test_a_toolset_that_hangs_takes_nothing_of_the_tools_time(
     remote.away = other.away = HANGS
     started = time.monotonic()
     with pytest.raises(ToolsetAway):
-        await made.effects.call_tool(step, attempt=1)
+        await made.effects.perform(step, EffectAttempt(number=1))
     assert time.monotonic() - started < 0.55  # both are asked at once
 
 
@@ -172,14 +179,14 @@ async def test_a_result_that_has_arrived_needs_no_toolset_in_the_end() -> None:
     remote = Remote()
     made = steps(remote, after_tool_callback=wait)
     step = await made.tool_step()
-    lost = asyncio.ensure_future(made.effects.call_tool(step, attempt=1))
+    lost = asyncio.ensure_future(made.effects.perform(step, EffectAttempt(number=1)))
     while not entered:
         await asyncio.sleep(0.005)
     lost.cancel()
     remote.away = ConnectionError("no")
     with pytest.raises(ToolsetAway):
-        await made.effects.call_tool(step, attempt=2)
-    result = await made.effects.call_tool(step, attempt=9, reports=after(MAX_AWAY - 1))
+        await made.effects.perform(step, EffectAttempt(number=2))
+    result = await made.effects.perform(step, EffectAttempt(number=9, reports=after(MAX_AWAY - 1)))
     assert (said(result), remote.paid) == ({"result": "paid"}, [5])
 
 
@@ -229,7 +236,9 @@ async def test_a_toolsets_tool_keeps_its_contract_while_it_waits() -> None:
     remote.away = ConnectionError("no")
     for number in (1, 2):
         with pytest.raises(ToolsetAway):
-            await made.effects.call_tool(step, attempt=number, reports=after(number - 1))
+            await made.effects.perform(
+                step, EffectAttempt(number=number, reports=after(number - 1))
+            )
     remote.away = None
-    result = await made.effects.call_tool(step, attempt=3, reports=after(2))
+    result = await made.effects.perform(step, EffectAttempt(number=3, reports=after(2)))
     assert (said(result), remote.paid) == ({"result": "paid"}, [5])

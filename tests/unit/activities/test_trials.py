@@ -1,6 +1,6 @@
 """Which lost attempts count."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from durable_adk.activities.session_cache import SessionCache
 from durable_adk.activities.trials import Trials
 from durable_adk.code_executors import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import CodeExecutionResult
+from durable_adk.effect import EffectAttempt
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.payloads import CallbackStep, CodeStep, Hook, ModelStep
 from durable_adk.reports import NONE, Reports
@@ -80,6 +81,17 @@ class Executor(BaseCodeExecutor):
         return CodeExecutionResult(stdout="4")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Watched(EffectAttempt):
+    """One that writes down when the code begins."""
+
+    trace: list[str]
+
+    async def begins(self) -> None:
+        """See the base class."""
+        self.trace.append("begins")
+
+
 class Traced:
     """Steps of an agent that write down in what order the store is asked and the agent's code runs.
 
@@ -101,22 +113,19 @@ class Traced:
     def _ran(self, *_: Any, **__: Any) -> Any:
         self.trace.append("code")
 
-    async def _begins(self) -> None:
-        self.trace.append("begins")
-
     async def _place(self) -> dict[str, Any]:
         grant = await self._steps.open()
-        await self._effects.call_model(ModelStep(**self._steps.place("e-1.1", 1, grant)))
+        await self._effects.perform(ModelStep(**self._steps.place("e-1.1", 1, grant)))
         return self._steps.place("e-1.2", 2, grant)
 
-    def _watch(self) -> dict[str, Any]:
+    def _watch(self) -> EffectAttempt:
         """Begin with the trace; how a second attempt is made."""
         sessions = self._steps.sessions
         for name in ("read_state", "read_events", "read_notes", "note"):
             setattr(sessions, name, self._told(getattr(sessions, name)))
         self._effects.world.cache = SessionCache()
         self.trace.clear()
-        return {"attempt": 2, "begins": self._begins}
+        return Watched(number=2, trace=self.trace)
 
     def _told(self, method: Any) -> Any:
         async def told(*args: Any, **kwargs: Any) -> Any:
@@ -128,22 +137,22 @@ class Traced:
     async def model(self) -> None:
         """A model call."""
         step = await self._steps.model_step()
-        await self._effects.call_model(step, **self._watch())
+        await self._effects.perform(step, self._watch())
 
     async def tool(self) -> None:
         """A tool call."""
         step = await self._steps.tool_step()
-        await self._effects.call_tool(step, **self._watch())
+        await self._effects.perform(step, self._watch())
 
     async def callback(self) -> None:
         """The callbacks before an agent."""
         step = CallbackStep(**await self._place(), hook=Hook.BEFORE_AGENT)
-        await self._effects.run_callback(step, **self._watch())
+        await self._effects.perform(step, self._watch())
 
     async def code(self) -> None:
         """An execution of the model's code."""
         step = CodeStep(**await self._place())
-        await self._effects.execute_code(step, **self._watch())
+        await self._effects.perform(step, self._watch())
 
 
 def called_tool() -> None:

@@ -31,13 +31,15 @@ class Deaf:
     def now(self) -> float:
         return 1.0
 
-    async def open_invocation(self, step: OpenStep) -> Any:
+    async def perform(self, step: OpenStep | CloseStep) -> Any:
+        if isinstance(step, CloseStep):
+            return self._close(step)
         self.opening.set()
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
         raise self.error
 
-    async def close_invocation(self, step: CloseStep) -> Ending:
+    def _close(self, step: CloseStep) -> Ending:
         self.closed.append(step.epoch)
         record = InvocationRecord(
             invocation_id=step.invocation_id,
