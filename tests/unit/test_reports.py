@@ -8,7 +8,7 @@ from temporalio.api.common.v1 import Payload
 
 from durable_adk.reports import MARK, NONE, Reports, are_reports
 
-ENDS = st.lists(st.sampled_from(["lost", "failed", "excused", "elsewhere"]), max_size=30)
+ENDS = st.lists(st.sampled_from(["lost", "failed", "excused", "elsewhere", "away"]), max_size=30)
 
 
 def carried(reports: Reports) -> Reports:
@@ -24,15 +24,19 @@ def test_every_attempt_is_lost_told_or_excused(ends: list[str]) -> None:
     reports, number = NONE, 1
     for end in ends:
         if end != "lost":
-            elsewhere = end == "elsewhere"
+            elsewhere, away = end == "elsewhere", end == "away"
             reports = reports.after(
-                number, excused=elsewhere or end == "excused", elsewhere=elsewhere
+                number,
+                excused=elsewhere or away or end == "excused",
+                elsewhere=elsewhere,
+                away=away,
             )
         reports = carried(reports)
         number += 1
-    excused = [n for n, end in enumerate(ends, 1) if end in ("excused", "elsewhere")]
+    excused = [n for n, end in enumerate(ends, 1) if end in ("excused", "elsewhere", "away")]
     assert reports.lost(number) == [n for n, end in enumerate(ends, 1) if end == "lost"]
     assert reports.elsewhere == ends.count("elsewhere")
+    assert reports.away == ends.count("away")
     assert reports.counted(number) == number - len(excused)
     assert list(reports.in_vain(number)) == [n for n in range(1, number) if n not in excused]
 
