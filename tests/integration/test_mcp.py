@@ -8,7 +8,6 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,14 +22,11 @@ from durable_adk.tools.mcp_tool import (
     SseConnectionParams,
     StdioConnectionParams,
     StreamableHTTPConnectionParams,
-    _connection,
 )
 
 pytestmark = pytest.mark.thorough
 
 STUB = Path(__file__).parents[1] / "stubs" / "mcp_stub.py"
-SECOND = version("mcp").startswith("2.")
-second_version = pytest.mark.skipif(not SECOND, reason="version 1's server or client differs")
 
 
 class Log:
@@ -171,7 +167,6 @@ async def test_an_error_goes_to_the_model(stdio: Callable[..., McpToolset]) -> N
     assert "bytes" in (await call(toolset, "odd", kind="large"))["error"]
 
 
-@second_version
 async def test_tools_are_listed_once(stdio: Callable[..., McpToolset], log: Log) -> None:
     """Peers 66: many requests at once and one after another, with calls between, list once."""
     toolset = stdio()
@@ -185,7 +180,6 @@ async def test_tools_are_listed_once(stdio: Callable[..., McpToolset], log: Log)
     assert len(log("list")) == 2
 
 
-@second_version
 async def test_a_list_serves_for_its_time(stdio: Callable[..., McpToolset], log: Log) -> None:
     """`tool_list_cache_ttl_seconds` bounds how old a list may be."""
     toolset = stdio(tool_list_cache_ttl_seconds=0.2)
@@ -225,8 +219,7 @@ async def test_a_killed_process_is_started_again(
     os.kill(log.pid(), signal.SIGKILL)
     assert (await call(toolset, "add", a=2))["structuredContent"] == {"result": 4}
     assert len(log("start")) == 2
-    if SECOND:  # version 1's server lists its own tools at the first call
-        assert len(log("list")) == 1
+    assert len(log("list")) == 1
 
 
 async def test_a_restarted_server_is_found_again(http: HttpServer, log: Log) -> None:
@@ -260,11 +253,8 @@ async def test_a_server_that_is_away_is_an_error_for_the_model(
     await toolset.close()
 
 
-async def test_a_server_that_dies_during_a_call_is_noticed(
-    http: HttpServer, log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_dies_during_a_call_is_noticed(http: HttpServer, log: Log) -> None:
     """A call whose server is gone does not wait for its timeout."""
-    monkeypatch.setattr(_connection, "PING_INTERVAL", 0.3)
     toolset = http_toolset(http)
     waiting = asyncio.create_task(call(toolset, "wait", seconds=60))
     await log.wait_for("wait")
@@ -283,15 +273,6 @@ async def test_a_call_that_kills_its_server_is_tried_once_more(
     assert len(log("exit_now")) == 2
 
 
-async def test_a_long_call_outlives_pings(
-    stdio: Callable[..., McpToolset], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Asking whether the server is there does not disturb the call."""
-    monkeypatch.setattr(_connection, "PING_INTERVAL", 0.05)
-    answer = await call(stdio(timeout=10.0), "wait", seconds=0.5)
-    assert answer["structuredContent"] == {"result": "waited"}
-
-
 async def test_a_cancelled_call_frees_the_caller(
     stdio: Callable[..., McpToolset], log: Log
 ) -> None:
@@ -306,8 +287,7 @@ async def test_a_cancelled_call_frees_the_caller(
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert time.monotonic() - started < 1.5
-    if SECOND:
-        await log.wait_for("wait cancelled")
+    await log.wait_for("wait cancelled")
     assert (await other)["structuredContent"] == {"result": "waited"}
     assert len(log("start")) == 1
 

@@ -1,7 +1,7 @@
 """A real MCP server that writes down what it is asked: ``mcp_stub.py LOG [PORT]``.
 
 Without a port it speaks over stdin and stdout, with one streamable HTTP (and, as ``PORT sse``, the
-older transport). It runs with version 1 and version 2 of the library.
+older transport).
 """
 
 import asyncio
@@ -10,11 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-try:
-    from mcp.server.mcpserver import Context, MCPServer as Server
-except ImportError:
-    from mcp.server.fastmcp import Context, FastMCP as Server
-
+from mcp.server.mcpserver import Context, MCPServer as Server
 from pydantic import BaseModel
 
 LOG = Path(sys.argv[1])
@@ -90,11 +86,10 @@ def exit_now() -> str:
 @app.tool()
 async def told(ctx: Context) -> dict[str, Any]:
     """Tell the call's metadata and a header."""
-    meta = ctx.request_context.meta
-    raw = meta.model_dump() if isinstance(meta, BaseModel) else dict(meta or {})
+    meta = dict(ctx.request_context.meta or {})
     request = getattr(ctx.request_context, "request", None)
     user = request.headers.get("x-user") if request is not None else None
-    return {"meta": raw, "user": user}
+    return {"meta": meta, "user": user}
 
 
 @app.tool()
@@ -110,8 +105,4 @@ if len(sys.argv) == 2:
     app.run("stdio")
 else:
     transport = "sse" if "sse" in sys.argv else "streamable-http"
-    options = {"port": int(sys.argv[2]), "host": "127.0.0.1"}
-    if hasattr(app.settings, "port"):  # version 1
-        app.settings.port, app.settings.host = options["port"], options["host"]
-        options = {}
-    app.run(transport, **options)
+    app.run(transport, port=int(sys.argv[2]), host="127.0.0.1")

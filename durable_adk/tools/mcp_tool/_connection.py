@@ -15,8 +15,6 @@ from durable_adk.tools.mcp_tool import _library
 T = TypeVar("T")
 CANCEL_PATIENCE = 1.0
 """Seconds for a call that is given up to tell the server so."""
-PING_INTERVAL = 5.0
-"""Seconds a call takes before the server is asked whether it is still there."""
 
 
 class McpConnectionError(ConnectionError):
@@ -75,14 +73,12 @@ class Connection:
     ) -> T:
         """Await the function, but not longer than the session lives: some ends answer nobody."""
         work = asyncio.ensure_future(function(session))
-        watch = asyncio.create_task(_until_lost(session))
         try:
-            await asyncio.wait({work, watch, self._life}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, self._life}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 raise McpConnectionLostError("the connection has ended")
             return work.result()
         finally:
-            watch.cancel()
             if not work.done():
                 work.cancel()
                 await asyncio.wait({work}, timeout=CANCEL_PATIENCE)
@@ -113,22 +109,6 @@ class Connection:
         self._session.set_exception(McpConnectionError(reason))
         self._deadline.cancel()
         self._life.cancel()
-
-
-async def _until_lost(session: _library.Session) -> None:
-    """Return when the server is gone.
-
-    With version 1 of the library, a call over HTTP waits for ever when the server dies during it.
-    A server that takes its time over a ping is busy, not gone.
-    """
-    while True:
-        await asyncio.sleep(PING_INTERVAL)
-        try:
-            async with asyncio.timeout(PING_INTERVAL):
-                await session.send_ping()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is an answer
-            if _library.is_end(error):
-                return
 
 
 def _cause(error: BaseException) -> str:

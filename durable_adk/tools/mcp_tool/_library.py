@@ -1,6 +1,6 @@
-"""What is used here of the `mcp` library, 1.x or 2.x, or that it is not installed."""
+"""What is used here of the `mcp` library, or that it is not installed."""
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
@@ -8,13 +8,10 @@ from durable_adk.errors import AgentDefinitionError
 
 try:
     import anyio
-    from mcp import ClientSession, StdioServerParameters, stdio_client, types
+    from mcp import ClientSession, MCPError, StdioServerParameters, stdio_client, types
     from mcp.client.sse import sse_client
-    from mcp.client.streamable_http import (
-        create_mcp_http_client,  # pyright: ignore[reportPrivateImportUsage]: the two versions have it only here in common
-        streamable_http_client,
-    )
-    from mcp.shared import exceptions
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared._httpx_utils import create_mcp_http_client
 
     installed = True
 except ImportError:
@@ -22,19 +19,19 @@ except ImportError:
         raise
     # Whatever needs these is made by `McpToolset` or `McpTool`, which refuse to be made.
     installed = False
-    anyio = types = exceptions = None
+    anyio = types = None
     stdio_client = sse_client = create_mcp_http_client = streamable_http_client = None
     ClientSession = object
+    MCPError = Exception
     StdioServerParameters = Any
 
 __all__ = [
+    "MCPError",
     "Session",
     "StdioServerParameters",
     "create_mcp_http_client",
     "is_end",
-    "protocol_error",
     "require",
-    "says_tools_changed",
     "sse_client",
     "stdio_client",
     "streamable_http_client",
@@ -42,9 +39,7 @@ __all__ = [
     "wire",
 ]
 
-ErrorClass: TypeAlias = type[Exception]
-_CLOSED_CODE = -32000  # JSON-RPC's first code for implementations: both versions use it for this
-_CLOSED_TEXTS = ("connection closed", "session terminated", "session not found")
+_ENDED = ("session terminated", "session not found")
 
 
 def require() -> None:
@@ -68,34 +63,17 @@ class Session(ClientSession):
     """
 
     async def validate_tool_result(self, name: str, result: "types.CallToolResult") -> None:
-        """Accept every result; called so by version 2."""
-
-    async def _validate_tool_result(self, name: str, result: Any) -> None:
-        """Accept every result; called so by version 1."""
-
-
-def protocol_error() -> ErrorClass:
-    """The class of a server's JSON-RPC errors, and of the library's own in their place."""
-    names = vars(exceptions)
-    return names.get("MCPError") or names["McpError"]
+        """Accept every result."""
 
 
 def is_end(error: Exception) -> bool:
     """Whether an error says that the session, or the transport below it, has ended."""
+    if isinstance(error, MCPError):
+        return error.code == types.CONNECTION_CLOSED or error.message.lower().startswith(_ENDED)
     transport = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
-    if not isinstance(error, protocol_error()):
-        return isinstance(error, (*transport, ConnectionError))
-    detail: Any = getattr(error, "error", None)
-    text = str(error).lower()
-    return getattr(detail, "code", None) == _CLOSED_CODE or text.startswith(_CLOSED_TEXTS)
-
-
-def says_tools_changed(message: Any) -> bool:
-    """Whether a message from the server announces another list of tools."""
-    # Version 1 wraps notifications in a root model.
-    return isinstance(getattr(message, "root", message), types.ToolListChangedNotification)
+    return isinstance(error, (*transport, ConnectionError))
 
 
 def wire(model: BaseModel) -> dict[str, Any]:
-    """A value of the protocol as the JSON it travels as: the same with both versions."""
+    """A value of the protocol as the JSON it travels as."""
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -20,7 +20,7 @@ from durable_adk.tools.mcp_tool._connection import (
 T = TypeVar("T")
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 Streams: TypeAlias = AbstractAsyncContextManager[Any]
-"""The two directions of a connection; version 1 of the library adds a third value."""
+"""The two directions of a connection."""
 CLOSE_TIMEOUT = 9.0
 """Seconds for servers to end before they are abandoned; with the rest, at most 10 (RUN-11)."""
 MAX_SESSIONS = 64
@@ -62,8 +62,8 @@ class _HttpParams(_Params):
     sse_read_timeout: float = 300.0
     """Seconds without anything from the server after which a stream counts as broken."""
     httpx_client_factory: Callable[..., Any] = _library.create_mcp_http_client
-    """Makes the HTTP client, of the library that the installed `mcp` uses; called with
-    ``headers`` and, for server-sent events, ``timeout`` and ``auth``."""
+    """Makes the `httpx2` client; called with ``headers`` and, for server-sent events, ``timeout``
+    and ``auth``."""
 
     def without_secrets(self, text: str) -> str:
         """See `_Params`."""
@@ -88,7 +88,7 @@ class StreamableHTTPConnectionParams(_HttpParams):
         """A connection to be entered."""
         del errlog  # there is no process
         async with self.httpx_client_factory(headers=headers) as client:
-            # As a tuple both httpx and httpx2 take it: connect, read, write, pool.
+            # Connect, read, write, pool.
             client.timeout = (self.timeout, self.sse_read_timeout, self.timeout, self.timeout)
             transport = _library.streamable_http_client(
                 self.url, http_client=client, terminate_on_close=self.terminate_on_close
@@ -214,13 +214,14 @@ class MCPSessionManager:
     @asynccontextmanager
     async def _session(self, key: Headers) -> AsyncGenerator[_library.Session]:
         async def heed(message: Any) -> None:
-            if _library.says_tools_changed(message) and self._on_tools_changed:
+            changed = isinstance(message, _library.types.ToolListChangedNotification)
+            if changed and self._on_tools_changed:
                 self._on_tools_changed(key)
 
         transport = self.connection_params.streams(dict(key), self.errlog)
         async with (
             transport as streams,
-            _library.Session(streams[0], streams[1], message_handler=heed) as session,
+            _library.Session(*streams, message_handler=heed) as session,
         ):
             await session.initialize()
             yield session

@@ -69,7 +69,7 @@ class McpTool(BaseTool):
         return types.FunctionDeclaration(
             name=self.name,
             description=self.description,
-            parameters_json_schema=_library.wire(self._mcp_tool)["inputSchema"],
+            parameters_json_schema=self._mcp_tool.input_schema,
         )
 
     async def needs_confirmation(self, args: dict[str, Any], tool_context: "ToolContext") -> bool:
@@ -96,7 +96,7 @@ class McpTool(BaseTool):
                 lambda session: session.call_tool(self._mcp_tool.name, args, meta=meta),
                 headers=headers,
             )
-        except (McpConnectionError, ValidationError, _library.protocol_error()) as error:
+        except (McpConnectionError, ValidationError, _library.MCPError) as error:
             return {"error": f"The MCP tool {self.name} failed: {error}"}
         return _storable(self.name, _response(_library.wire(result)))
 

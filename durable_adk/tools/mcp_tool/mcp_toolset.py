@@ -114,7 +114,7 @@ class McpToolset(BaseToolset):
             return known.tools
         try:
             return await asyncio.shield(self._ask_once(key, headers))
-        except (McpConnectionError, _library.protocol_error()) as error:
+        except (McpConnectionError, _library.MCPError) as error:
             if known is None:
                 raise
             logger.warning("mcp.list_is_old", toolset=repr(self), error_type=type(error).__name__)
@@ -167,8 +167,7 @@ async def _all_tools(session: _library.Session) -> "list[_library.types.Tool]":
         params = _library.types.PaginatedRequestParams(cursor=cursor) if cursor else None
         page = await session.list_tools(params=params)
         tools += page.tools
-        cursor = _library.wire(page).get("nextCursor")
-        if not cursor:
+        if not (cursor := page.next_cursor):
             return tools
 
 
