@@ -1,6 +1,10 @@
 """Rewinding while other things happen."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -38,6 +42,38 @@ class Gone:
     async def cancel(self, *_: Any) -> bool:
         """See `Runs.cancel`."""
         return False
+
+
+class SealsLate:
+    """Runs of which one ends while another message has come, and is sealed only after that."""
+
+    def __init__(self, place: "Place") -> None:
+        self._place = place
+        self.sealing: asyncio.Task[Any] | None = None
+
+    async def cancel(self, key: SessionKey, invocation_id: str, _: Any) -> bool:
+        """See `Runs.cancel`."""
+        busy = await self._place.open("busy")
+        end = Event(id="end", invocation_id=invocation_id, author="a", timestamp=2.0)
+        close = partial(
+            self._place.sessions.close_paused,
+            key,
+            invocation_id=invocation_id,
+            epoch=1,
+            status=Status.CANCELLED,
+            seals=[end],
+        )
+        with suppress(SessionBusyError):
+            await close()
+        await self._place.sessions.close_invocation(
+            key, invocation_id="busy", epoch=busy, status=Status.COMPLETED
+        )
+        self.sealing = asyncio.create_task(self._later(close))
+        return True
+
+    async def _later(self, close: Meanwhile) -> None:
+        await asyncio.sleep(0.2)
+        await close()
 
 
 class Place:
@@ -127,6 +163,17 @@ async def test_what_waits_for_nobody_is_abandoned() -> None:
     assert record
     assert record.status is Status.ABANDONED
     assert await place.ids() == ["e-1.0", "e-2.0", "!"]
+
+
+async def test_what_waits_is_sealed_before_it_is_rewound() -> None:
+    """I9, REW-1: answers to its calls that came after the marker would count, and its calls not."""
+    place = Place()
+    epoch = await place.open("e-1")
+    await place.sessions.pause_invocation(KEY, invocation_id="e-1", epoch=epoch)
+    runs: Any = SealsLate(place)
+    await replace(place.rewinding, runs=runs).rewind(KEY, "e-1")
+    assert await place.ids() == ["e-1.0", "busy.0", "end", "!"]
+    await runs.sealing
 
 
 async def test_nothing_is_cancelled_for_an_unknown_place() -> None:
