@@ -17,20 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
+from durable_adk.extras import Absent, require
 
 try:
     import obstore
     from obstore.exceptions import AlreadyExistsError, BaseError
     from obstore.store import from_url
-
-    installed = True
 except ImportError:
     if TYPE_CHECKING:
         raise
-    # Whatever needs these is made by `ObjectStore`, which refuses to be made.
-    installed = False
-    obstore = from_url = None
-    AlreadyExistsError = BaseError = Exception
+    obstore = from_url = AlreadyExistsError = BaseError = Absent
 
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "file")
 CHUNK = 4 * 1024 * 1024
@@ -214,11 +210,7 @@ def _require(uri: str) -> None:
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
         raise InvalidRequestError(f"{uri} names no object store that is known: use one of {known}.")
-    if not installed:
-        raise InvalidRequestError(
-            f"{uri} needs the obstore library, which is an extra: "
-            'pip install "durable-adk[objects]"'
-        )
+    require("objects")
 
 
 def _reason(error: Exception) -> str:

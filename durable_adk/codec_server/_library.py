@@ -1,8 +1,8 @@
-"""What is used here of `starlette` and `uvicorn`, or that they are not installed."""
+"""What is used here of `starlette` and `uvicorn`."""
 
 from typing import TYPE_CHECKING
 
-from durable_adk.errors import InvalidRequestError
+from durable_adk.extras import Absent
 
 try:
     from starlette.applications import Starlette
@@ -15,17 +15,12 @@ try:
     from starlette.routing import Route
     from uvicorn import Config, Server
     from uvicorn.protocols.http.h11_impl import H11Protocol
-
-    installed = True
 except ImportError:
     if TYPE_CHECKING:
         raise
-    # Whatever needs these is made by `application` or `serve`, which refuse to make it.
-    installed = False
-    Starlette = Middleware = CORSMiddleware = TrustedHostMiddleware = Route = Config = None
-    Request = JSONResponse = Response = None
-    HTTPException = ClientDisconnect = Exception
-    Server = H11Protocol = object
+    Starlette = Middleware = CORSMiddleware = TrustedHostMiddleware = Route = Config = Absent
+    Request = JSONResponse = Response = HTTPException = ClientDisconnect = Absent
+    Server = H11Protocol = Absent
 
 __all__ = [
     "CORSMiddleware",
@@ -41,18 +36,4 @@ __all__ = [
     "Server",
     "Starlette",
     "TrustedHostMiddleware",
-    "require",
 ]
-
-
-def require() -> None:
-    """Refuse what cannot work.
-
-    Raises:
-        InvalidRequestError: The libraries are not installed.
-    """
-    if not installed:
-        raise InvalidRequestError(
-            "The codec server needs starlette and uvicorn, which are an extra: "
-            'pip install "durable-adk[codec]"'
-        )

@@ -19,10 +19,10 @@ from durable_adk.codec_server._library import (
     Route,
     Starlette,
     TrustedHostMiddleware,
-    require,
 )
 from durable_adk.codec_server.access import Access
 from durable_adk.codec_server.decoding import Decoder
+from durable_adk.extras import require
 from durable_adk.log import get_logger
 
 MAX_BODY = 16 * 1024 * 1024
@@ -47,7 +47,7 @@ def application(decoder: Decoder, access: Access) -> "Starlette":
     Raises:
         InvalidRequestError: The extra ``codec`` is not installed.
     """
-    require()
+    require("codec")
     hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(access.hosts), www_redirect=False)
     pages = Middleware(  # outside of the token's check: a browser asks without one whether it may
         CORSMiddleware,

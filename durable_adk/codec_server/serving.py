@@ -7,8 +7,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from durable_adk.codec_server._library import Config, H11Protocol, Server, require
+from durable_adk.codec_server._library import Config, H11Protocol, Server
 from durable_adk.errors import InvalidRequestError
+from durable_adk.extras import require
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -83,7 +84,7 @@ async def serve(
     Raises:
         InvalidRequestError: The address cannot be used, or the extra ``codec`` is not installed.
     """
-    require()
+    require("codec")
     with _listener(host, port) as listener:
         config = Config(
             application,

@@ -18,9 +18,10 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
-from durable_adk.encryption._library import AESGCM, InvalidTag, require
+from durable_adk.encryption._library import AESGCM, InvalidTag
 from durable_adk.encryption.keys import Key, KeyProvider
 from durable_adk.errors import EncryptionKeyError
+from durable_adk.extras import require
 from durable_adk.log import get_logger
 from durable_adk.reports import are_reports
 from durable_adk.storage.payload_driver import owner_of
@@ -70,7 +71,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
 
     def __post_init__(self) -> None:
         """Refuse to be made without the library."""
-        require()
+        require("encryption")
 
     def with_context(self, context: SerializationContext) -> Self:
         """The codec of the workflow that the context names."""

@@ -1,21 +1,18 @@
-"""What is used here of the `redis` library, or that it is not installed."""
+"""What is used here of the `redis` library."""
 
 from typing import TYPE_CHECKING, Any
 
 from durable_adk.errors import InvalidRequestError
+from durable_adk.extras import Absent, require
 
 try:
     from redis.asyncio import Redis
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
-
-    installed = True
 except ImportError:
     if TYPE_CHECKING:
         raise
-    # Whatever needs these is made by `RedisPartials`, which refuses to be made.
-    installed = False
-    Redis = Retry = NoBackoff = None
+    Redis = Retry = NoBackoff = Absent
 
 SCHEMES = ("redis://", "rediss://")
 _PATIENCE = 5.0
@@ -33,11 +30,7 @@ def connected(url: str) -> Any:
         InvalidRequestError: The library is not installed, or the URL cannot be used. The message
             quotes nothing of it, as there may be a password in it.
     """
-    if not installed:
-        raise InvalidRequestError(
-            "Partial events over Redis need the redis library, which is an extra: "
-            'pip install "durable-adk[redis]"'
-        )
+    require("redis")
     try:
         if url.startswith(SCHEMES):
             return Redis.from_url(  # pyright: ignore[reportUnknownMemberType]: its keywords have no types

@@ -10,9 +10,10 @@ from sqlalchemy.dialects.postgresql import insert
 from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.auth.credential_service._names import hashed
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
-from durable_adk.encryption._library import AESGCM, InvalidTag, require
+from durable_adk.encryption._library import AESGCM, InvalidTag
 from durable_adk.encryption.keys import KeyProvider
 from durable_adk.errors import EncryptionKeyError, InvalidRequestError
+from durable_adk.extras import require
 from durable_adk.sessions._schema import CREDENTIALS
 from durable_adk.sessions.database import PostgresDatabase
 from durable_adk.sessions.database_url import parse
@@ -51,7 +52,7 @@ class PostgresCredentialService(BaseCredentialService):
     """
 
     def __init__(self, db_url: str | URL, *, keys: KeyProvider) -> None:
-        require()
+        require("encryption")
         self._keys = keys
         self._database = PostgresDatabase(parse(db_url, only="postgresql"))
 

@@ -1,10 +1,10 @@
-"""What is used here of the `mcp` library, or that it is not installed."""
+"""What is used here of the `mcp` library."""
 
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from durable_adk.errors import AgentDefinitionError
+from durable_adk.extras import Absent
 
 try:
     import anyio
@@ -12,18 +12,12 @@ try:
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
     from mcp.shared._httpx_utils import create_mcp_http_client
-
-    installed = True
 except ImportError:
     if TYPE_CHECKING:
         raise
-    # Whatever needs these is made by `McpToolset` or `McpTool`, which refuse to be made.
-    installed = False
-    anyio = types = None
-    stdio_client = sse_client = create_mcp_http_client = streamable_http_client = None
-    ClientSession = object
-    MCPError = Exception
-    StdioServerParameters = Any
+    anyio = types = stdio_client = sse_client = streamable_http_client = Absent
+    ClientSession = MCPError = create_mcp_http_client = Absent
+    StdioServerParameters = Any  # a field that is not looked at before the toolset refuses
 
 __all__ = [
     "MCPError",
@@ -31,7 +25,6 @@ __all__ = [
     "StdioServerParameters",
     "create_mcp_http_client",
     "is_end",
-    "require",
     "sse_client",
     "stdio_client",
     "streamable_http_client",
@@ -40,18 +33,6 @@ __all__ = [
 ]
 
 _ENDED = ("session terminated", "session not found")
-
-
-def require() -> None:
-    """Refuse what cannot work.
-
-    Raises:
-        AgentDefinitionError: The library is not installed.
-    """
-    if not installed:
-        raise AgentDefinitionError(
-            'MCP tools need the mcp library, which is an extra: pip install "durable-adk[mcp]"'
-        )
 
 
 class Session(ClientSession):

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict
 
+from durable_adk.errors import AgentDefinitionError
+from durable_adk.extras import require
 from durable_adk.tools.mcp_tool import _library
 from durable_adk.tools.mcp_tool._connection import (
     Connection,
@@ -138,7 +140,7 @@ class MCPSessionManager:
         Raises:
             AgentDefinitionError: The mcp library is not installed.
         """
-        _library.require()
+        require("mcp", AgentDefinitionError)
         if isinstance(connection_params, _library.StdioServerParameters):
             connection_params = StdioConnectionParams(server_params=connection_params)
         self.connection_params: ConnectionParams = connection_params

@@ -2,8 +2,6 @@
 
 import asyncio
 import re
-import subprocess
-import sys
 
 import pytest
 from google.genai import types
@@ -346,24 +344,6 @@ def test_a_uri_that_cannot_serve_is_refused(uri, reason, monkeypatch):
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     with pytest.raises(InvalidRequestError, match=reason):
         artifacts_at(uri)
-
-
-def test_without_the_extra_the_error_names_it():
-    """The package works without the library, and says how to get it."""
-    script = """
-import sys
-sys.modules["obstore"] = None  # as if not installed
-from durable_adk.artifacts import artifacts_at
-from durable_adk.errors import InvalidRequestError
-artifacts_at("a folder")
-try:
-    artifacts_at("s3://bucket")
-except InvalidRequestError as error:
-    print(error)
-"""
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert 'pip install "durable-adk[objects]"' in done.stdout
 
 
 def test_each_place_has_its_service(tmp_path, monkeypatch):

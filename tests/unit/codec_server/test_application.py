@@ -13,7 +13,7 @@ import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import WorkflowSerializationContext as Workflow
 
-from durable_adk.codec_server import Access, Decoder, _library, application, serve
+from durable_adk.codec_server import Access, Decoder, application, serve
 from durable_adk.codec_server.application import MAX_BODY, MAX_PAYLOADS
 from durable_adk.encryption import EncryptionCodec, Key, KeyRing
 from durable_adk.errors import InvalidRequestError
@@ -238,13 +238,6 @@ async def test_no_content_and_no_token_is_in_a_log(
     ours = [f"{record.getMessage()} {vars(record)}" for record in caplog.records]
     assert sum("codec.decoded" in line for line in ours) == 2
     assert not [line for line in ours if "canary" in line or TOKEN in line]
-
-
-def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """D16: the base install has no web server."""
-    monkeypatch.setattr(_library, "installed", False)
-    with pytest.raises(InvalidRequestError, match=r"durable-adk\[codec\]"):
-        application(Decoder(codec=CODEC), Access())
 
 
 async def test_an_address_that_is_taken_says_so(caller: Caller) -> None:

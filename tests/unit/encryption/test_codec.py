@@ -12,7 +12,7 @@ from temporalio.converter import (
 from temporalio.testing import ActivityEnvironment
 
 from durable_adk.encryption import EncryptionCodec, Key, KeyRing
-from durable_adk.errors import EncryptionKeyError, InvalidRequestError
+from durable_adk.errors import EncryptionKeyError
 from durable_adk.storage.refusal import ENCODING as REFUSED
 
 CANARY = "canary-7c1d"
@@ -128,13 +128,6 @@ async def test_plain_payloads_are_refused_unless_they_are_accepted() -> None:
     (read,) = await codec_with(NEW).decode([PLAIN])
     assert "DURABLE_ADK_ENCRYPTION_ACCEPTS_PLAIN" in refused(read)
     assert await codec_with(NEW, accepts_plain=True).decode([PLAIN]) == [PLAIN]
-
-
-def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An install without the extra says what is missing."""
-    monkeypatch.setattr("durable_adk.encryption._library.installed", False)
-    with pytest.raises(InvalidRequestError, match=r"durable-adk\[encryption\]"):
-        EncryptionCodec(keys=KeyRing([NEW]))
 
 
 async def test_within_an_activity_the_same_payload_is_encrypted_once() -> None:

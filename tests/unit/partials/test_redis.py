@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 
 from campaign.proxy import FaultProxy
 from durable_adk.errors import InvalidRequestError
-from durable_adk.partials import RedisPartials, Subscription, _redis_library, redis
+from durable_adk.partials import RedisPartials, Subscription, redis
 from durable_adk.partials._redis_library import connected
 from tests.support.chunks import INVOCATION, KEY, chunk
 from tests.support.redis import PASSWORD, RedisServer, free_port, running
@@ -233,13 +233,6 @@ def test_a_url_that_cannot_be_used_is_not_quoted(url: str) -> None:
         RedisPartials(url)
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
-
-
-def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """D8: the base install has no Redis."""
-    monkeypatch.setattr(_redis_library, "installed", False)
-    with pytest.raises(InvalidRequestError, match=r"durable-adk\[redis\]"):
-        RedisPartials("redis://127.0.0.1")
 
 
 def certificate(folder: Path) -> Path:

@@ -1,0 +1,59 @@
+"""The package without its extras."""
+
+import subprocess
+import sys
+
+WITHOUT = """
+import sys
+for name in ("cryptography", "mcp", "obstore", "redis", "starlette", "uvicorn"):
+    sys.modules[name] = None  # as if not installed
+import durable_adk.cli.program, durable_adk.embedded, durable_adk.runners
+from durable_adk.artifacts import artifacts_at
+from durable_adk.auth.credential_service.postgres_credential_service import (
+    PostgresCredentialService,
+)
+from durable_adk.codec_server import application
+from durable_adk.encryption import EncryptionCodec
+from durable_adk.errors import CallerError
+from durable_adk.partials import RedisPartials
+from durable_adk.tools.mcp_tool import (
+    McpToolset, StdioConnectionParams, StreamableHTTPConnectionParams
+)
+for make in (
+    lambda: application(None, None),
+    lambda: EncryptionCodec(keys=None),
+    lambda: PostgresCredentialService("postgresql://localhost/x", keys=None),
+    lambda: McpToolset(connection_params=StdioConnectionParams(server_params=None)),
+    lambda: McpToolset(connection_params=StreamableHTTPConnectionParams(url="http://x/mcp")),
+    lambda: artifacts_at("s3://bucket"),
+    lambda: RedisPartials("redis://localhost"),
+):
+    try:
+        make()
+    except CallerError as error:
+        print(type(error).__name__, str(error).partition("pip ")[2])
+artifacts_at("a folder")
+"""
+NOT_LOADED = "import sys, durable_adk.runners, durable_adk.agents;print('mcp' in sys.modules)"
+
+
+def run(code: str) -> list[str]:
+    """What the code prints in a process of its own."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_what_needs_an_extra_names_it() -> None:
+    """All modules can be imported without extras; what needs one says how to install it."""
+    extras = ["codec", "encryption", "encryption", "mcp", "mcp", "objects", "redis"]
+    kinds = [
+        "AgentDefinitionError" if extra == "mcp" else "InvalidRequestError" for extra in extras
+    ]
+    assert run(WITHOUT) == [
+        f'{kind} install "durable-adk[{extra}]"' for kind, extra in zip(kinds, extras, strict=True)
+    ]
+
+
+def test_mcp_is_loaded_by_those_who_use_it() -> None:
+    """Importing it takes as long as all of this package; nobody else pays for that."""
+    assert run(NOT_LOADED) == ["False"]
