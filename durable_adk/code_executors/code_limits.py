@@ -13,7 +13,7 @@ class CodeLimits(BaseModel):
     memory: int = Field(default=1024 * _MB, gt=0)
     """Address space of a process, or memory of a container."""
     file_size: int = Field(default=32 * _MB, gt=0)
-    """Of any file the code writes."""
+    """Of any file the code writes, and of its standard output and standard error."""
     output: int = Field(default=20_000, gt=0)
     """Of standard output, and the same again of standard error; the rest is cut off."""
     output_files: int = Field(default=20, ge=0)
