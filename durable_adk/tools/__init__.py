@@ -6,26 +6,26 @@ long as importing all of this package.
 
 from durable_adk.auth.auth_tool import AuthToolArguments
 from durable_adk.contracts import RetryConfig, ToolContract
+from durable_adk.tools._provider_tools import (
+    enterprise_web_search_tool as enterprise_web_search,
+    google_maps_grounding,
+    google_search,
+    url_context,
+)
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset
-from durable_adk.tools.enterprise_search_tool import (
-    enterprise_web_search_tool as enterprise_web_search,
-)
 from durable_adk.tools.example_tool import ExampleTool
 from durable_adk.tools.exit_loop_tool import exit_loop
 from durable_adk.tools.function_tool import FunctionTool, as_tool
 from durable_adk.tools.get_user_choice_tool import get_user_choice_tool as get_user_choice
-from durable_adk.tools.google_maps_grounding_tool import google_maps_grounding
-from durable_adk.tools.google_search_tool import google_search
 from durable_adk.tools.load_artifacts_tool import load_artifacts_tool as load_artifacts
 from durable_adk.tools.load_memory_tool import load_memory_tool as load_memory
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.tools.preload_memory_tool import preload_memory_tool as preload_memory
 from durable_adk.tools.tool_context import ToolContext
 from durable_adk.tools.transfer_to_agent_tool import TransferToAgentTool, transfer_to_agent
-from durable_adk.tools.url_context_tool import url_context
 
 __all__ = [
     "ActivityTool",

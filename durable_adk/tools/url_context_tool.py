@@ -1,34 +1,5 @@
-"""The content behind links, fetched by the model's provider."""
+"""ADK's path of the tool that reads links."""
 
-from typing import TYPE_CHECKING
+from durable_adk.tools._provider_tools import UrlContextTool, url_context
 
-from google.genai import types
-
-from durable_adk.models.llm_request import LlmRequest
-from durable_adk.tools._model_side import add_to_gemini
-from durable_adk.tools.base_tool import BaseTool
-
-if TYPE_CHECKING:
-    from durable_adk.context import ToolContext
-
-
-class UrlContextTool(BaseTool):
-    """Lets a Gemini model read the pages whose addresses are in the prompt (semantics TOL-27)."""
-
-    def __init__(self) -> None:
-        super().__init__(name="url_context", description="Reads web pages.")
-
-    async def process_llm_request(
-        self, *, tool_context: "ToolContext", llm_request: LlmRequest
-    ) -> None:
-        """Ask for it.
-
-        Raises:
-            AgentDefinitionError: The model is not a Gemini model.
-        """
-        del tool_context
-        add_to_gemini(llm_request, types.Tool(url_context=types.UrlContext()), self.name)
-
-
-url_context = UrlContextTool()
-"""The tool, ready to be listed."""
+__all__ = ["UrlContextTool", "url_context"]
