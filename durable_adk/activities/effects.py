@@ -7,7 +7,7 @@ says, and `LocalRuntime` performs it in process. `Runtime.perform` finds the row
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 from durable_adk.activities import (
     activity_answer,
@@ -67,7 +67,7 @@ R = TypeVar("R")
 A = TypeVar("A", bound=Step)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Row(Generic[S, R]):
     name: str
     """Of its activity. It is in histories, so it never changes."""
@@ -75,9 +75,13 @@ class _Row(Generic[S, R]):
     result: type[R]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class StoreEffect(_Row[S, R]):
-    """An effect that reads or writes the store, and nothing else: a local activity first."""
+    """An effect that reads or writes the store, and nothing else.
+
+    A local activity first, so that a large input, as an event, is not written to the history again
+    (D4); then a normal one, whose retries are the wait for the store or for a busy session.
+    """
 
     function: Callable[[World, S], Awaitable[R]]
     waits: Callable[[S], bool] = lambda _: False
@@ -89,7 +93,7 @@ class StoreEffect(_Row[S, R]):
         return await self.function(world, step)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CodeEffect(_Row[S, R]):
     """An effect that runs code of a user or asks a model: a normal activity."""
 
@@ -104,11 +108,10 @@ class CodeEffect(_Row[S, R]):
         return await self.function(world, step, attempt)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class StepEffect(CodeEffect[A, StepResult]):
     """One that is a step of an agent, with its telemetry."""
 
-    result: type[StepResult] = StepResult
     span: Callable[[A], str | None] = lambda _: None
     """Name of a span over it; None: what it does has its own."""
     commits: bool = True
@@ -134,7 +137,7 @@ async def _open(world: World, step: OpenStep) -> Opened:
     return opened
 
 
-async def _pause(world: World, step: PauseStep) -> Literal[False] | None:
+async def _pause(world: World, step: PauseStep) -> bool | None:
     paused = await pausing.pause_invocation(world, step)
     if paused is not False:
         telling.paused(step.key)
@@ -149,95 +152,82 @@ async def _close(world: World, step: CloseStep) -> Ending:
 
 EFFECTS: tuple[EffectRow[Any], ...] = (
     StoreEffect(
-        name="open_invocation",
-        step=OpenStep,
-        result=Opened,
-        function=_open,
+        "open_invocation",
+        OpenStep,
+        Opened,
+        _open,
         waits=lambda step: step.when_busy is not WhenBusy.REJECT,
     ),
     StepEffect(
-        name="call_model",
-        step=ModelStep,
-        function=model.call_model,
+        "call_model",
+        ModelStep,
+        StepResult,
+        model.call_model,
         what=lambda step: f"A model call of {step.agent}",
         summary=lambda step: f"{step.agent}: {step.model}" if step.model else step.agent,
     ),
     StepEffect(
-        name="call_tool",
-        step=ToolStep,
-        function=tool.call_tool,
+        "call_tool",
+        ToolStep,
+        StepResult,
+        tool.call_tool,
         what=lambda step: f"Tool {step.tool!r}",
         summary=lambda step: step.tool,
     ),
     StepEffect(
-        name="execute_code",
-        step=CodeStep,
-        function=code.execute_code,
+        "execute_code",
+        CodeStep,
+        StepResult,
+        code.execute_code,
         what=lambda step: f"The code of {step.agent}",
         summary=lambda step: step.agent,
         span=lambda _: "execute_code",
     ),
     StepEffect(
-        name="run_callback",
-        step=CallbackStep,
-        function=callback.run_callback,
+        "run_callback",
+        CallbackStep,
+        StepResult,
+        callback.run_callback,
         what=lambda step: f"{step.hook}_callback of {step.agent}",
         summary=lambda step: f"{step.agent} {step.hook}",
         span=lambda step: f"run_callback {step.hook}",
     ),
     StepEffect(
-        name="run_function",
-        step=FunctionStep,
-        function=function.run_function,
+        "run_function",
+        FunctionStep,
+        StepResult,
+        function.run_function,
         what=lambda step: f"{step.function} of {step.agent}",
         summary=lambda step: f"{step.agent} {step.function}",
         span=lambda step: f"run_function {step.function}",
         commits=False,
     ),
     StepEffect(
-        name="run_hook",
-        step=HookStep,
-        function=hooks.run_hook,
+        "run_hook",
+        HookStep,
+        StepResult,
+        hooks.run_hook,
         what=lambda step: f"{step.hook} of the plugins",
         summary=lambda step: step.hook,
         commits=False,
     ),
-    StoreEffect(name="commit_event", step=CommitStep, result=int, function=commit.commit_event),
-    StoreEffect(name="pause_invocation", step=PauseStep, result=bool, function=_pause),
-    StoreEffect(
-        name="take_answer",
-        step=AnswerStep,
-        result=AnswerTaken,
-        function=pausing.take_answer,
-        waits=lambda _: True,
-    ),
-    StoreEffect(
-        name="close_invocation",
-        step=CloseStep,
-        result=Ending,
-        function=_close,
-        waits=lambda _: True,  # if it was paused
-    ),
+    StoreEffect("commit_event", CommitStep, int, commit.commit_event),
+    StoreEffect("pause_invocation", PauseStep, bool, _pause),
+    StoreEffect("take_answer", AnswerStep, AnswerTaken, pausing.take_answer, waits=lambda _: True),
+    # It waits if it was paused.
+    StoreEffect("close_invocation", CloseStep, Ending, _close, waits=lambda _: True),
     CodeEffect(
-        name="compact",
-        step=CompactStep,
-        result=type(None),
-        function=lambda world, step, _: compacting.compact(world, step),
+        "compact",
+        CompactStep,
+        type(None),
+        lambda world, step, _: compacting.compact(world, step),
         what=lambda step: f"The summary after {step.invocation_id}",
         summary=lambda step: step.invocation_id,
     ),
-    StoreEffect(
-        name="save_place", step=PlaceStep, result=type(None), function=continuing.save_place
-    ),
-    StoreEffect(
-        name="save_trace", step=SaveTraceStep, result=type(None), function=continuing.save_trace
-    ),
-    StoreEffect(
-        name="read_place", step=ContinueStep, result=Continued, function=continuing.read_place
-    ),
-    StoreEffect(
-        name="read_traces", step=TraceStep, result=TracePage, function=continuing.read_traces
-    ),
+    StoreEffect("save_place", PlaceStep, type(None), continuing.save_place),
+    StoreEffect("save_trace", SaveTraceStep, type(None), continuing.save_trace),
+    StoreEffect("read_place", ContinueStep, Continued, continuing.read_place),
+    StoreEffect("read_traces", TraceStep, TracePage, continuing.read_traces),
 )
 
 _ROWS: dict[type[Any], EffectRow[Any]] = {row.step: row for row in EFFECTS}

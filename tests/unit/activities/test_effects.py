@@ -31,10 +31,11 @@ def _is(base: Any) -> bool:
 
 
 @pytest.mark.parametrize("row", EFFECTS, ids=lambda row: row.name)
-def test_a_row_and_its_step_name_the_same_result(row: EffectRow[Any]) -> None:
+def test_a_step_its_row_and_its_function_name_the_same_result(row: EffectRow[Any]) -> None:
     """`Runtime.perform` is typed by the step, and what comes back is read as the row says."""
     result = declared(row.step)
     assert row.result in (result, *get_args(result))
+    assert get_type_hints(row.function).get("return", result) == result
 
 
 def test_every_step_that_names_a_result_has_a_row() -> None:
