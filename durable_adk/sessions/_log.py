@@ -7,6 +7,7 @@ meets its own first attempt rather than its consequences (TRAP-11, TRAP-12).
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from durable_adk.errors import (
@@ -54,8 +55,9 @@ class View(NamedTuple):
 
 def create(tables: Tables, key: SessionKey, state: dict[str, str]) -> View:
     """Add a session; see `BaseSessionService.create_session`."""
-    head = _new_head(tables, key)
-    if not tables.add_session(key, head):
+    now = time.time()
+    head = add(tables, key, Head(create_time=now, update_time=now))
+    if head is None:
         raise AlreadyExistsError(f"The session {key.session_id!r} exists already.")
     tables.put_state(key, state, initial=True)
     return View(head, tables.state(key), [])
@@ -210,7 +212,8 @@ def _require_not_heard(tables: Tables, key: SessionKey, entry: Entry) -> None:
 def _create(tables: Tables, key: SessionKey) -> None:
     """Have the session exist."""
     if tables.head(key) is None:
-        tables.add_session(key, _new_head(tables, key))
+        now = time.time()
+        add(tables, key, Head(create_time=now, update_time=now))
 
 
 def withdraw(
@@ -310,11 +313,21 @@ def wanted_ticket(invocation_id: str, holder: str, place: Place, ttl: float | No
     return Ticket(invocation_id=invocation_id, holder=holder, place=place, number=0, ttl=ttl)
 
 
-def _new_head(tables: Tables, key: SessionKey) -> Head:
-    """The row of a session that is created; epochs go on where a deleted one of its name ended."""
-    now, deleted = time.time(), tables.tombstone(key)
-    epoch = deleted.epoch if deleted else 0
-    return Head(create_time=now, update_time=now, created_epoch=epoch, lease_epoch=epoch)
+def add(tables: Tables, key: SessionKey, head: Head) -> Head | None:
+    """Add a session's row, whose epochs go on where a deleted one of its name ended.
+
+    Returns:
+        The row; None if the session exists.
+    """
+    if not tables.add_session(key, head):
+        return None
+    # Not before adding, which waits for a deletion that is under way and then sees what it left.
+    deleted = tables.tombstone(key)
+    if deleted is not None:
+        head = replace(head, created_epoch=deleted.epoch, lease_epoch=deleted.epoch)
+        tables.save_head(key, head)
+        tables.remove_tombstone(key)
+    return head
 
 
 def appended(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:

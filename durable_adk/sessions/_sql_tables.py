@@ -196,10 +196,7 @@ class SqlTables:
     def add_session(self, key: SessionKey, head: Head) -> bool:
         self.changed.add(key)
         values = {**key._asdict(), **asdict(head)}
-        added = self._connection.execute(self._insert.session, values).rowcount == 1
-        if added and head.created_epoch:
-            self._connection.execute(_REMOVE_TOMBSTONE, _params(key))
-        return added
+        return self._connection.execute(self._insert.session, values).rowcount == 1
 
     def save_head(self, key: SessionKey, head: Head) -> None:
         self.changed.add(key)
@@ -209,6 +206,9 @@ class SqlTables:
         row = self._connection.execute(_TOMBSTONE_OF, _params(key)).one_or_none()
         return None if row is None else Creation(row.epoch + 1, row.delete_time)
 
+    def remove_tombstone(self, key: SessionKey) -> None:
+        self._connection.execute(_REMOVE_TOMBSTONE, _params(key))
+
     def remove_tombstones(self, user: SessionKey) -> None:
         whose = {"k_app": user.app_name, "k_user": user.user_id}
         self._connection.execute(_REMOVE_TOMBSTONES, whose)
@@ -216,6 +216,8 @@ class SqlTables:
     def remove_session(self, key: SessionKey) -> None:
         self.changed.add(key)
         head = self.head(key)  # locks it: another's commit comes wholly before or after
+        if head is None and key.session_id:
+            return  # what is created from now on is not what was to be removed
         if head is not None:
             row = {**key._asdict(), "epoch": head.lease_epoch, "delete_time": time.time()}
             self._connection.execute(self._insert.tombstone, row)

@@ -106,12 +106,16 @@ class Tables(Protocol):
     def remove_session(self, key: SessionKey) -> None:
         """Remove a session with all that is kept for it, except its app's and user's state.
 
-        A tombstone keeps its last epoch until a session of its name is added.
+        A tombstone keeps its last epoch, for the next session of its name.
         """
         ...
 
     def tombstone(self, key: SessionKey) -> Creation | None:
         """The epoch and time from which on there may be another session of a deleted one's name."""
+        ...
+
+    def remove_tombstone(self, key: SessionKey) -> None:
+        """Remove a session's tombstone; another one of its name is there."""
         ...
 
     def remove_tombstones(self, user: SessionKey) -> None:

@@ -104,7 +104,6 @@ class _MemoryTables:
         return [key for key in self._logs if key[:2] == user[:2]]
 
     def add_session(self, key: SessionKey, head: Head) -> bool:
-        self._tombstones.pop(key, None)
         return self._logs.setdefault(key, log := _Log(head)) is log
 
     def save_head(self, key: SessionKey, head: Head) -> None:
@@ -118,6 +117,9 @@ class _MemoryTables:
 
     def tombstone(self, key: SessionKey) -> Creation | None:
         return self._tombstones.get(key)
+
+    def remove_tombstone(self, key: SessionKey) -> None:
+        del self._tombstones[key]
 
     def remove_tombstones(self, user: SessionKey) -> None:
         kept = {key: one for key, one in self._tombstones.items() if key[:2] != user[:2]}

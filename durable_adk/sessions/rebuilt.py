@@ -8,7 +8,7 @@ from typing import NamedTuple
 from durable_adk.errors import EventConflictError, StaleSessionError
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._head import Head
-from durable_adk.sessions._log import existing
+from durable_adk.sessions._log import add, existing
 from durable_adk.sessions._notes import write
 from durable_adk.sessions._queue import drop
 from durable_adk.sessions._tables import NoteKey, Tables, owner
@@ -78,17 +78,13 @@ def _entries(tables: Tables, one: Rebuilt) -> list[Entry]:
 
 
 def _put(tables: Tables, one: Rebuilt, entries: list[Entry]) -> None:
-    deleted = tables.tombstone(one.key)
-    epoch = deleted.epoch if deleted else one.epoch
-    tables.add_session(
-        one.key,
-        Head(
-            create_time=one.create_time,
-            update_time=one.create_time,
-            created_epoch=epoch,
-            lease_epoch=epoch,
-        ),
+    made = Head(
+        create_time=one.create_time,
+        update_time=one.create_time,
+        created_epoch=one.epoch,
+        lease_epoch=one.epoch,
     )
+    add(tables, one.key, made)
     head = existing(tables, one.key)
     for entry in entries:
         head = replace(

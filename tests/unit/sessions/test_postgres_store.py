@@ -12,9 +12,10 @@ import asyncpg
 import pytest
 from sqlalchemy import make_url, text
 
-from durable_adk.errors import StoreUnavailableError
+from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.sessions import DatabaseSessionService, SessionKey, _migrate
 from durable_adk.sessions._postgres import PostgresStore
+from durable_adk.sessions._sql_tables import SqlTables
 from durable_adk.sessions.database import PostgresDatabase
 from durable_adk.sessions.schema_version import SchemaVersion
 from tests.support.postgres import Databases
@@ -141,6 +142,57 @@ async def test_a_session_that_is_held_keeps_no_reader(
         with pytest.raises(StoreUnavailableError, match="lock timeout"):
             await commit(service, key, "e", {})
     assert await commit(service, key, "e", {}) == 2
+
+
+# ----- deletions
+
+
+@pytest.mark.parametrize("how", ["create", "open", "withdraw"])
+async def test_epochs_go_on_over_a_deletion_that_is_under_way(
+    service: DatabaseSessionService, key: SessionKey, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """I6: whoever creates the session waits for the deletion, and goes on where it has ended."""
+    old = await opened(service, key)
+    monkeypatch.setattr(SqlTables, "remove_session", _then_sleeps(SqlTables.remove_session))
+    deleting = asyncio.create_task(service.delete_session(**key._asdict()))
+    await asyncio.sleep(0.3)
+    if how == "create":
+        await service.create_session(**key._asdict())
+    elif how == "open":
+        assert (await opened(service, key, "i2")).epoch > old.epoch + 1
+    else:
+        options = {"holder": "local:1", "create_session": True}
+        await service.withdraw_invocation(key, invocation_id="i2", **options)
+    assert deleting.done()
+    assert (await service.read_creation(key)).epoch > old.epoch
+    with pytest.raises(LeaseLostError, match="deleted"):
+        await commit(service, key, "late", {})
+    assert await service._store.read(lambda tables: tables.tombstone(key)) is None
+
+
+async def test_what_was_created_meanwhile_is_not_deleted(
+    service: DatabaseSessionService, key: SessionKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session goes with a tombstone or not at all, also if another has deleted it first."""
+    head = SqlTables.head
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlTables, "head", _then_sleeps(head))
+        deleting = asyncio.create_task(service.delete_session(**key._asdict()))
+        await asyncio.sleep(0.3)
+        patch.setattr(SqlTables, "head", head)
+        await service.create_session(**key._asdict(), state={"a": 1})
+        assert not deleting.done()
+        await deleting
+    assert await service.read_state(key) == (0, {"a": 1})
+
+
+def _then_sleeps(method: Any) -> Any:
+    def both(tables: Any, key: SessionKey) -> Any:
+        result = method(tables, key)
+        _slowly(tables)
+        return result
+
+    return both
 
 
 @asynccontextmanager
