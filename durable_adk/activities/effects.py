@@ -22,6 +22,7 @@ from durable_adk.activities import (
     model,
     opening,
     pausing,
+    take_over,
     telling,
     tool,
     waiting,
@@ -144,8 +145,12 @@ async def _pause(world: World, step: PauseStep) -> bool | None:
     return paused
 
 
+async def _take(world: World, step: AnswerStep) -> AnswerTaken:
+    return await take_over.once_free(world, step, pausing.take_answer)
+
+
 async def _close(world: World, step: CloseStep) -> Ending:
-    ended = await ending.close_invocation(world, step)
+    ended = await take_over.once_free(world, step, ending.close_invocation)
     await telling.closed(world, step, ended)
     return ended
 
@@ -213,7 +218,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
     ),
     StoreEffect("commit_event", CommitStep, int, commit.commit_event),
     StoreEffect("pause_invocation", PauseStep, bool, _pause),
-    StoreEffect("take_answer", AnswerStep, AnswerTaken, pausing.take_answer, waits=lambda _: True),
+    StoreEffect("take_answer", AnswerStep, AnswerTaken, _take, waits=lambda _: True),
     # It waits if it was paused.
     StoreEffect("close_invocation", CloseStep, Ending, _close, waits=lambda _: True),
     CodeEffect(

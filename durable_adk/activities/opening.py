@@ -1,29 +1,23 @@
 """Opening an invocation."""
 
-from contextlib import suppress
 from typing import Any
 
 from durable_adk.activities.ending import close_invocation, ending_of
 from durable_adk.activities.past_state import state_for_bodies
-from durable_adk.activities.steering import heard_by, steer
-from durable_adk.activities.telling import taken_over
+from durable_adk.activities.steering import heard_by, steers
+from durable_adk.activities.take_over import end_for, ending_for, freed
 from durable_adk.activities.tool_runs import check_tool_run
 from durable_adk.activities.waiting import PLACES, check_turn
 from durable_adk.activities.world import World
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
 from durable_adk.errors import (
-    DurableAdkError,
     EventConflictError,
     InvalidRequestError,
     InvocationCancelledError,
-    InvocationTerminatedError,
-    LeaseLostError,
     PayloadTooLargeError,
     QueueFullError,
     SessionBusyError,
-    as_detail,
-    from_detail,
 )
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
@@ -34,7 +28,7 @@ from durable_adk.flows.routing import agent_for
 from durable_adk.flows.sent_message import is_sent_as
 from durable_adk.holders import ttl_of
 from durable_adk.messages import WhenBusy
-from durable_adk.payloads import CloseStep, Opened, OpenStep
+from durable_adk.payloads import Opened, OpenStep
 from durable_adk.run_config import GetSessionConfig
 from durable_adk.sessions.records import InvocationRecord, QueueBounds, Status
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp
@@ -56,7 +50,7 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
     try:
         return await _opened(world, step)
     except SessionBusyError as busy:
-        if _steers(step):  # there may be another one soon that can hear it
+        if steers(step):  # there may be another one soon that can hear it
             busy.remaining = min(busy.remaining, STEERING + busy.ahead * 0.1)
         raise
 
@@ -65,7 +59,7 @@ async def _opened(world: World, step: OpenStep) -> Opened:
     try:
         await check_turn(world, step)
     except SessionBusyError:
-        if not await _freed(world, step):
+        if not await freed(world, step):
             raise
     app = world.registry.app(step.key.app_name)
     await check_tool_run(world, step)
@@ -114,7 +108,7 @@ async def _opened_or_heard(world: World, step: OpenStep) -> InvocationRecord | s
         try:
             return await _open(world, step)
         except (SessionBusyError, QueueFullError) as error:
-            if not await _freed(world, step):
+            if not await freed(world, step):
                 if isinstance(error, SessionBusyError):
                     await _rejected(world, step)
                 raise
@@ -130,15 +124,6 @@ async def _opened_or_heard(world: World, step: OpenStep) -> InvocationRecord | s
     except EventConflictError as conflict:
         # Sent again it may want to wait, and who has heard it may be over: the id is taken.
         return await heard_by(world, step, conflict)
-
-
-def _steers(step: OpenStep) -> bool:
-    """Whether the active invocation may hear the message.
-
-    Not the later update of a call (TOL-41): who asked for that is to be told.
-    """
-    updates = any(part.function_response for part in step.message.parts or [])
-    return step.when_busy is WhenBusy.STEER and not updates
 
 
 def _hooks(app: App, step: OpenStep) -> list[str]:
@@ -244,67 +229,9 @@ async def _state(world: World, step: OpenStep, record: InvocationRecord) -> dict
             world, step.key, invocation_id=record.invocation_id, revision=record.start_seq
         )
     except PayloadTooLargeError as error:
-        ending = _ending(world, step, record, Status.FAILED, error)
+        ending = ending_for(world, step, record, Status.FAILED, error)
         await close_invocation(world, ending)
         raise
-
-
-def _ending(
-    world: World,
-    step: OpenStep,
-    record: InvocationRecord,
-    status: Status,
-    error: DurableAdkError,
-) -> CloseStep:
-    return CloseStep(
-        key=step.key,
-        invocation_id=record.invocation_id,
-        epoch=record.epoch,
-        status=status,
-        author=world.registry.app(step.key.app_name).manifest().name,
-        timestamp=step.timestamp,
-        error=as_detail(error),
-    )
-
-
-async def _freed(world: World, step: OpenStep) -> bool:
-    """Whether nobody comes first any more: who did may have gone without giving way.
-
-    Asked in this order, so that in the end it is known of all: the one who holds the lease, then
-    those whose turn is before this opening's. What the opening's own holder began under another id
-    is abandoned: its workflow was reset, and does not know of it.
-    """
-    active = await world.sessions.active_invocation(step.key)
-    if active is not None:
-        if active.holder != step.holder and await world.is_alive(active.holder):
-            # Only now: its ticket lets nobody else in between, and every attempt asks again.
-            if step.when_busy is WhenBusy.INTERRUPT:
-                await world.interrupt(step.key, active)
-            if _steers(step):
-                await steer(world, step, active)
-            return False
-        await _end_for(world, step, active)
-    while tickets := await world.sessions.waiting(step.key, limit=1):
-        ticket = tickets[0]
-        if ticket.invocation_id == step.invocation_id:
-            break
-        if ticket.holder != step.holder and await world.is_alive(ticket.holder):
-            return False
-        await _seal_for(world, step, ticket.invocation_id)
-        await world.sessions.leave_queue(
-            step.key, invocation_id=ticket.invocation_id, holder=ticket.holder
-        )
-    return True
-
-
-async def _seal_for(world: World, step: OpenStep, invocation_id: str) -> None:
-    """Store what ends an invocation in the place of its holder, which ended it and is gone."""
-    record = await world.sessions.get_invocation(step.key, invocation_id)
-    if record is None or record.sealed or not record.status.closed:
-        return
-    ending = _ending(world, step, record, record.status, from_detail(record.error or {}))
-    with suppress(LeaseLostError, EventConflictError):  # others may be doing the same
-        await close_invocation(world, ending.model_copy(update={"holder": record.holder}))
 
 
 async def _rejected(world: World, step: OpenStep) -> None:
@@ -315,19 +242,6 @@ async def _rejected(world: World, step: OpenStep) -> None:
             step.key, invocation_id=step.invocation_id, holder=step.holder
         )
         failpoint("reject.after")
-
-
-async def _end_for(world: World, step: OpenStep, record: InvocationRecord) -> None:
-    """End an invocation in the place of its holder, which is gone.
-
-    So no call stays open, and the holder can write no more should it come back (D7).
-    """
-    error = InvocationTerminatedError(
-        f"Whatever ran invocation {record.invocation_id!r} has ended without it."
-    )
-    with suppress(LeaseLostError, EventConflictError):  # others may be doing the same
-        await close_invocation(world, _ending(world, step, record, Status.ABANDONED, error))
-        taken_over(step.key, record)
 
 
 async def _ended_or_refused(
@@ -344,7 +258,7 @@ async def _ended_or_refused(
         raise InvalidRequestError(
             f"Invocation {step.invocation_id!r} is run by {record.holder}; attach to it instead."
         )
-    await _end_for(world, step, record)
+    await end_for(world, step, record)
     ended = await world.sessions.get_invocation(step.key, record.invocation_id)
     return ended or record
 
@@ -386,7 +300,7 @@ async def _open(world: World, step: OpenStep) -> InvocationRecord:
         create_session=step.create_session,
         ttl=ttl_of(step.holder),
         place=PLACES[step.when_busy],
-        steers=_steers(step),
+        steers=steers(step),
         bounds=QueueBounds(limits.max_queued_per_session, limits.max_queued_per_user),
     )
     if record.start_seq == 1 and not record.status.closed:

@@ -10,7 +10,7 @@ from durable_adk.errors import EventConflictError
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.flows.sent_message import is_same
-from durable_adk.messages import InvocationAnswer
+from durable_adk.messages import InvocationAnswer, WhenBusy
 from durable_adk.payloads import AnswerStep, AnswerTaken, OpenStep
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.records import InvocationRecord
@@ -18,6 +18,15 @@ from durable_adk.sessions.session import SessionKey
 
 TOLD = "steerTold"
 """The kind of the active invocation's notes that say which messages it was told of."""
+
+
+def steers(step: OpenStep) -> bool:
+    """Whether the active invocation may hear the message.
+
+    Not the later update of a call (TOL-41): who asked for that is to be told.
+    """
+    updates = any(part.function_response for part in step.message.parts or [])
+    return step.when_busy is WhenBusy.STEER and not updates
 
 
 async def steer(world: World, step: OpenStep, active: InvocationRecord) -> None:

@@ -17,6 +17,7 @@ from durable_adk.activities import (
     granted,
     opening,
     pausing,
+    take_over,
     tool,
     toolbox,
 )
@@ -256,7 +257,7 @@ MUTANTS = [
     mutant(
         "nobody takes over from an invocation that was terminated",
         "takeover",
-        replaces(opening, "_end_for", does_nothing),
+        replaces(take_over, "end_for", does_nothing),
     ),
     mutant(
         "an invocation that is taken over from is not sealed",

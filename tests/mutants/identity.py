@@ -82,7 +82,7 @@ IDENTITY = [
     mutant(
         "a run waits for what it began itself",
         "no waiting for itself",
-        rewrites(opening, "_freed", ("active.holder != step.holder and ", "")),
+        rewrites(opening, "freed", ("active.holder != step.holder and ", "")),
     ),
     mutant(
         "a workflow that is reset begins another invocation",

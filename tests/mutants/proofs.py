@@ -150,6 +150,7 @@ PROOFS: dict[str, Check] = {
     "sealed for who is gone": proven(
         test_answering.test_the_next_message_seals_what_a_gone_holder_has_ended
     ),
+    "ended by who waits": proven(test_answering.test_an_answer_ends_a_holder_that_is_gone),
     # ----- which session it is
     "sessions of one name apart": proven(
         test_contract_creation.test_a_run_of_a_deleted_session_is_fenced_off

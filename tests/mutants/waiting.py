@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from durable_adk.activities import attempting, ending, opening, pausing, waiting
+from durable_adk.activities import attempting, ending, pausing, take_over, waiting
 from durable_adk.sessions import _pausing, _queue
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
 from durable_adk.workflows.temporal_runtime import TemporalRuntime
@@ -11,6 +11,10 @@ from tests.mutants.mutant import does_nothing, ignored, mutant, replaces, rewrit
 
 def _all(tables: Any, key: Any, now: float, *, limit: int | None = None) -> Any:
     return tables.tickets(key, live_at=now)[:limit]
+
+
+async def _only_once(world: Any, step: Any, effect: Any) -> Any:
+    return await effect(world, step)
 
 
 WAITING = [
@@ -76,7 +80,12 @@ WAITING = [
     mutant(
         "nobody seals what a holder that is gone has ended",
         "sealed for who is gone",
-        replaces(opening, "_seal_for", does_nothing),
+        replaces(take_over, "_seal_for", does_nothing),
+    ),
+    mutant(
+        "only an opening ends a holder that is gone",
+        "ended by who waits",
+        replaces(take_over, "once_free", _only_once),
     ),
     mutant(
         "a cancelled run does not wait for its steps to end",

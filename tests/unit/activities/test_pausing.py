@@ -5,10 +5,11 @@ from typing import Any, Literal
 import pytest
 from google.genai import types
 
+from durable_adk.activities.effects import WorldEffects
 from durable_adk.activities.ending import close_invocation
 from durable_adk.activities.opening import open_invocation
 from durable_adk.activities.pausing import pause_invocation, take_answer
-from durable_adk.activities.world import World
+from durable_adk.activities.world import World, everyone_is_alive
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.errors import LeaseLostError, SessionBusyError
@@ -67,7 +68,11 @@ class Waiting:
 
     async def answer(self, call_id: str, *, epoch: int) -> int:
         """Answer a call; the epoch that the loop is told."""
-        step = AnswerStep(
+        return (await take_answer(self.world, self.answers(call_id, epoch=epoch))).epoch
+
+    def answers(self, call_id: str, *, epoch: int) -> AnswerStep:
+        """The step of an answer."""
+        return AnswerStep(
             key=KEY,
             invocation_id="e-1",
             holder=HOLDER,
@@ -78,7 +83,6 @@ class Waiting:
             answer=InvocationAnswer(call_id=call_id, answer_id=call_id, response={"came": True}),
             call_name="order",
         )
-        return (await take_answer(self.world, step)).epoch
 
     def end(self, status: Status, *, holder: str = HOLDER) -> CloseStep:
         """What its loop asks for in the end; it leaves no call open that it waits for."""
@@ -237,6 +241,42 @@ async def test_the_next_message_seals_what_a_gone_holder_has_ended(waiting: Wait
     events = [item.event for item in await waiting.sessions.read_events(KEY)]
     assert [event.id for event in events[-3:]] == ["e-1.1.sealed", "e-1.end", "next.0"]
     assert len(events[-3].get_function_responses()) == 2
+
+
+async def test_an_answer_ends_a_holder_that_is_gone(waiting: Waiting) -> None:
+    """I11: whoever waits for the lease does; no message need come."""
+    await waiting.pause()
+    await waiting.be_busy()
+    taken = await WorldEffects(waiting.world).perform(waiting.answers("one", epoch=1))
+    assert taken.epoch == 3
+    assert await waiting.status() is Status.RUNNING
+    record = await waiting.sessions.get_invocation(KEY, "busy")
+    assert record is not None
+    assert record.status is Status.ABANDONED
+
+
+async def test_an_end_ends_a_holder_that_is_gone(waiting: Waiting) -> None:
+    """I9, I11: its open calls are answered behind the other's end, by a worker without the app."""
+    await waiting.pause()
+    await waiting.be_busy()
+    waiting.world.registry = AppRegistry([])
+    ending = await WorldEffects(waiting.world).perform(waiting.end(Status.CANCELLED))
+    assert ending.record.sealed
+    events = [item.event.id for item in await waiting.sessions.read_events(KEY)]
+    assert events[-3:] == ["busy.end", "e-1.1.sealed", "e-1.end"]
+
+
+async def test_neither_ends_a_holder_that_lives(waiting: Waiting) -> None:
+    """I6: they wait."""
+    await waiting.pause()
+    await waiting.be_busy()
+    waiting.world.is_alive = everyone_is_alive
+    for step in (waiting.answers("one", epoch=1), waiting.end(Status.CANCELLED)):
+        with pytest.raises(SessionBusyError):
+            await WorldEffects(waiting.world).perform(step)
+    record = await waiting.sessions.active_invocation(KEY)
+    assert record is not None
+    assert record.invocation_id == "busy"
 
 
 async def test_two_ends_of_what_is_paused_agree(
