@@ -1,8 +1,8 @@
 """Waiting until a session is free: in place for those who are next, by retries for all others.
 
 An attempt that waits in place hears of a change from the store and reads a few small rows then. A
-retry is a task of the engine, which costs far more; so those who are not next soon make few, each
-after a good part of the time that is estimated until their turn.
+retry is a task of the engine, which costs far more; so those who are not next soon make few, the
+fewer the more come first.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from temporalio import activity
 
-from durable_adk.activities.attempting import beating, whole
+from durable_adk.activities.attempting import IN_PLACE, NEXT, beating, busy_delay, whole
 from durable_adk.activities.world import World
 from durable_adk.errors import SessionBusyError
 from durable_adk.messages import WhenBusy
@@ -20,15 +20,11 @@ from durable_adk.payloads import AnswerStep, CloseStep, OpenStep
 from durable_adk.sessions.records import Place
 
 T = TypeVar("T")
-NEXT = 4
-"""Tickets of a session whose attempts may wait in place."""
-IN_PLACE = 10.0
-"""Seconds that an attempt waits in place."""
 LOOK = 1.0
 """Seconds after which who waits in place looks whether the holder of the lease still lives; those
 behind the first look accordingly less often."""
 LOOK_LOCALLY = 5.0
-"""Seconds without an engine after which those try again who are not next."""
+"""Seconds at most without an engine after which those try again who are not next."""
 
 PLACES = {
     WhenBusy.ENQUEUE: Place.LAST,
@@ -78,6 +74,8 @@ async def _until_free(
     until = time.monotonic() + IN_PLACE
     while True:
         late = time.monotonic() > until or activity.is_worker_shutdown()
+        if late and busy.ahead < NEXT:
+            busy.remaining = 0.0  # at once: it may be its turn any time
         if late or busy.ahead >= NEXT:
             raise busy
         seconds = LOOK * (1 + busy.ahead)
@@ -96,7 +94,7 @@ async def wait_locally(world: World, step: Waiter, busy: SessionBusyError) -> No
     if busy.ahead < NEXT:
         await wait_for_turn(world, step, LOOK)
     else:
-        await asyncio.sleep(min(busy.remaining / 2, LOOK_LOCALLY))
+        await asyncio.sleep(min(busy_delay(busy), LOOK_LOCALLY))
 
 
 async def wait_for_turn(

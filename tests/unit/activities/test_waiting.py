@@ -31,6 +31,16 @@ def test_all_who_wait_for_one_session_ask_some_times_a_second_together(running: 
     assert delays == sorted(delays)
 
 
+def test_no_delay_outlasts_the_quick_turns_ahead() -> None:
+    """I22: who sleeps is passed by nobody, so the session stands idle for what it sleeps too long.
+
+    A message takes its turn in a tenth of a second at best, and then the session is its own.
+    """
+    long = [busy_delay(SessionBusyError(ahead=ahead, remaining=600.0)) for ahead in range(200)]
+    assert max(long[NEXT:13]) <= 1.25
+    assert all(delay <= 0.2 * ahead for ahead, delay in enumerate(long[NEXT:], NEXT))
+
+
 def test_a_delay_has_bounds() -> None:
     """Who is next is tried again soon, and a resumption before its ticket would expire."""
     assert busy_delay(SessionBusyError()) == 0.25
