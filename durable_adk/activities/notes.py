@@ -15,6 +15,7 @@ from durable_adk.log import get_logger
 from durable_adk.manifest import Wait
 from durable_adk.models.llm_response import LlmResponse, Wire
 from durable_adk.payloads import Step
+from durable_adk.tools._confirmation import Asker
 
 logger = get_logger(__name__)
 
@@ -48,6 +49,8 @@ class ArrivedResult(_Arrived):
     response: Any = None
     args: dict[str, Any] = Field(default_factory=dict[str, Any])
     """As the callbacks before the tool have left them."""
+    asked_by: Asker | None = None
+    """Who had asked for a confirmation."""
 
 
 async def find_note(world: World, step: Step, kind: str, name: str) -> str | None:

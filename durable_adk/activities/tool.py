@@ -9,6 +9,7 @@ from google.genai import types
 
 from durable_adk.activities.activity_answer import ActivityAnswer, activity_call
 from durable_adk.activities.agent_answer import ChildAnswer, child_answer
+from durable_adk.activities.asking import asked, note_asker, requests_of
 from durable_adk.activities.callbacks import answer_of
 from durable_adk.activities.granted import require_new
 from durable_adk.activities.notes import ArrivedResult
@@ -100,9 +101,10 @@ def _result(call: "_Call", outcome: "_Outcome") -> StepResult:
         check_json(context.state.collect_delta(), "state_delta")
         outcome.asks.actions = context.actions
         return _asking(outcome.asks, scope)
-    if outcome.pending and not _asked(context):
+    if outcome.pending and not asked(context):
         return pending_result(context, step)
     event = response_event(outcome.response, call.call, context, step)
+    event.custom_metadata = requests_of(context)
     waits = _waits(outcome, call.call, context)
     if outcome.long_running and not waits:
         event.custom_metadata = {SETTLED: [step.call_id]}
@@ -156,16 +158,10 @@ class _Outcome:
 
 
 def _waits(outcome: _Outcome, call: types.FunctionCall, context: ToolContext) -> dict[str, Wait]:
-    if outcome.tool is None or not (_asked(context) or outcome.is_interim):
+    if outcome.tool is None or not (asked(context) or outcome.is_interim):
         return {}
     wait = Wait(deadline=outcome.tool.deadline, on_deadline=outcome.tool.on_deadline)
     return {call.id or "": wait}
-
-
-def _asked(context: ToolContext) -> bool:
-    """Whether the tool wants an approval or a credential first."""
-    actions = context.actions
-    return bool(actions.requested_tool_confirmations or actions.requested_auth_configs)
 
 
 def _transfer(agent: LlmAgent, name: str | None) -> AgentNode | None:
@@ -214,11 +210,14 @@ class _Call:
         ended = arrived or step.activity
         scope.end_invocation = ended is not None and ended.end_invocation
         given = answer_to(scope.session.events, step.request_id)
+        context = _context(scope, step, given, before.actions if before else None)
+        context.asked_by = arrived.asked_by if arrived else None
+        note_asker(context, "callback")  # of one before the tool
         return cls(
             run=run,
             scope=scope,
             call=call,
-            context=_context(scope, step, given, before.actions if before else None),
+            context=context,
             given=given,
             answered=await _answered(world, step),
             arrived=arrived,
@@ -267,9 +266,9 @@ class _Call:
         changed = await self._hook("after_tool_callback", tool, args, tool_response=response)
         return _Outcome(response=response if changed is None else changed, tool=tool, ran=ran)
 
-    @property
-    def _denied(self) -> bool:
-        return is_denied(self.scope.session.events, self.run.step.request_id)
+    def _denied(self, tool: BaseTool) -> bool:
+        events, step, reads = self.scope.session.events, self.run.step, tool.reads_confirmation
+        return is_denied(events, step.request_id, step.call_id, can_read=reads)
 
     def _args(self) -> dict[str, Any]:
         before = self.arrived.args if self.arrived else None
@@ -281,7 +280,7 @@ class _Call:
         self, tool: AgentTool | ActivityTool, args: dict[str, Any]
     ) -> ChildRun | ActivityCall | dict[str, Any]:
         """What others are to do; or the response that says why they are not asked."""
-        if self._denied:
+        if self._denied(tool):
             return {"error": REJECTED}
         if isinstance(tool, AgentTool):
             asked = await _asked_first(tool, args, self.context)
@@ -315,18 +314,20 @@ class _Call:
             args=args,
             actions=self.context.actions,
             end_invocation=self.scope.end_invocation,
+            asked_by=note_asker(self.context, "tool"),
         )
         stands = await self.run.noted(tool, result, self.context)
         if stands is not result:  # another attempt was faster
             step, actions = self.run.step, stands.actions
             self.context = _context(self.scope, step, self.given, actions)
+            self.context.asked_by = stands.asked_by
         return stands.response
 
     async def _response(self, tool: BaseTool, args: dict[str, Any]) -> Any:
         if self.answered is not None:
             others_have_answered(self.run.step, tool)
             return self.answered.taken(tool, self.context)
-        if self._denied:
+        if self._denied(tool):
             return {"error": REJECTED}
         if problem := await unconfirmed(tool, args, self.context):
             return {"error": problem}
@@ -337,7 +338,10 @@ class _Call:
     ) -> Any:
         callbacks = getattr(self.run.agent, hook)
         given = {"tool": tool, "args": args, "tool_context": self.context} | given
-        return await answer_of(self.plugins, hook, callbacks, **given)
+        note_asker(self.context, "tool")
+        answer = await answer_of(self.plugins, hook, callbacks, **given)
+        note_asker(self.context, "callback")
+        return answer
 
     async def _unknown(self) -> Any:
         """The response to a call of a tool that is not known; hooks for errors may give one."""

@@ -20,11 +20,13 @@ from durable_adk.events.tool_confirmation import ToolConfirmation
 from durable_adk.flows.history import not_rewound
 from durable_adk.flows.response import ID_PREFIX
 from durable_adk.models.llm_response import Wire
-from durable_adk.tools._confirmation import runtime_hint
+from durable_adk.tools._confirmation import Asker, runtime_hint
 from durable_adk.values import canonical
 
 REQUEST_CONFIRMATION = "adk_request_confirmation"
 REQUEST_CREDENTIAL = "adk_request_credential"
+ASKED_BY = "adk_asked_by"
+"""Key of a response's `custom_metadata`: for each call to be confirmed, its id and who asks."""
 SETTLED = "adk_settled"
 """Key of an event's `custom_metadata`: true, or the ids of those of its responses that are final.
 
@@ -120,22 +122,47 @@ def decision(given: types.FunctionResponse | None) -> ToolConfirmation | None:
     return ToolConfirmation.model_validate(given.response)
 
 
-def is_denied(events: Sequence[Event], request_id: str | None) -> bool:
-    """Whether the answer is no to a request of the runtime's, made as the tool required it (I16).
+def asked_by(call_id: str, asker: Asker) -> dict[str, Any]:
+    """The metadata of a response that asks for a call's confirmation; see `ASKED_BY`."""
+    return {ASKED_BY: [{"id": call_id, "by": asker}]}
 
-    Told by the committed request and not by the tool, which may not require it any more: a deploy
-    changes the code while a call waits. A tool that asked for itself reads the decision itself.
+
+def is_denied(
+    events: Sequence[Event], request_id: str | None, call_id: str, *, can_read: bool
+) -> bool:
+    """Whether the answer is a no that keeps the tool from running (I16).
+
+    Told by what is committed and not by the tool, which may not ask any more: a deploy changes the
+    code while a call waits. Only a tool whose own code asked reads the decision itself.
+
+    Args:
+        events: The session's.
+        request_id: The request whose answer the call has waited for, if it has.
+        call_id: The call.
+        can_read: Whether the tool, as it is now, can read the decision.
     """
     given = decision(answer_to(events, request_id))
     if given is None or given.confirmed:
         return False
+    return not can_read or not _asked_itself(events, request_id, call_id)
+
+
+def _asked_itself(events: Sequence[Event], request_id: str | None, call_id: str) -> bool:
+    """Whether it was the tool's own code that asked last; where no record says so, the hint."""
+    for event in reversed(events):
+        # Nowhere else: metadata that a client has given to its run is on all other events.
+        if call_id in event.actions.requested_tool_confirmations:
+            notes: Any = (event.custom_metadata or {}).get(ASKED_BY) or []
+            if asker := next((one["by"] for one in notes if one["id"] == call_id), None):
+                return asker == "tool"
+            break
     calls = (call for event in events for call in event.get_function_calls())
     request = next((call for call in calls if call.id == request_id), None)
     match request and request.args:
         case {"originalFunctionCall": {"name": str(name)}, "toolConfirmation": {"hint": hint}}:
-            return hint == runtime_hint(name)
+            return hint != runtime_hint(name)
         case _:
-            return False
+            return True
 
 
 class PendingCall(Wire):

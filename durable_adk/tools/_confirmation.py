@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from durable_adk.calling import call
 from durable_adk.errors import AgentDefinitionError
@@ -18,6 +18,9 @@ Requirement = bool | Callable[..., Any]
 """Always, never, or a predicate over the call's arguments; sync or async."""
 
 CONTEXT = "tool_context"
+
+Asker = Literal["runtime", "callback", "tool"]
+"""Who asks for a confirmation: `refusal`, a callback of an agent or plugin, the tool's own code."""
 
 
 def check_requirement(rule: Requirement, tool_name: str, known: Iterable[str]) -> None:
@@ -55,9 +58,15 @@ async def is_required(rule: Requirement, arguments: dict[str, Any]) -> bool:
 def runtime_hint(tool_name: str) -> str:
     """What the user is asked when the runtime asks, because the tool requires confirmation.
 
-    The text is committed with the request, so it also tells later who asked.
+    In histories that do not record who asked, the text tells it.
     """
     return f"Approve or reject the call of the tool {tool_name}() with these arguments."
+
+
+def denied(tool_context: "ToolContext | None") -> str | None:
+    """Why a call may not run: somebody has said no; None: nobody has."""
+    decision = tool_context and tool_context.tool_confirmation
+    return REJECTED if decision is not None and not decision.confirmed else None
 
 
 async def refusal(
@@ -68,8 +77,9 @@ async def refusal(
     What was decided stands: a predicate is not asked again, as it may say otherwise by now.
     """
     if tool_context.tool_confirmation is not None:
-        return None if tool_context.tool_confirmation.confirmed else REJECTED
+        return denied(tool_context)
     if not await tool.needs_confirmation(args, tool_context):
         return None
     tool_context.request_confirmation(hint=runtime_hint(tool.name))
+    tool_context.asked_by = "runtime"
     return NEEDS_CONFIRMATION

@@ -36,6 +36,11 @@ class AgentTool(BaseTool):
         self.include_plugins = include_plugins
 
     @property
+    def reads_confirmation(self) -> bool:
+        """See `BaseTool.reads_confirmation`; an agent cannot."""
+        return False
+
+    @property
     def input_schema(self) -> type[BaseModel] | None:
         """What the agent is asked with; None: a text."""
         return getattr(self.agent, "input_schema", None)

@@ -75,6 +75,11 @@ class BaseTool:
         self.task_queue = checked_task_queue(task_queue, name)
         self.custom_metadata = custom_metadata
 
+    @property
+    def reads_confirmation(self) -> bool:
+        """Whether its code can read `tool_context.tool_confirmation`; else a no is final (I16)."""
+        return True
+
     def get_declaration(self) -> types.FunctionDeclaration | None:
         """What the model is told: name, description, parameters. None: nothing."""
         return self._get_declaration()

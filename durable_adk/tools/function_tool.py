@@ -15,6 +15,7 @@ from durable_adk.tools._confirmation import (
     CONTEXT,
     Requirement,
     check_requirement,
+    denied,
     is_required,
     refusal,
 )
@@ -94,6 +95,11 @@ class FunctionTool(BaseTool):
         self._require_confirmation = require_confirmation
         self._declaration = self._declared()
 
+    @property
+    def reads_confirmation(self) -> bool:
+        """See `BaseTool.reads_confirmation`; a function can if it takes the context."""
+        return bool(self._parameters.context)
+
     def _read(self, func: Callable[..., Any]) -> Parameters:
         return read_parameters(func, self.name)
 
@@ -153,9 +159,10 @@ class FunctionTool(BaseTool):
         return await call(self._reconcile, args=args, tool_context=tool_context)
 
     async def _unconfirmed(self, args: dict[str, Any], tool_context: "ToolContext") -> str | None:
-        """See `refusal`; a function that asks for itself reads the decision itself."""
+        """See `refusal`; a function that asks for itself reads the decision itself, if it can."""
         if self._require_confirmation is False:
-            return None
+            # Whoever asked, and whichever tool runs this one: the function does not know of a no.
+            return None if self.reads_confirmation else denied(tool_context)
         return await refusal(self, args, tool_context)
 
 

@@ -11,6 +11,7 @@ from durable_adk.runtime import Inbox
 from durable_adk.serving import LeaseWatcher
 from durable_adk.sessions._head import Head
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
+from durable_adk.tools import function_tool
 from durable_adk.workflows import invocation as workflows
 from tests.mutants.mutant import does_nothing, ignored, mutant, replaces, rewrites
 
@@ -98,7 +99,17 @@ IDENTITY = [
     mutant(
         "a no counts only while the tool requires confirmation",
         "denied",
-        replaces(tool, "is_denied", lambda *_args: False),
+        replaces(tool, "is_denied", lambda *_args, **_options: False),
+    ),
+    mutant(
+        "a no to a callback is for the tool to read",
+        "denied to a plugin",
+        replaces(tool, "note_asker", ignored),
+    ),
+    mutant(
+        "a function runs that does not know of a no",
+        "denied through another tool",
+        replaces(function_tool, "denied", ignored),
     ),
     mutant(
         "the next run does not know what answers said",

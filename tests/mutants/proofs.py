@@ -187,8 +187,14 @@ PROOFS: dict[str, Check] = {
     # ----- which answer it is
     "denied": proven(
         test_denied.test_a_call_that_was_denied_does_not_run,
-        after="no requirement",
+        after="another class",
         confirmed=False,
+    ),
+    "denied to a plugin": proven(
+        test_denied.test_a_no_stands_whoever_asked, before="a plugin", after="another class"
+    ),
+    "denied through another tool": proven(
+        test_denied.test_a_no_stands_whoever_asked, before="a wrapped function", after="wrapped"
     ),
     "same answer over a roll": proven(
         test_runtime.test_what_a_taken_answer_said_is_known_in_the_next_run

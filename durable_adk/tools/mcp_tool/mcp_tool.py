@@ -61,6 +61,11 @@ class McpTool(BaseTool):
         self._header_provider = header_provider
 
     @property
+    def reads_confirmation(self) -> bool:
+        """See `BaseTool.reads_confirmation`; a server cannot."""
+        return False
+
+    @property
     def raw_mcp_tool(self) -> "_library.types.Tool":
         """What the server says of the tool."""
         return self._mcp_tool
