@@ -41,7 +41,7 @@ class Answer:
         """The decision, if the call asked for one."""
         if self.call.kind != "confirmation":
             return None
-        return ToolConfirmation.model_validate(self.response.response)
+        return ToolConfirmation.read(self.response.response)
 
 
 def asked_in(events: Iterable[Event], message: types.Content) -> set[str]:

@@ -79,7 +79,7 @@ def credential_request(calls: Event, responses: Event, *, event_id: str) -> Even
 
 
 def _question(asked: Any) -> dict[str, Any]:
-    return _as_json(ToolConfirmation.model_validate(asked).model_copy(update={"confirmed": False}))
+    return _as_json(ToolConfirmation.read(asked).model_copy(update={"confirmed": False}))
 
 
 def _as_json(value: Wire) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def decision(given: types.FunctionResponse | None) -> ToolConfirmation | None:
     """What a response to a confirmation request decides; None: it is no such response."""
     if given is None or given.name != REQUEST_CONFIRMATION:
         return None
-    return ToolConfirmation.model_validate(given.response)
+    return ToolConfirmation.read(given.response)
 
 
 def asked_by(call_id: str, asker: Asker) -> dict[str, Any]:

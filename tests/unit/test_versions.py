@@ -37,7 +37,7 @@ OURS = sorted(
 OF_CALLERS = {
     "code_executors/_launch.py": "a reply of its own child process",
     "embedded/server.py": "checked by who reads it",
-    "flows/requests.py": "what a tool asks for, and an answer that was checked",
+    "flows/requests.py": "a class of auth, which keeps what it does not know",
     "flows/answers.py": "what a client answers",
     "cli/secret.py": "what a person types",
     "activities/hooks.py": "what a plugin returns",

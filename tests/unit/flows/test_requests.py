@@ -10,6 +10,7 @@ from durable_adk.flows.requests import (
     SETTLED,
     confirmation_request,
     credential_request,
+    decision,
     pending_calls,
 )
 from durable_adk.tools.tool_confirmation import ToolConfirmation
@@ -66,6 +67,18 @@ def test_a_credential_request_is_adks_event_without_secrets():
     assert (shown["authUri"], shown["state"]) == ("https://consent?state=st", "st")
     assert CANARY in auth_config().to_json()
     assert CANARY not in request.to_json() + repr(request) + repr(pending_calls([request]))
+
+
+def test_a_newer_releases_confirmation_is_read():
+    """I13: a tool's step asks, and an answer is stored, by workers of the next release too."""
+    added = {"addedByTheNextRelease": 1}
+    turn = calls("i.1", ("a", "pay", {}))
+    actions = EventActions(requested_tool_confirmations={"a": {"hint": "Pay?", **added}})
+    request = confirmation_request(turn, responses("i.2", actions=actions), event_id="i.3")
+    call = only([request])
+    assert call.args["toolConfirmation"] == {"hint": "Pay?", "confirmed": False}
+    part = answer(call.id, REQUEST_CONFIRMATION, {"confirmed": True, **added})
+    assert decision(part.function_response) == ToolConfirmation(confirmed=True)
 
 
 def test_the_same_turn_makes_the_same_request():
