@@ -22,7 +22,7 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
-from durable_adk.flows.answers import asked_in, check_answers
+from durable_adk.flows.answers import answered_in, asked_in, check_answers
 from durable_adk.flows.history import recent
 from durable_adk.flows.routing import agent_for
 from durable_adk.flows.sent_message import is_sent_as
@@ -30,6 +30,7 @@ from durable_adk.holders import ttl_of
 from durable_adk.messages import WhenBusy
 from durable_adk.payloads import Opened, OpenStep
 from durable_adk.run_config import GetSessionConfig
+from durable_adk.sessions.reading import read_from_calls
 from durable_adk.sessions.records import InvocationRecord, QueueBounds, Status
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp
 
@@ -169,11 +170,11 @@ async def _check_answers(world: World, step: OpenStep) -> None:
     Raises:
         InvalidRequestError: It answers nothing, or an invocation that still waits (TRAP-28).
     """
-    if not any(part.function_response for part in step.message.parts or []):
+    if not (answered := answered_in(step.message)):
         return
     if await world.sessions.get_invocation(step.key, step.invocation_id) is not None:
         return  # a repeat, which its own first attempt may have made look answered
-    events = [item.event for item in await world.sessions.read_events(step.key)]
+    events = [item.event for item in await read_from_calls(world.sessions, step.key, answered)]
     statuses: dict[str, Status] = {}
     for name in asked_in(events, step.message):
         record = await world.sessions.get_invocation(step.key, name)

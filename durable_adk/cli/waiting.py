@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from durable_adk.client.waiting_calls import calls_of
 from durable_adk.errors import InvalidRequestError
-from durable_adk.flows.requests import PendingCall, pending_calls
+from durable_adk.flows.requests import PendingCall
 from durable_adk.sessions.base_session_service import (
     BaseSessionService,
     InvocationRecord,
@@ -112,12 +113,9 @@ async def waiting_of(
 async def _of(
     sessions: BaseSessionService, key: SessionKey, records: dict[str, InvocationRecord]
 ) -> list[Waiting]:
-    first = min(record.start_seq for record in records.values())
-    stored = await sessions.read_events(key, after=first - 1)
     return [
         Waiting(key=key, record=records[call.invocation_id], call=call)
-        for call in pending_calls(item.event for item in stored)
-        if call.invocation_id in records
+        for call in await calls_of(sessions, key, records)
     ]
 
 

@@ -14,6 +14,7 @@ from durable_adk.auth.credential_service.base_credential_service import BaseCred
 from durable_adk.client.feed import Elsewhere, follow
 from durable_adk.client.live import with_partials
 from durable_adk.client.repeated import answer_id_of, sent_before
+from durable_adk.client.waiting_calls import waiting_calls
 from durable_adk.errors import (
     EventConflictError,
     InvalidRequestError,
@@ -21,8 +22,8 @@ from durable_adk.errors import (
     SessionNotFoundError,
 )
 from durable_adk.events.event import Event
-from durable_adk.flows.answers import Answer, answer_message, asked_in, check_answers
-from durable_adk.flows.requests import PendingCall, pending_calls
+from durable_adk.flows.answers import Answer, answer_message, answered_in, asked_in, check_answers
+from durable_adk.flows.requests import PendingCall
 from durable_adk.flows.sent_message import is_sent_as
 from durable_adk.messages import InvocationAnswer, InvocationRequest, user_content
 from durable_adk.partials import PartialChannel, Subscription
@@ -33,6 +34,7 @@ from durable_adk.sessions.base_session_service import (
     Status,
     StoredEvent,
 )
+from durable_adk.sessions.reading import read_from_calls
 from durable_adk.sessions.session import SessionKey
 from durable_adk.telemetry.clients import following
 
@@ -207,15 +209,7 @@ class Conversation:
 
     async def pending(self, key: SessionKey) -> list[PendingCall]:
         """The session's calls that wait for an answer, of invocations that can still take it."""
-        stored = await self.sessions.read_events(key)
-        calls = pending_calls(item.event for item in stored)
-        names = {call.invocation_id for call in calls}
-        records = {name: await self.sessions.get_invocation(key, name) for name in names}
-        return [
-            call
-            for call in calls
-            if (record := records[call.invocation_id]) is None or not record.status.closed
-        ]
+        return await waiting_calls(self.sessions, key)
 
     async def cancel(self, key: SessionKey, invocation_id: str) -> bool:
         """Ask an invocation to end; what is committed stays (CAN-1). False: it had ended.
@@ -238,7 +232,8 @@ class Conversation:
         message = request.message
         if not isinstance(message, types.Content):
             raise InvalidRequestError("An answer is a message of function responses, not text.")
-        events = [item.event for item in await self.sessions.read_events(key)]
+        stored = await read_from_calls(self.sessions, key, answered_in(message))
+        events = [item.event for item in stored]
         statuses: dict[str, Status] = {}
         for name in asked_in(events, message):
             record = await self.sessions.get_invocation(key, name)

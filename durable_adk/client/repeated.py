@@ -4,9 +4,10 @@ import hashlib
 import uuid
 
 from durable_adk.errors import InvalidRequestError
-from durable_adk.flows.answers import answer_message, asked_in, check_answers
+from durable_adk.flows.answers import answer_message, answered_in, asked_in, check_answers
 from durable_adk.messages import InvocationRequest, answer_event, user_content
 from durable_adk.sessions.base_session_service import BaseSessionService, StoredEvent
+from durable_adk.sessions.reading import read_from_calls
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.state import without_temp
 from durable_adk.values import canonical
@@ -16,8 +17,7 @@ def answer_id_of(request: InvocationRequest) -> str:
     """The name of an answer: the same for each time that a request with an id is sent."""
     if not request.invocation_id:
         return uuid.uuid4().hex
-    parts = (user_content(request.message).parts or []) if request.message else []
-    calls = sorted(part.function_response.id or "" for part in parts if part.function_response)
+    calls = answered_in(user_content(request.message)) if request.message else []
     return hashlib.sha256(canonical([request.invocation_id, *calls]).encode()).hexdigest()[:32]
 
 
@@ -29,9 +29,9 @@ async def sent_before(
     Raises:
         InvalidRequestError: Another one was sent under this id.
     """
-    stored = await sessions.read_events(key)
-    events = [item.event for item in stored]
     message = user_content(request.message)
+    stored = await read_from_calls(sessions, key, answered_in(message))
+    events = [item.event for item in stored]
     names = {answer_event(name, answer_id) for name in asked_in(events, message)}
     place = next((i for i, event in enumerate(events) if event.id in names), None)
     if place is None:

@@ -44,6 +44,12 @@ class Answer:
         return ToolConfirmation.read(self.response.response)
 
 
+def answered_in(message: types.Content) -> list[str]:
+    """Ids of the calls that a message answers, in order; "" for one that it does not name."""
+    parts = message.parts or []
+    return sorted(part.function_response.id or "" for part in parts if part.function_response)
+
+
 def asked_in(events: Iterable[Event], message: types.Content) -> set[str]:
     """Ids of the invocations whose calls a message answers: those `check_answers` must know of."""
     history = track(events)

@@ -93,7 +93,7 @@ class TransactionalSessionService(
         if view is None:
             return None
         session = session_copy(key, view.head, view.state)
-        session.events = [decode_event(row.body) for row in view.rows]
+        session.events = [item.event for item in await _decode(view.rows)]
         return session
 
     async def list_sessions(
@@ -311,9 +311,7 @@ class TransactionalSessionService(
         """See `BaseSessionService.read_events`."""
         window = Window(after=after, upto=upto, first=limit)
         rows = await self._store.read(lambda tables: tables.events(key, window))
-        if len(rows) <= _FEW:
-            return _decoded(rows)
-        return await asyncio.to_thread(_decoded, rows)
+        return await _decode(rows)
 
     async def find_event(self, key: SessionKey, event_id: str) -> StoredEvent | None:
         """See `BaseSessionService.find_event`."""
@@ -367,6 +365,10 @@ def _checked(app_name: str, user_id: str, session_id: str) -> SessionKey:
         check_id(user_id, "user_id"),
         check_id(session_id, "session_id"),
     )
+
+
+async def _decode(rows: list[Row]) -> list[StoredEvent]:
+    return _decoded(rows) if len(rows) <= _FEW else await asyncio.to_thread(_decoded, rows)
 
 
 def _decoded(rows: list[Row]) -> list[StoredEvent]:
