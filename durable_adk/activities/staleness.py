@@ -4,6 +4,7 @@ A run that goes on knows how long its session was. A new one knows nothing, so s
 remember: Temporal does. The store has to know every invocation that Temporal has seen completed.
 """
 
+import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ and they are taken for deleted."""
 MAX_AGE = 5.0
 """Seconds after which Temporal is asked again. Until then the last answer has to be true still, so
 what is missed is a backup that is no older than this."""
+REFUSAL_AGE = 1.0
+"""Seconds after which Temporal is asked again before a session is refused."""
 CLOCK_DIFFERENCE = 600.0
 """Seconds by which the clocks of a worker and of Temporal may differ, where a session that is known
 to have been deleted was created again."""
@@ -58,6 +61,10 @@ class _Look:
         users = {key[:2] for key in self.stale}
         return len(users) > 1 or (bool(self.stale) and self.known is None)
 
+    def concerns(self, key: SessionKey) -> bool:
+        """Whether a session must not be written to."""
+        return key in self.stale or self.is_general
+
 
 @dataclass
 class StalenessCheck:
@@ -69,6 +76,12 @@ class StalenessCheck:
     """Its workers share a store; others may have another one."""
     _last: _Look = field(default_factory=_Look)
     _asked: float = float("-inf")
+    """When the asking began that had this answer."""
+    _tried: float = float("-inf")
+    """When the last asking began, answered or not."""
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _completed: dict[str, _Completed] = field(default_factory=dict[str, _Completed])
+    """Those of the last answer by run id: the result of a run never changes."""
 
     async def check(self, key: SessionKey) -> None:
         """Make sure that a session lacks nothing, as far as Temporal can tell.
@@ -81,36 +94,32 @@ class StalenessCheck:
         Raises:
             SessionRegressedError: It must not be written to.
         """
-        if self._last.known is not None and not await self._knows(self._last.known):
+        last = self._last
+        if last.known is not None and not await self._knows(last.known) and self._last is last:
             self._asked = float("-inf")  # it was deleted, or the store was restored just now
-        if time.monotonic() - self._asked > MAX_AGE:
-            await self._ask()
-        if key in self._last.stale or self._last.is_general:
-            await self._refuse(key)
+        await self._ask(MAX_AGE)
+        if self._last.concerns(key):
+            # Looked at again: it may have been put back, or accepted as deleted, since.
+            await self._ask(REFUSAL_AGE)
+        if self._last.concerns(key):
+            raise _refusal(key, self._last)
 
-    async def _refuse(self, key: SessionKey) -> None:
-        # Looked at again: it may have been put back, or accepted as deleted, since.
-        looked = self._asked
-        await self._ask()
-        stale = self._last.stale
-        if looked == self._asked or key in stale or self._last.is_general:
-            name, lacking = next(
-                ((stale[one], one) for one in (key, *stale) if one in stale), ("", key)
-            )
-            raise SessionRegressedError(
-                f"Invocation {name!r} has completed, and session {lacking.session_id!r} of user "
-                f"{lacking.user_id!r} does not know it: the session store is older than it was, as "
-                "after the restoring of a backup. Nothing is written to it; run "
-                "`durable-adk doctor --fix` to put back what is missing."
-            )
-
-    async def _ask(self) -> None:
-        asked = time.monotonic()
-        try:
-            look = await self._look()
-        except RPCError:
-            return
-        self._last, self._asked = look, asked
+    async def _ask(self, age: float) -> None:
+        """Have an answer that is no older than this; of callers at once, one asks for all."""
+        called = time.monotonic()
+        async with self._turn:
+            # Who asked after this call was made has asked for it as well, answered or not.
+            if self._tried >= called or self._asked >= called - age:
+                return
+            self._tried = time.monotonic()
+            try:
+                look = await self._look()
+            except RPCError:
+                return
+            if look.stale and look.stale != self._last.stale:
+                lacking = [(key.session_id, name) for key, name in look.stale.items()]
+                logger.warning("staleness.store_is_older", lacking=lacking)
+            self._last, self._asked = look, self._tried
 
     async def _look(self) -> _Look:
         """Walk back to the first one that the store knows."""
@@ -121,11 +130,14 @@ class StalenessCheck:
         stale: dict[SessionKey, str] = {}
         missing: dict[SessionKey, str] = {}
         known: _Completed | None = None
+        completed: dict[str, _Completed] = {}
         listed = self.client.list_workflows(query, limit=FARTHEST, page_size=FARTHEST)
         async for execution in listed:
-            one = await self._read(execution)
+            run_id = execution.run_id
+            one = self._completed.get(run_id) or await self._read(execution)
             if one is None:
                 continue
+            completed[run_id] = one
             if await self._knows(one):
                 known = one
                 break
@@ -133,6 +145,7 @@ class StalenessCheck:
                 missing.setdefault(one.key, one.invocation_id)
             elif await self._lacks(one):
                 stale.setdefault(one.key, one.invocation_id)
+        self._completed = completed
         # Beside a session that lacks something, those that nobody has deleted are lost as well.
         return _Look(known, missing | stale if stale else {})
 
@@ -167,3 +180,20 @@ class StalenessCheck:
             return False
         recreated = creation.epoch > 0
         return creation.time < one.started - (CLOCK_DIFFERENCE if recreated else 0.0)
+
+
+def _refusal(key: SessionKey, look: _Look) -> SessionRegressedError:
+    """The error, which names no session but the caller's own: another user must not be told (S23).
+
+    Operators find the others in the log.
+    """
+    name = look.stale.get(key)
+    what = (
+        "Invocations have completed, and the store does not know them"
+        if name is None
+        else f"Invocation {name!r} has completed, and session {key.session_id!r} does not know it"
+    )
+    return SessionRegressedError(
+        f"{what}: the session store is older than it was, as after the restoring of a backup. "
+        "Nothing is written to it; run `durable-adk doctor --fix` to put back what is missing."
+    )
