@@ -272,6 +272,7 @@ def close(
         tables.save_head(key, head)
     record.error, record.end_seq = error, head.revision
     tables.remove_notes(key, invocation_id)
+    tables.remove_withdrawn(key, str(int(time.time()) - WITHDRAWN_FOR))
     _queue.leave(tables, key, head, invocation_id, time.time())
     record = set_status(tables, key, record, status)
     failpoint("close.written")

@@ -386,6 +386,20 @@ async def test_withdrawn_notes_go_after_a_while(service, key, monkeypatch):
         assert len(notes) == left
 
 
+async def test_withdrawn_notes_go_with_the_end_of_an_invocation(service, key, monkeypatch):
+    """I24: also in a session that refuses no other; those that a late attempt may meet stay."""
+    for number, left in ((1, 1), (2, 0)):
+        name = f"i{number}"
+        epoch = (await opened(service, key, name)).epoch
+        await service.withdraw_invocation(key, invocation_id="a", holder="temporal:n:r:a")
+        monkeypatch.setattr(_log, "WITHDRAWN_FOR", 60 if left else -5)
+        await service.close_invocation(
+            key, invocation_id=name, epoch=epoch, status=Status.COMPLETED
+        )
+        notes = await service.read_notes(key, invocation_id="a", kind="withdrawn")
+        assert len(notes) == left
+
+
 async def end_paused(service, key, **options):
     """Cancel the paused invocation i1, with one seal."""
     options = {"revision": len(await log(service, key)), **options}

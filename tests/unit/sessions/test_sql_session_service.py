@@ -21,6 +21,7 @@ from durable_adk.sessions import (
     SessionKey,
     SqliteSessionService,
     Status,
+    _log,
     _migrate,
     _schema,
     _sqlite,
@@ -338,6 +339,26 @@ async def test_older_file_is_upgraded(service, path, monkeypatch):
     paused = await service.pause_invocation(KEY, invocation_id="i1", epoch=1)
     assert (paused.status, paused.pauses) == (Status.PAUSED, 1)
     await check(service)
+
+
+async def test_notes_of_older_releases_get_an_end(service, path, monkeypatch):
+    """I24: who had withdrawn an invocation was noted for ever; that is kept from the upgrade on."""
+    path.touch()
+    engine = create_engine(f"sqlite:///{path}")
+    with monkeypatch.context() as patch, engine.begin() as connection:
+        patch.setattr(_migrate, "HEAD", "0007")
+        _migrate.migrate(connection)
+        values = "'app', 'user', 'session', 'i0', 'withdrawn', 'temporal:n:r:w', 'true'"
+        connection.exec_driver_sql(f"INSERT INTO notes VALUES ({values})")  # noqa: S608  # the test's own
+    engine.dispose()
+    record = await opened(service)
+    (note,) = await service.read_notes(KEY, invocation_id="i0", kind="withdrawn")
+    assert float(note.body) == pytest.approx(time.time(), abs=60)
+    monkeypatch.setattr(_log, "WITHDRAWN_FOR", -60)
+    await service.close_invocation(
+        KEY, invocation_id="i1", epoch=record.epoch, status=Status.COMPLETED
+    )
+    assert not await service.read_notes(KEY, invocation_id="i0", kind="withdrawn")
 
 
 async def test_newest_invocations_are_found_by_an_index(service, path):

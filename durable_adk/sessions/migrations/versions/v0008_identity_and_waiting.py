@@ -1,5 +1,7 @@
 """What tells a session from an earlier one of its name, and how its queue moves."""
 
+import time
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -23,6 +25,9 @@ def upgrade() -> None:
         op.add_column("sessions", column)
     op.add_column("tickets", sa.Column("since", sa.Double))
     op.add_column("tickets", sa.Column("ahead", sa.BigInteger))
+    # So they end; the version before kept them for ever, without saying since when.
+    since = sa.text("UPDATE notes SET body = :now WHERE kind = 'withdrawn' AND body = 'true'")
+    op.execute(since.bindparams(now=str(int(time.time()))))
 
 
 def downgrade() -> None:
