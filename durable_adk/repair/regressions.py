@@ -19,6 +19,7 @@ from durable_adk.repair.sources import Missing, Sources
 from durable_adk.repair.trails import Trail
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.rebuilt import Rebuilt
+from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import Creation, SessionKey
 
 PATIENCE = 10.0
@@ -36,6 +37,8 @@ class Compared:
     """Those that are not in the store, or as empty as if they had been deleted and made anew."""
     replaced: dict[SessionKey, list[Trail]] = field(default_factory=dict[SessionKey, list[Trail]])
     """Those that were deleted for sure: there is a younger one of the name, or a tombstone."""
+    doubtful: dict[SessionKey, list[Trail]] = field(default_factory=dict[SessionKey, list[Trail]])
+    """Those that only the clocks of several hosts call older than the session of their name."""
 
     @property
     def keys(self) -> set[SessionKey]:
@@ -57,8 +60,10 @@ async def compare(sources: Sources, trails: Sequence[Trail], *, apps: Collection
     compared = Compared()
     for key, several in by_key.items():
         events = [item.event for item in await sources.sessions.read_events(key)]
-        old = await _older(sources, key, several)
-        own = [trail for trail in several if trail not in old]
+        old, doubtful = await _older(sources, key, several)
+        own = [trail for trail in several if trail not in old and trail not in doubtful]
+        if doubtful:
+            compared.doubtful[key] = doubtful
         if old:
             compared.replaced[key] = old
         if not events:
@@ -69,26 +74,40 @@ async def compare(sources: Sources, trails: Sequence[Trail], *, apps: Collection
     return compared
 
 
-async def _older(sources: Sources, key: SessionKey, trails: Sequence[Trail]) -> list[Trail]:
-    """The trails of earlier sessions of this name, which were deleted."""
+async def _older(
+    sources: Sources, key: SessionKey, trails: Sequence[Trail]
+) -> tuple[list[Trail], list[Trail]]:
+    """The trails of earlier sessions of this name, which were deleted; and those that may be."""
     creation = await sources.sessions.read_creation(key)
     if creation is None:
-        return []
+        return [], []
+    if creation.epoch > 0:
+        return [trail for trail in trails if _began(trail).epoch < creation.epoch], []
     known = {record.invocation_id for record in await records_of(sources.sessions, key)}
-    return [trail for trail in trails if _is_older(trail, creation, known)]
+    found = [trail for trail in trails if _looks_older(_began(trail), creation, known)]
+    match sources.missing:
+        case Missing.DELETED:
+            return found, []
+        case Missing.LOST:
+            return [], []
+        case Missing.UNKNOWN:
+            return [], found
 
 
-def _is_older(trail: Trail, creation: Creation, known: Collection[str]) -> bool:
-    """Whether an invocation is of a session that was deleted before this one's creation.
-
-    By the epoch, or by the time where a release that kept no tombstones has deleted it. The times
-    are of several processes' clocks, so they say nothing of an invocation that the session knows.
-    """
+def _began(trail: Trail) -> InvocationRecord:
+    """The invocation's record as it was opened."""
     record = trail.opening[1].record if trail.opening else None
     if record is None:
-        return False
-    if creation.epoch > 0:
-        return record.epoch < creation.epoch
+        raise ValueError("A trail without an opening is of no session.")
+    return record
+
+
+def _looks_older(record: InvocationRecord, creation: Creation, known: Collection[str]) -> bool:
+    """Whether an invocation may be of a session that a release without tombstones has deleted.
+
+    The times are of several processes' clocks: they say nothing of an invocation that the session
+    knows, and of one that it does not know they are no reason to end it.
+    """
     return record.invocation_id not in known and record.update_time < creation.time
 
 
@@ -183,6 +202,7 @@ def orphans(sources: Sources, compared: Compared, *, is_empty: bool) -> list[Cas
     missing = {} if sources.missing is Missing.LOST else compared.missing
     unsure = sources.missing is Missing.UNKNOWN and (is_empty or bool(compared.regressed))
     gone = [*((item, False) for item in compared.replaced.items())]
+    gone += [*((item, True) for item in compared.doubtful.items())]
     gone += [*((item, unsure) for item in missing.items())]
     return [
         _orphan(sources, key, trail, doubtful=doubtful)
