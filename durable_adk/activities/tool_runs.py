@@ -57,11 +57,16 @@ def require_no_tool_run(session_id: str, tool_run: ToolRun | None) -> None:
 
 
 async def _asks(world: World, step: OpenStep, caller: SessionKey) -> bool:
-    """Whether the parent runs the caller's invocation, or a run as a tool for it."""
+    """Whether the parent runs the caller's invocation, or a run as a tool for it.
+
+    Without a parent the answer is no: a workflow task of 0.1.0 does not tell it, nor does a forger.
+    """
+    if not step.parent:
+        return False
     record = await world.sessions.get_invocation(caller, step.invocation_id)
     if record is None or record.status is not Status.RUNNING:
         return False
-    if step.parent is None or _is_run_by(record, step.parent):
+    if _is_run_by(record, step.parent):
         return True
     # The caller of a tool's tool is the first of all: between the two are runs as tools.
     running = await world.sessions.list_invocations(

@@ -51,13 +51,21 @@ async def effects() -> WorldEffects:
 @pytest.mark.parametrize(
     "step",
     [
+        asked(parent=None),
         asked(parent=""),
         asked(parent="another"),
         asked(SessionKey("app", "mallory", CHILD.session_id)),
         asked(SessionKey("app", "alice", "not a child's")),
         asked().model_copy(update={"invocation_id": "j"}),
     ],
-    ids=["nobody's child", "another's child", "another user", "another session", "no such call"],
+    ids=[
+        "of unknown parents",
+        "nobody's child",
+        "another's child",
+        "another user",
+        "another session",
+        "no such call",
+    ],
 )
 async def test_a_run_as_a_tool_is_asked_for_by_its_parent_only(
     effects: WorldEffects, step: OpenStep
@@ -68,15 +76,22 @@ async def test_a_run_as_a_tool_is_asked_for_by_its_parent_only(
     assert await effects.world.sessions.get_invocation(step.key, step.invocation_id) is None
 
 
-@pytest.mark.parametrize("parent", ["hers", None])
-async def test_a_childs_run_as_a_tool_is_opened(effects: WorldEffects, parent: str | None) -> None:
-    """OPEN-6: also that of a version which did not say who its parent is, and a tool's tool."""
-    opened = await effects.perform(asked(parent=parent))
+async def test_a_childs_run_as_a_tool_is_opened(effects: WorldEffects) -> None:
+    """TOL-21: also that of a tool's tool."""
+    opened = await effects.perform(asked())
     assert opened.record is not None
     assert (await effects.world.sessions.read_state(CHILD))[1] == {"secret": 1}
     grandchild = child_key(CHILD, "i", "call")
     opened = await effects.perform(asked(grandchild, parent="child", workflow="below"))
     assert opened.record is not None
+
+
+async def test_a_run_as_a_tool_that_is_open_goes_on(effects: WorldEffects) -> None:
+    """OPEN-6: one that was opened before is not asked again whose child it is."""
+    first = await effects.perform(asked())
+    again = await effects.perform(asked(parent=None))
+    assert first.record is not None
+    assert again.record == first.record
 
 
 async def test_the_sessions_of_runs_as_tools_are_nobodys_to_name(effects: WorldEffects) -> None:
