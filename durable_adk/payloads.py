@@ -43,7 +43,7 @@ class OpenStep(Wire, Effect["Opened"]):
     """None: the default one."""
     tool_run: ToolRun | None = None
     parent: str | None = None
-    """Id of the parent workflow, if there is a `tool_run`; empty: there is none."""
+    """Id of the parent workflow, if there is a `tool_run`; empty, or left out: there is none."""
     create_session: bool = False
     when_busy: WhenBusy = WhenBusy.ENQUEUE
 

@@ -16,6 +16,8 @@ from durable_adk.sessions.session import SessionKey
 TURN = 0.2
 """Seconds that a turn is taken to need at least, when the time until a ticket's is estimated."""
 
+_REMEDY = "when some have run, send again under a new invocation id."
+
 
 def held(head: Head, now: float) -> str | None:
     """Why the lease is not free; None: it is."""
@@ -149,12 +151,12 @@ def _check_bounds(
     if count >= bounds.session:
         raise QueueFullError(
             f"{count} messages wait for session {key.session_id!r} already, which is as many as "
-            "may (limit max_queued_per_session); send again when some have run."
+            f"may (limit max_queued_per_session); {_REMEDY}"
         )
     if tables.tickets_of_user(key, now) >= bounds.user:
         raise QueueFullError(
             f"{bounds.user} messages of user {key.user_id!r} wait for their sessions already, "
-            "which is as many as may (limit max_queued_per_user); send again when some have run."
+            f"which is as many as may (limit max_queued_per_user); {_REMEDY}"
         )
 
 

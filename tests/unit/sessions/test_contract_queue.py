@@ -354,11 +354,14 @@ async def test_queues_have_bounds(service, key):
     bounds = QueueBounds(session=2, user=3)
     for name in "ab":
         assert not await asks(service, key, name, bounds=bounds)
-    with pytest.raises(QueueFullError, match="max_queued_per_session"):
+    with pytest.raises(QueueFullError, match="max_queued_per_session") as of_session:
         await asks(service, key, "c", bounds=bounds)
     assert not await asks(service, other, "d", bounds=bounds)
-    with pytest.raises(QueueFullError, match="max_queued_per_user"):
+    with pytest.raises(QueueFullError, match="max_queued_per_user") as of_user:
         await asks(service, other, "e", bounds=bounds)
+    # The invocation that was refused has ended: under its id there is nothing but this error.
+    for refused in (of_session, of_user):
+        assert "send again under a new invocation id" in str(refused.value)
     assert not await asks(service, key, "a", bounds=bounds)
     assert await queue(service, key) == ["a", "b"]
     await closed(service, key, "i1")
