@@ -116,7 +116,6 @@ async def _sealed(
             invocation_id=step.invocation_id,
             epoch=record.epoch,
             status=step.status,
-            ttl=ttl_of(record.holder),
             error=step.error,
             seals=seals,
             revision=revision,

@@ -19,9 +19,10 @@ from durable_adk.errors import (
     as_detail,
     from_detail,
 )
+from durable_adk.holders import ttl_of
 from durable_adk.messages import WhenBusy
 from durable_adk.payloads import CloseStep, OpenStep
-from durable_adk.sessions.records import InvocationRecord, Status
+from durable_adk.sessions.records import InvocationRecord, Status, Ticket
 from durable_adk.sessions.session import SessionKey
 
 W = TypeVar("W", bound=Waiter)
@@ -75,23 +76,35 @@ async def _is_first(world: World, step: OpenStep) -> bool:
         ticket = tickets[0]
         if ticket.invocation_id == step.invocation_id:
             break
-        if ticket.holder != step.holder and await world.is_alive(ticket.holder):
+        sealed = await _seal_for(world, step, ticket)
+        if not sealed and not await _is_gone(world, step, ticket):
             return False
-        await _seal_for(world, step, ticket.invocation_id)
         await world.sessions.leave_queue(
             step.key, invocation_id=ticket.invocation_id, holder=ticket.holder
         )
     return True
 
 
-async def _seal_for(world: World, step: OpenStep, invocation_id: str) -> None:
-    """Store what ends an invocation in the place of its holder, which ended it and is gone."""
-    record = await world.sessions.get_invocation(step.key, invocation_id)
+async def _is_gone(world: World, step: OpenStep, ticket: Ticket) -> bool:
+    return ticket.holder == step.holder or not await world.is_alive(ticket.holder)
+
+
+async def _seal_for(world: World, step: OpenStep, ticket: Ticket) -> bool:
+    """Store what ends an invocation in the place of its holder, which ended it and may be gone.
+
+    Of a process nobody can say whether it is; the seals are the same, whoever stores them.
+    """
+    record = await world.sessions.get_invocation(step.key, ticket.invocation_id)
     if record is None or record.sealed or not record.status.closed:
-        return
+        return False
+    if ttl_of(ticket.holder) is None and not await _is_gone(world, step, ticket):
+        return False
     ending = ending_for(world, step, record, record.status, from_detail(record.error or {}))
     with suppress(LeaseLostError, EventConflictError):  # others may be doing the same
-        await close_invocation(world, ending.model_copy(update={"holder": record.holder}))
+        await close_invocation(
+            world, ending.model_copy(update={"holder": record.holder, "seals": True})
+        )
+    return True
 
 
 async def end_for(world: World, step: Waiter, record: InvocationRecord) -> None:

@@ -11,7 +11,7 @@ from durable_adk.activities.ending import close_invocation
 from durable_adk.activities.world import World
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.errors import InvocationTerminatedError, TemporalUnavailableError, as_detail
-from durable_adk.holders import LOCAL_PREFIX, TemporalHolder
+from durable_adk.holders import LOCAL_PREFIX, LOCAL_TTL, TemporalHolder
 from durable_adk.payloads import CloseStep
 from durable_adk.repair.findings import Case, Kind, case
 from durable_adk.repair.sources import Sources
@@ -82,10 +82,10 @@ async def _state(sources: Sources, key: SessionKey, record: InvocationRecord) ->
         active = await sources.sessions.active_invocation(key)
         if active is None or active.invocation_id != record.invocation_id:
             return "its process has stopped renewing the lease"
-    elif record.status.closed:
-        tickets = await sources.sessions.waiting(key)
-        if all(ticket.invocation_id != record.invocation_id for ticket in tickets):
-            return "its process has stopped waiting for the session"
+    elif record.status.closed and time.time() > record.update_time + LOCAL_TTL:
+        # It waits while another one is active, and needs a moment afterwards.
+        active = await sources.sessions.active_invocation(key)
+        return "its process has not stored its last events" if active is None else None
     return None
 
 

@@ -102,7 +102,6 @@ def close(
     invocation_id: str,
     epoch: int,
     status: Status,
-    ttl: float | None,
     error: dict[str, Any] | None,
     seals: Sequence[Entry],
     revision: int | None,
@@ -127,8 +126,9 @@ def close(
         tables.remove_notes(key, invocation_id)
         record = set_status(tables, key, record, status)
     if reason is not None:
-        wanted = wanted_ticket(invocation_id, record.holder, Place.FIRST, ttl)
-        ticket = _queue.take(tables, key, head, wanted, now=now)
+        # Without ttl: should its holder die, the next opening stores what the seals are.
+        wanted = wanted_ticket(invocation_id, record.holder, Place.FIRST, None)
+        ticket = _queue.take(tables, key, head, wanted, now=now, before_all=True)
         return _queue.busy(tables, key, head, reason, ticket, now=now)
     abandon(tables, key, head)
     record = _sealed(tables, key, head, record, seals)

@@ -107,6 +107,7 @@ def take(
     now: float,
     message: str | None = None,
     bounds: QueueBounds | None = None,
+    before_all: bool = False,
 ) -> Ticket:
     """Take a ticket with the next number, or renew the one there is, which keeps its number.
 
@@ -118,6 +119,7 @@ def take(
         now: Seconds since the epoch.
         message: What the active invocation may hear in place of the one that waits.
         bounds: How many tickets there may be; None: any number.
+        before_all: Whether its number comes before those that there are.
 
     Raises:
         QueueFullError: There are so many already.
@@ -141,6 +143,9 @@ def take(
     else:
         ticket.number, ticket.place = known.number, min(known.place, ticket.place)
         ticket.since, ticket.ahead = known.since, known.ahead
+    if before_all:
+        (first, *_) = [*tables.tickets(key, limit=1), ticket]
+        ticket.number, ticket.ahead = min(ticket.number, first.number - 1), 0
     tables.put_ticket(key, ticket, message)
     return ticket
 

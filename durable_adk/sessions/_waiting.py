@@ -49,7 +49,6 @@ class TransactionalQueue(SessionQueue):
         epoch: int,
         status: Status,
         revision: int | None = None,
-        ttl: float | None = None,
         error: dict[str, Any] | None = None,
         seals: Sequence[Event] = (),
     ) -> InvocationRecord:
@@ -61,7 +60,6 @@ class TransactionalQueue(SessionQueue):
                 invocation_id=invocation_id,
                 epoch=epoch,
                 status=status,
-                ttl=ttl,
                 error=error,
                 seals=[entry_of(event, invocation_id) for event in seals],
                 revision=revision,

@@ -46,14 +46,14 @@ class SessionQueue(ABC):
         epoch: int,
         status: Status,
         revision: int | None = None,
-        ttl: float | None = None,
         error: dict[str, Any] | None = None,
         seals: Sequence[Event] = (),
     ) -> InvocationRecord:
         """End a paused invocation at once, whoever holds the lease.
 
         Its seals are stored when nobody does, without interleaving with others' events: while the
-        session is busy a ticket at FIRST keeps others from opening, and the call is to be repeated.
+        session is busy a ticket before all others keeps them from opening, and the call is to be
+        repeated. The ticket does not expire: without the holder, who opens next has to repeat it.
         How it has ended stands from the first call on. The last one takes an epoch of its own; a
         repeat after that changes nothing.
 

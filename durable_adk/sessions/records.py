@@ -127,7 +127,7 @@ class Ticket(Wire):
     finds itself behind it."""
     place: Place
     number: int
-    """Grows with every ticket while there are any."""
+    """Grows with every ticket while there are any, but for those of seals: they come first."""
     ttl: float | None = None
     """Seconds without another attempt after which it counts no more; None: for ever."""
     expires_at: float | None = None

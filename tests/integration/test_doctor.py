@@ -270,9 +270,9 @@ async def test_what_a_process_has_ended_and_not_sealed_is_sealed(clinic: Clinic)
         status=Status.CANCELLED,
     )
     with pytest.raises(SessionBusyError):
-        await end(ttl=60)
+        await end()
     assert await clinic.findings() == []  # it waits
-    clinic.sql("UPDATE tickets SET expires_at = 1")
+    clinic.sql("UPDATE invocations SET update_time = 1")
     await _give_back(clinic, busy)
     (finding,) = await clinic.findings()
     assert (finding.kind, finding.invocation_id) == (Kind.DEAD_HOLDER, "one")

@@ -148,7 +148,15 @@ PROOFS: dict[str, Check] = {
         test_answering.test_what_is_paused_is_sealed_however_it_ends, status=Status.ABANDONED
     ),
     "sealed for who is gone": proven(
-        test_answering.test_the_next_message_seals_what_a_gone_holder_has_ended
+        test_answering.test_the_next_message_seals_what_a_gone_holder_has_ended,
+        holder="temporal:n:r:w",
+    ),
+    "sealed for a process": proven(
+        test_answering.test_the_next_message_seals_what_a_gone_holder_has_ended,
+        holder="local:gone",
+    ),
+    "seals first": proven(
+        test_contract_queue.test_nobody_opens_between_an_end_and_its_seals, answered=True
     ),
     "ended by who waits": proven(test_answering.test_an_answer_ends_a_holder_that_is_gone),
     # ----- which session it is

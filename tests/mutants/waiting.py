@@ -83,6 +83,16 @@ WAITING = [
         replaces(take_over, "_seal_for", does_nothing),
     ),
     mutant(
+        "what seals for a process waits for it",
+        "sealed for a process",
+        rewrites(take_over, "_seal_for", ("ttl_of(ticket.holder) is None and ", "")),
+    ),
+    mutant(
+        "an interrupting message opens before what is sealed",
+        "seals first",
+        rewrites(_pausing, "close", (", before_all=True", "")),
+    ),
+    mutant(
         "only an opening ends a holder that is gone",
         "ended by who waits",
         replaces(take_over, "once_free", _only_once),

@@ -32,7 +32,8 @@ async def nobody_is_alive(holder: str) -> bool:
 class Waiting:
     """An invocation that waits for the answer to two calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, holder: str = HOLDER) -> None:
+        self.holder = holder
         self.sessions = InMemorySessionService()
         app = App(name="app", root_agent=LlmAgent(name="a", model=ScriptedModel(replies=[])))
         self.world = World(
@@ -43,7 +44,7 @@ class Waiting:
         """It has asked, and is not paused yet."""
         message = Event(id="e-1.0", invocation_id="e-1", author="user", timestamp=1.0)
         await self.sessions.open_invocation(
-            KEY, invocation_id="e-1", holder=HOLDER, user_event=message, create_session=True
+            KEY, invocation_id="e-1", holder=self.holder, user_event=message, create_session=True
         )
         calls = [types.FunctionCall(id=name, name="order", args={}) for name in ("one", "two")]
         asked = Event(
@@ -220,15 +221,26 @@ async def test_what_is_paused_is_sealed_however_it_ends(waiting: Waiting, status
     assert [event.id for event in events[2:]] == ["e-1.1.sealed", "e-1.end"]
 
 
-async def test_the_next_message_seals_what_a_gone_holder_has_ended(waiting: Waiting) -> None:
-    """I9, I24: of a paused invocation that was cancelled while another one ran."""
-    await waiting.pause()
+@pytest.mark.parametrize("holder", [HOLDER, "local:gone"])
+async def test_the_next_message_seals_what_a_gone_holder_has_ended(
+    monkeypatch: pytest.MonkeyPatch, holder: str
+) -> None:
+    """I9, I24: of a paused invocation that was cancelled while another one ran.
+
+    Of a process nobody can say whether it is gone; the seals are the same, whoever stores them.
+    """
+    waiting = Waiting(holder)
+    if holder != HOLDER:
+        waiting.world.is_alive = everyone_is_alive
+    await waiting.open()
+    await waiting.pause(holder=holder)
     busy = await waiting.be_busy()
     with pytest.raises(SessionBusyError):
-        await close_invocation(waiting.world, waiting.end(Status.CANCELLED))
+        await close_invocation(waiting.world, waiting.end(Status.CANCELLED, holder=holder))
     await waiting.sessions.close_invocation(
         KEY, invocation_id="busy", epoch=busy.epoch, status=Status.COMPLETED
     )
+    monkeypatch.setattr("time.time", lambda: 1e11)
     step = OpenStep(
         key=KEY,
         invocation_id="next",

@@ -455,3 +455,36 @@ async def test_an_event_is_found_by_its_id(service, key):
     found = await service.find_event(key, "i1/user")
     assert (found.seq, found.event.id) == (1, "i1/user")
     assert await service.find_event(key._replace(session_id="x"), "i1/user") is None
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_nobody_opens_between_an_end_and_its_seals(service, key, answered):
+    """I6, I9: not even who waits at the first place already; an answer's ticket moves there too."""
+    await paused(service, key)
+    await opened(service, key, "i2")
+    await asks(service, key, "a")
+    await asks(service, key, "interrupting", FIRST)
+    if answered:
+        with pytest.raises(SessionBusyError):
+            await resumed(service, key, holder="local:1")
+    with pytest.raises(SessionBusyError) as busy:
+        await end_paused(service, key)
+    assert busy.value.ahead == 0
+    assert await queue(service, key) == ["i1", "interrupting", "a"]
+    await closed(service, key, "i2")
+    assert not await asks(service, key, "interrupting", FIRST)
+    assert not await asks(service, key, "new", FIRST)
+    assert (await end_paused(service, key)).sealed
+    assert await asks(service, key, "interrupting", FIRST)
+
+
+async def test_the_ticket_of_seals_does_not_expire(service, key, monkeypatch):
+    """I9: its process may be dead; who opens next finds it, and stores them."""
+    await paused(service, key)
+    await opened(service, key, "i2")
+    with pytest.raises(SessionBusyError):
+        await end_paused(service, key)
+    await closed(service, key, "i2")
+    monkeypatch.setattr("time.time", lambda: 1e11)
+    assert not await asks(service, key, "a")
+    assert await queue(service, key) == ["i1", "a"]
