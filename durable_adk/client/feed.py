@@ -30,6 +30,9 @@ ORPHANED_LOOKS = 3
 """An invocation that is just being closed looks like an orphan once."""
 PATIENCE = 60.0
 """Seconds that the store may be away."""
+SEALING = 3.0
+"""Seconds that a feed waits for the last events of an invocation that has ended while it was
+paused: they come when the session is free, which may be much later. Its end is told before."""
 
 
 class Elsewhere(Exception):  # noqa: N818 - no error: what comes next is to be followed there
@@ -49,7 +52,7 @@ async def follow(
     run: "asyncio.Task[object] | None" = None,
     pauses: int = 0,
 ) -> AsyncGenerator[StoredEvent, None]:
-    """Yield an invocation's committed events beyond a cursor until it is closed, or paused.
+    """Yield an invocation's committed events beyond a cursor until it is sealed, or paused.
 
     Args:
         sessions: The store the invocation's worker writes to.
@@ -62,9 +65,10 @@ async def follow(
 
     Raises:
         Elsewhere: Another invocation has heard the message.
-        DurableAdkError: The invocation failed; all its events have been yielded before.
+        DurableAdkError: The invocation failed; its events have been yielded before, see SEALING.
     """
     cursor, orphaned = after, 0
+    loop, until = asyncio.get_running_loop(), 0.0
     while True:
         over = run is not None and run.done()
         record, news = await _look(sessions, key, invocation_id, cursor)
@@ -73,10 +77,12 @@ async def follow(
             if stored.event.invocation_id == invocation_id:
                 yield stored
         if record is not None and record.status.closed:
-            _raise_for(record)
+            until = until or loop.time() + SEALING
+        if record is not None and _ends(record, pauses, late=loop.time() >= until):
             return
-        if record is not None and record.status is Status.PAUSED and record.pauses > pauses:
-            return
+        if until:
+            await _wait(sessions, key, cursor, None)
+            continue
         orphaned = orphaned + 1 if run is None and await _orphan(sessions, key, record) else 0
         if orphaned > ORPHANED_LOOKS:
             raise InvocationTerminatedError(
@@ -86,6 +92,22 @@ async def follow(
         if over and run is not None:
             raise Elsewhere(_listener(invocation_id, await run))
         await _wait(sessions, key, cursor, run)
+
+
+def _ends(record: InvocationRecord, pauses: int, *, late: bool) -> bool:
+    """Whether there is nothing more to follow, but for seals for which it is too late.
+
+    Raises:
+        DurableAdkError: The invocation failed.
+    """
+    if not record.status.closed:
+        return record.status is Status.PAUSED and record.pauses > pauses
+    if not record.sealed and not late:
+        return False
+    if record.error is not None and record.status is not Status.CANCELLED:
+        error: DurableAdkError = from_detail(record.error)
+        raise error
+    return True
 
 
 def _listener(invocation_id: str, result: object) -> str:
@@ -122,7 +144,7 @@ async def _look(
     while True:
         try:
             record = await sessions.get_invocation(key, invocation_id)
-            # Read after the record: when that says closed, all events are there to be read.
+            # Read after the record: when that is sealed, all events are there to be read.
             upto = record.end_seq if record else None
             return record, await sessions.read_events(key, after=cursor, upto=upto)
         except StoreUnavailableError:
@@ -140,9 +162,3 @@ async def _wait(
     finally:
         change.cancel()
         await asyncio.gather(change, return_exceptions=True)
-
-
-def _raise_for(record: InvocationRecord) -> None:
-    if record.error is not None and record.status is not Status.CANCELLED:
-        error: DurableAdkError = from_detail(record.error)
-        raise error
