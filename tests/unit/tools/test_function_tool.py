@@ -3,6 +3,7 @@
 import contextvars
 import functools
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from durable_adk.errors import AgentDefinitionError
 from durable_adk.tools import BaseTool, FunctionTool, as_tool
 from durable_adk.tools.tool_context import ToolContext
 
-CONTEXT: Any = object()
+CONTEXT: Any = SimpleNamespace(tool_confirmation=None)
 
 
 def add(a: int, b: int = 2) -> int:
