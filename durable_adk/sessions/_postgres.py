@@ -92,6 +92,8 @@ class CommitNotices:
             self._store.database.notices.leave(listener)
 
     def _resumed(self) -> None:
+        if self._listener is None:
+            return  # it has just stopped: its loop may end before the look does
         self._looking = asyncio.get_running_loop().create_task(self._catch_up())
 
     async def _catch_up(self) -> None:

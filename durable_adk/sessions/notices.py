@@ -6,10 +6,12 @@ itself now and then, and whenever it is told that something may have been missed
 """
 
 import asyncio
+import secrets
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, NamedTuple
@@ -30,6 +32,17 @@ _PATIENCE = 5.0
 """Seconds that a statement may take."""
 _DELAYS = (0.1, 5.0)
 """Seconds before the first new attempt to connect, and the most there may be."""
+_TOLERATED = 10.0
+"""Seconds without a connection that are not told of: a database may restart."""
+_ARRIVAL = 10.0
+"""Seconds in which a message of another session has to arrive."""
+_PROBED_AGAIN = 60.0
+"""Seconds after which it is tried again whether one does."""
+_REMEDY = (
+    "Feeds are late, and chunks of answers that other processes stream are lost. Nothing arrives "
+    "through a pooler in transaction mode: give DURABLE_ADK_STORE the database itself, or a pooler "
+    "in session mode."
+)
 
 # One transaction for all. Of equal messages in it PostgreSQL delivers one, and the order is kept.
 _SEND = (
@@ -61,6 +74,35 @@ class Listener:
     """Done from the first beginning on."""
 
 
+class _Arrival:
+    """Whether messages arrive, as the log has it: one line when they do not, and one when again."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._told = False
+
+    def unconnected(self, error: Exception) -> None:
+        """There is no connection, or none any more."""
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        if now - self._since >= _TOLERATED:
+            self._lost("no connection", type(error).__name__)
+
+    def found(self, *, arrives: bool) -> None:
+        """Over a connection that there is they arrive, or do not."""
+        if not arrives:
+            self._lost("nothing arrives")
+            return
+        if self._told:
+            _log.info("notices.arrive")
+        self._since, self._told = None, False
+
+    def _lost(self, reason: str, error_type: str | None = None) -> None:
+        if not self._told:
+            _log.warning("notices.lost", reason=reason, error_type=error_type, remedy=_REMEDY)
+        self._told = True
+
+
 class Notices:
     """One connection that sends and listens for a whole process, from the first use on.
 
@@ -79,6 +121,8 @@ class Notices:
         self._waking = False
         self._closing = False
         self._task: asyncio.Task[None] | None = None
+        self._probing: asyncio.Task[None] | None = None
+        self._arrival = _Arrival()
 
     def send(self, channel: str, *texts: str) -> None:
         """Send messages, each of at most `MAX_BYTES`; from any thread, never blocks or raises."""
@@ -99,7 +143,7 @@ class Notices:
 
     def tasks(self) -> set["asyncio.Task[Any]"]:
         """What of the loop's tasks is its own."""
-        return {self._task} if self._task is not None else set()
+        return {one for one in (self._task, self._probing) if one is not None}
 
     async def close(self) -> None:
         """Send what waits, and let go of the connection; called in the loop.
@@ -139,11 +183,41 @@ class Notices:
             try:
                 async with self._connect() as connection:
                     delay = first
-                    await self._serve(connection)
+                    self._probing = asyncio.create_task(self._probe())
+                    try:
+                        await self._serve(connection)
+                    finally:
+                        self._probing.cancel()
+                        await asyncio.gather(self._probing, return_exceptions=True)
             except Exception as error:  # noqa: BLE001 - of the driver, which need not be installed
                 _log.debug("The connection for notices is gone.", error=str(error))
+                self._arrival.unconnected(error)
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, most)
+
+    async def _probe(self) -> None:
+        while not await self._arrives():  # noqa: ASYNC110  # nobody tells
+            await asyncio.sleep(_PROBED_AGAIN)
+
+    async def _arrives(self) -> bool:
+        """Whether what is sent elsewhere arrives; of some poolers another session listens."""
+        arrived = asyncio.Event()
+        channel = f"durable_adk_probe_{secrets.token_hex(8)}"
+        probe = Listener(channel=channel, heard=lambda _sender, _text: arrived.set())
+        self.listen(probe)
+        try:
+            await asyncio.wrap_future(probe.ready)
+            async with self._connect() as other:  # what a connection sends it hears in any case
+                await other.execute(_SEND, [channel], ["probe"], timeout=_PATIENCE)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(arrived.wait(), _ARRIVAL)
+        except Exception as error:  # noqa: BLE001 - of the driver; it says nothing of arrivals
+            _log.debug("Whether notices arrive is not known.", error=str(error))
+        else:
+            self._arrival.found(arrives=arrived.is_set())
+        finally:
+            self.leave(probe)
+        return arrived.is_set()
 
     async def _serve(self, connection: Any) -> None:
         listening: set[str] = set()

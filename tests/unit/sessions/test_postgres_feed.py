@@ -19,7 +19,8 @@ from tests.unit.sessions.contract import event, opened
 NEVER = 50.0
 """Seconds after which a wait ends by itself, in tests in which it must not."""
 _LISTENERS = (
-    "FROM pg_stat_activity WHERE application_name = 'durable-adk notices' AND query ~ '^LISTEN'"
+    "FROM pg_stat_activity WHERE application_name = 'durable-adk notices' "
+    "AND query ~ '^(UN)?LISTEN'"
 )
 """Those who have only listened so far, and sent nothing."""
 
