@@ -13,6 +13,7 @@ from durable_adk.erasure.workflows import Runs, remove, removed, runs_of
 from durable_adk.holders import TemporalHolder
 from durable_adk.memory import BaseMemoryService
 from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.sessions.reading import all_invocations
 from durable_adk.sessions.session import SessionKey
 from durable_adk.storage import FileBlobs, ObjectBlobs, OwnedStorage, PayloadDriver, SharedBlobs
 from durable_adk.storage.payload_driver import owner_folder, owner_of
@@ -27,8 +28,6 @@ UNREACHED = (
     "free pages of PostgreSQL until VACUUM FULL, and its write-ahead log",
 )
 """Where something may be left that this cannot remove."""
-
-_ALL = 2**31
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,10 +158,8 @@ async def _others(
 
 async def _workflows(erasure: Erasure) -> list[TemporalHolder]:
     """Those that run the user's invocations, as the session store knows."""
-    records = await erasure.session_service.list_invocations(
-        app_name=erasure.app, user_id=erasure.user, limit=_ALL
-    )
-    holders = [TemporalHolder.parse(record.holder) for _, record in records]
+    records = all_invocations(erasure.session_service, app_name=erasure.app, user_id=erasure.user)
+    holders = [TemporalHolder.parse(record.holder) async for _, record in records]
     here = erasure.client.namespace
     return [one for one in holders if one is not None and one.namespace == here]
 

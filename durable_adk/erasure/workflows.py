@@ -18,9 +18,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from durable_adk.continuation import Cursor
 from durable_adk.errors import PayloadLostError, TemporalUnavailableError, TransientError
 from durable_adk.holders import TemporalHolder
+from durable_adk.marks import APP, USER
 from durable_adk.messages import InvocationRequest
 from durable_adk.workflows.invocation import ARGUMENT_ERRORS, TYPE_NAME
 
+_ALL = f"WorkflowType = '{TYPE_NAME}'"
 _POLL = 0.1
 _PATIENCE = 120.0
 """Seconds until Temporal has deleted what it was asked to: measured, closed workflows
@@ -59,7 +61,8 @@ async def runs_of(
 ) -> Runs:
     """All runs of the workflows of a user.
 
-    Each workflow's start is read: one that was never opened is in no store, and has a message.
+    Each workflow's start is read: one that was never opened is in no store, and has a message. Not
+    of those that are marked as another's; only few others are in memory at a time.
 
     Args:
         client: Of the namespace.
@@ -71,21 +74,31 @@ async def runs_of(
     Raises:
         TemporalUnavailableError: Temporal does not answer.
     """
+    firsts = {(holder.workflow_id, holder.first_run_id) for holder in known}
+    ids = {workflow_id for workflow_id, _ in firsts}
+    found: list[WorkflowExecution] = []
+    unread: set[str] = set()
     try:
-        runs = [one async for one in client.list_workflows(f"WorkflowType = '{TYPE_NAME}'")]
-        firsts = {(holder.workflow_id, holder.first_run_id) for holder in known}
-        found: list[WorkflowExecution] = []
-        unread: set[str] = set()
-        for run in runs:
+        async for run in client.list_workflows(_ALL):
+            if run.id not in ids and _is_marked_as_others(run, app, user):
+                continue
             try:
                 if await _is_of(client, run, app, user, firsts):
                     found.append(run)
             except UnreadableError:
                 unread.add(run.id)
+        here, ids = {run.run_id for run in found}, ids | {run.id for run in found}
+        others = client.list_workflows(_ALL)
+        shared = {run.id async for run in others if run.id in ids and run.run_id not in here}
     except RPCError as error:
         raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
-    here = {run.run_id for run in found}
-    return Runs(found, len(unread), frozenset(run.id for run in runs if run.run_id not in here))
+    return Runs(found, len(unread), frozenset(shared))
+
+
+def _is_marked_as_others(run: WorkflowExecution, app: str, user: str) -> bool:
+    """Whether its search attributes name another user or app; the start of one without is read."""
+    marked = run.typed_search_attributes
+    return marked.get(USER, user).strip() != user or marked.get(APP, app).strip() != app
 
 
 async def _is_of(

@@ -4,25 +4,30 @@ import asyncio
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from google.genai import types
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
-from temporalio.common import RawValue
+from temporalio.common import RawValue, SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from durable_adk import marks
 from durable_adk.auth import AuthCredential
 from durable_adk.client import connect, create_schedule
 from durable_adk.client.schedules import list_schedules
+from durable_adk.client.search_attributes import register_search_attributes
 from durable_adk.embedded import TemporalServer
 from durable_adk.embedded.stores import folder_stores
 from durable_adk.encryption import Key
 from durable_adk.erasure import Erasure, Holdings, erase, erasing, survey
+from durable_adk.events import Event
+from durable_adk.holders import TemporalHolder
 from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.messages import InvocationRequest
-from durable_adk.sessions import SqliteSessionService
+from durable_adk.sessions import SessionKey, SqliteSessionService
 from tests.support.commands import Terminal
 from tests.support.private_agent import KINDS, canary
 from tests.support.private_place import OPEN_USER, Place, converse, key_file, placed
@@ -225,6 +230,67 @@ async def test_nobody_else_loses_a_workflow(tmp_path: Path) -> None:
             assert sorted(run.id for run in found.found) == ["daily", "mine", "mine"]
             assert "daily" in found.shared
             await sessions.close()
+
+
+async def test_of_workflows_that_are_marked_as_others_nothing_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I22: where starts are marked, a person's erasure costs what the person has.
+
+    An unmarked start is read, whoever's it is, and so is one whose mark contradicts the store.
+    """
+
+    async def start(name: str, request: dict[str, str], **marked: str) -> None:
+        keys = {"user": marks.USER, "app": marks.APP}
+        pairs = [SearchAttributePair(keys[name], value) for name, value in marked.items()]
+        await client.start_workflow(
+            "Invocation",
+            {"message": "hi"} | request,
+            id=name,
+            task_queue="where nobody listens",
+            search_attributes=TypedSearchAttributes(pairs),
+        )
+
+    async with TemporalServer.start(data_dir=tmp_path, headless=True) as server:
+        client = await connect(server.address)
+        await register_search_attributes(client)
+        await asyncio.sleep(1)
+        anna, bob = {"app": "shop", "user": "anna"}, {"app": "shop", "user": "bob"}
+        for number in range(20):
+            await start(f"bob-{number}", bob, user="bob")
+        await start("marked", anna, user="anna")
+        await start("zoo", {**anna, "app": "zoo"}, user="anna", app="zoo")
+        await start("unmarked", anna)
+        await start("unmarked-bob", bob)
+        await start("stored", {"app": "shop"}, user="bob")
+        sessions = SqliteSessionService(tmp_path / "s.db")
+        first = client.get_workflow_handle("stored")
+        holder = TemporalHolder(
+            namespace=client.namespace,
+            workflow_id="stored",
+            first_run_id=(await first.describe()).run_id,
+        )
+        await sessions.open_invocation(
+            SessionKey("shop", "anna", "s"),
+            invocation_id="e",
+            holder=str(holder),
+            user_event=Event(id="e.0", invocation_id="e", author="user"),
+            create_session=True,
+        )
+        while (await client.count_workflows()).count < 25:
+            await asyncio.sleep(0.05)
+        read: list[str] = []
+        real = client.workflow_service.get_workflow_execution_history
+
+        async def counted(request: Any, **options: Any) -> Any:
+            read.append(request.execution.workflow_id)
+            return await real(request, **options)
+
+        monkeypatch.setattr(client.workflow_service, "get_workflow_execution_history", counted)
+        erasure = Erasure(app="shop", user="anna", client=client, session_service=sessions)
+        assert (await survey(erasure)).runs.workflows == ["marked", "stored", "unmarked"]
+        assert sorted(read) == ["marked", "stored", "unmarked", "unmarked-bob"]
+        await sessions.close()
 
 
 async def test_a_person_is_erased_from_all_apps_at_once(tmp_path: Path) -> None:
