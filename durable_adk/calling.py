@@ -2,12 +2,16 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
+from functools import partial
 from typing import Any, TypeVar
 
 from durable_adk.errors import text_of
 
 T = TypeVar("T")
+_limit: ContextVar[asyncio.Timeout | None] = ContextVar("limit", default=None)
 
 
 async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -20,7 +24,7 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         type(function).__call__  # an object with an async __call__
     ):
         return await function(*args, **kwargs)
-    result = await asyncio.to_thread(_without_stop_iteration, function, *args, **kwargs)
+    result = await _in_thread(partial(_without_stop_iteration, function, *args, **kwargs))
     # A sync wrapper round an async function returns the coroutine.
     return await result if inspect.isawaitable(result) else result
 
@@ -42,6 +46,57 @@ async def contained(work: Awaitable[T]) -> T:
         raise
     except BaseException as error:
         raise RuntimeError(f"It raised {type(error).__name__}: {text_of(error)}") from error
+
+
+@asynccontextmanager
+async def time_limit(seconds: float) -> AsyncGenerator[asyncio.Timeout]:
+    """As `asyncio.timeout`; the time in which a sync function waits for a thread does not count.
+
+    That wait says nothing of the function, and is none at all unless others use up the threads.
+    """
+    async with asyncio.timeout(seconds) as limit:
+        before = _limit.get()
+        _limit.set(limit)
+        try:
+            yield limit
+        finally:
+            _limit.set(before)  # no `reset`: what is dropped unfinished ends in another context
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    loop, limit = asyncio.get_running_loop(), _limit.get()
+    left = _stop(limit)
+    if limit is None or left is None:
+        return await asyncio.to_thread(work)
+
+    def timed() -> T:
+        _limit.set(None)  # it is of another loop than the function may run one in
+        loop.call_soon_threadsafe(_go_on, limit, loop.time() + left)
+        return work()
+
+    try:
+        return await asyncio.to_thread(timed)
+    finally:
+        _go_on(limit, loop.time() + left)
+
+
+def _stop(limit: asyncio.Timeout | None) -> float | None:
+    """Stop a time limit; how many seconds are left of it, and None if it does not run."""
+    until = limit.when() if limit is not None else None
+    if limit is None or until is None:
+        return None
+    try:
+        limit.reschedule(None)
+    except RuntimeError:  # it has ended, by time or otherwise
+        return None
+    return until - asyncio.get_running_loop().time()
+
+
+def _go_on(limit: asyncio.Timeout, until: float) -> None:
+    """Let a time limit that was stopped run again."""
+    if limit.when() is None:
+        with suppress(RuntimeError):  # it has ended meanwhile
+            limit.reschedule(until)
 
 
 def _without_stop_iteration(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

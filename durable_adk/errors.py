@@ -45,6 +45,7 @@
         +-- EncryptionKeyError
         +-- NoWorkerError
         +-- TemporalUnavailableError
+        +-- WorkerStuckError
 
 The second level is the retry class (design D11): it alone decides what the workflow and the
 activities do with an error. An error crosses a process as its class name and its message, and
@@ -60,12 +61,7 @@ MAX_MESSAGE = 8_000
 
 
 def storable(message: str, limit: int = MAX_MESSAGE) -> str:
-    """What every store and the wire can hold of a message that user code may have written.
-
-    Args:
-        message: May hold NUL, half characters, and megabytes.
-        limit: Bytes of UTF-8 that are kept.
-    """
+    """At most `limit` bytes of UTF-8 of a text that may have NUL, half characters or megabytes."""
     text = message[:limit].replace("\x00", "\N{REPLACEMENT CHARACTER}")
     return text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
 
@@ -255,9 +251,8 @@ class SessionRegressedError(StoreUnavailableError):
     """The session store is older than the run that uses it; run `durable-adk doctor --fix`.
 
     A backup was restored, it seems (I21). Nothing may be appended then, or the session would fork
-    from what the run has seen. Whatever waits for a store waits for its repair, without bound: to
-    fail the run would lose it, which no repair can take back. It stays open, its pending activity
-    shows this error, and it goes on by itself once what is missing has been put back.
+    from what the run has seen. The run waits for the repair without bound: its pending activity
+    shows this error, and it goes on by itself. No repair could take back that it had failed.
     """
 
 
@@ -286,8 +281,8 @@ class ModelUnavailableError(TransientError):
 
     def delay(self, attempt: int) -> float:
         """Seconds to wait after attempt 1, 2, ...: what the provider asks, or 1, 2, 4 ... 30."""
-        backoff = min(2.0 ** min(attempt - 1, 5), 30.0)
-        return backoff if self.retry_after is None else self.retry_after
+        grown = min(2.0 ** min(attempt - 1, 5), 30.0)
+        return grown if self.retry_after is None else self.retry_after
 
 
 class ToolsetUnavailableError(TransientError):
@@ -309,11 +304,17 @@ class TemporalUnavailableError(TransientError):
     """The Temporal server does not answer."""
 
 
+class WorkerStuckError(TransientError):
+    """User code keeps this worker from its work; another worker takes its steps."""
+
+    suspected = False
+    """Whether it is this step's code, as far as is known: then the attempt counts as lost."""
+
+
 class NewerReleaseError(Exception):
     """A value cannot be read; a newer release of this package has written it.
 
-    It is no DurableAdkError on purpose. Those end an invocation, and this one is in order: the
-    workflow's task fails and is tried again, until a worker of that release takes it.
+    No DurableAdkError: those end an invocation. The workflow's task is tried again instead.
     """
 
 

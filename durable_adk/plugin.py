@@ -134,7 +134,12 @@ class DurableAdkPlugin(SimplePlugin):
         options["activities"] = [*options["activities"], *serving.activities]
         options["interceptors"] = [*options["interceptors"], *interceptors_for(client)]
         graceful = WorkerOptions.graceful_shutdown
-        _choose(options, {"graceful_shutdown_timeout": graceful, **timing(self._limits)})
+        chosen = {
+            "graceful_shutdown_timeout": graceful,
+            "workflow_task_executor": serving.workflow_threads,
+            **timing(self._limits),
+        }
+        _choose(options, chosen)
         return config
 
     def _check_alone(self, registered: Sequence[Any]) -> None:
@@ -152,14 +157,18 @@ class DurableAdkPlugin(SimplePlugin):
         worker: Worker,
         next: Callable[[Worker], Awaitable[None]],  # noqa: A002 - the SDK's name
     ) -> None:
-        """See base class; what is open for the apps is closed when the worker has ended."""
+        """See base class; what is open for the apps is closed when the worker has ended.
+
+        Raises:
+            WorkerStuckError: See `durable_adk.worker.worker`; it comes out of `Worker.run`.
+        """
         config = cast("dict[str, Any]", worker.config(active_config=True))
         registered: list[Any] = config["activities"]
         mine = [one for one in self._prepared if one.activities[0] in registered]
         if not mine:
             return await next(worker)
         self._prepared.remove(mine[0])
-        async with mine[0].running():
+        async with mine[0].running(worker):
             return await next(worker)
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:

@@ -2,21 +2,25 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, cast
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import Worker
 
 from durable_adk.activities.definitions import InvocationActivities
 from durable_adk.activities.effects import WorldEffects
 from durable_adk.activities.staleness import StalenessCheck
 from durable_adk.activities.user_loop import UserLoop
+from durable_adk.activities.user_threads import UserThreads
 from durable_adk.activities.world import World
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.context import Services
-from durable_adk.errors import TemporalUnavailableError
+from durable_adk.errors import TemporalUnavailableError, WorkerStuckError
 from durable_adk.holders import TemporalHolder
 from durable_adk.log import get_logger
 from durable_adk.messages import InvocationAnswer
@@ -24,9 +28,16 @@ from durable_adk.partials import PartialChannel, partials_of
 from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
+from durable_adk.worker_status import report_stuck, report_working
 
 CLOSE_TIMEOUT = 5.0
 """Seconds for the models' connections to be closed."""
+
+WORKFLOW_THREADS = 500
+"""Workflow tasks at a time; as many as the SDK's own threads for them."""
+
+SHUTDOWN = 5.0
+"""Seconds that the shutdown of a stuck worker may take beyond its `graceful_shutdown`."""
 
 MAX_IN_PLACE = 32
 """Attempts of a worker that may wait for their sessions in place, and at most every fourth."""
@@ -127,26 +138,88 @@ class Serving:
             services=services,
             partials=partials or partials_of(session_service),
         )
-        self._user_loop = UserLoop()
+        self.workflow_threads = UserThreads(lambda: WORKFLOW_THREADS, "durable-adk-workflow")
+        """For the worker; those that a custom agent's body blocks are counted with the others."""
+        self._user_loop = UserLoop(limits, self.workflow_threads)
+        self._stuck: WorkerStuckError | None = None
+        self._body: asyncio.Timeout | None = None
         self.activities = InvocationActivities(WorldEffects(self._world), self._user_loop).all()
         """For the worker."""
 
     @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
-        """Round the worker's run: workflows find the apps; at the end what is open is closed."""
+    async def running(self, worker: Worker) -> AsyncGenerator[None]:
+        """Round the worker's run: workflows find the apps; at the end what is open is closed.
+
+        Raises:
+            WorkerStuckError: User code kept the worker from its work, so it was shut down.
+        """
         task_queue = self._world.registry_name
         serve(task_queue, self._world.registry)
-        names = [app.name for app in self._apps]
-        try:
-            logger.info("worker.started", task_queue=task_queue, apps=names)
+        report_working(task_queue)
+        self._user_loop.start()
+        async with self._unless_stuck() as whole:
+            leaving = asyncio.create_task(self._leave_when_stuck(worker, whole))
+            try:
+                names = [app.name for app in self._apps]
+                logger.info("worker.started", task_queue=task_queue, apps=names)
+                yield
+            finally:
+                leaving.cancel()
+                await self._closed()
+                logger.info("worker.stopped", task_queue=task_queue)
+        if self._stuck is not None:
+            raise self._stuck
+
+    @asynccontextmanager
+    async def ending_body(self) -> AsyncGenerator[None]:
+        """Cancel the body once the worker is stuck.
+
+        Raises:
+            WorkerStuckError: It was cancelled for that.
+        """
+        async with self._unless_stuck() as self._body:
             yield
-        finally:
-            await self._closed()
-            logger.info("worker.stopped", task_queue=task_queue)
+
+    @asynccontextmanager
+    async def _unless_stuck(self) -> AsyncGenerator[asyncio.Timeout]:
+        """`asyncio.timeout` without a time, for what is cancelled when the worker is stuck."""
+        limit = asyncio.timeout(None)
+        try:
+            async with limit:
+                yield limit
+        except TimeoutError:
+            if self._stuck is None or not limit.expired():
+                raise
+            raise self._stuck from None
+
+    async def _leave_when_stuck(self, worker: Worker, whole: asyncio.Timeout) -> None:
+        """Stop polling, say so, and hand the steps that run to other workers."""
+        self._stuck = await self._user_loop.stuck()
+        shutdown = asyncio.ensure_future(worker.shutdown())
+        _end(self._body)
+        try:
+            report_stuck(self._world.registry_name, self._stuck.message)
+        except OSError as error:
+            logger.warning("worker.status_not_written", error_type=type(error).__name__)
+        config = cast("dict[str, Any]", worker.config(active_config=True))
+        graceful: timedelta = config["graceful_shutdown_timeout"]
+        await asyncio.wait([shutdown], timeout=graceful.total_seconds() + SHUTDOWN)
+        if not shutdown.done():  # the SDK waits for a workflow's code for as long as that blocks
+            shutdown.cancel()
+            _end(whole)
 
     async def _closed(self) -> None:
         """Close the apps; bounded, as user code that blocks must not keep the process."""
         loop = self._user_loop
-        closing = [asyncio.ensure_future(loop.run(app.close())) for app in self._apps]
-        await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
+        if self._stuck is None:
+            closing = [asyncio.ensure_future(loop.run(app.close())) for app in self._apps]
+            await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
         await loop.close()
+        self.workflow_threads.shutdown()
+
+
+def _end(body: asyncio.Timeout | None) -> None:
+    """Cancel it, unless it has just ended by itself."""
+    if body is not None:
+        with suppress(RuntimeError):
+            body.reschedule(0)

@@ -47,6 +47,12 @@ class Limits(BaseModel):
     """Memory that a worker keeps events of recently used sessions in, as estimated; a session that
     takes more by itself is read at each of its steps. 0: none are kept."""
 
+    max_stuck_threads: int = Field(default=100, ge=1)
+    """Threads of a worker that may go on running sync code after its step has ended; with one more
+    the worker hands its steps to others and ends."""
+    blocked_timeout: float = Field(default=30.0, ge=1.0)
+    """How long user code may block a worker's event loop before it does the same."""
+
 
 class Settings(BaseSettings):
     """Settings of processes started by the command line, from ``DURABLE_ADK_*`` variables.

@@ -205,7 +205,8 @@ async def worker(
     """A worker that serves apps, running while the context is open.
 
     At its end it takes no new work, gives what is in flight `graceful_shutdown` to finish, and
-    leaves the rest to another worker.
+    leaves the rest to another worker. User code that keeps it from its work, see
+    `Limits.blocked_timeout` and `Limits.max_stuck_threads`, ends it too and cancels the body.
 
     Args:
         client: Connected; its namespace is where the invocations live.
@@ -220,6 +221,7 @@ async def worker(
 
     Raises:
         InvalidRequestError: Two apps have the same name.
+        WorkerStuckError: It was ended for that. The code still runs, so end the process too.
     """
     options = options or WorkerOptions()
     services = Services(
@@ -236,8 +238,9 @@ async def worker(
         model_task_queues=options.model_task_queues,
         max_concurrent=options.max_concurrent,
     )
-    async with serving.running(), _temporal_worker(client, serving, options) as running:
-        yield running
+    made = _temporal_worker(client, serving, options)
+    async with serving.running(made), made, serving.ending_body():
+        yield made
 
 
 def _temporal_worker(client: Client, serving: Serving, options: WorkerOptions) -> Worker:
@@ -247,6 +250,7 @@ def _temporal_worker(client: Client, serving: Serving, options: WorkerOptions) -
         task_queue=options.task_queue,
         workflows=[InvocationWorkflow],
         activities=serving.activities,
+        workflow_task_executor=serving.workflow_threads,
         interceptors=interceptors_for(client),
         workflow_runner=workflow_runner(sandboxed=options.sandboxed),
         max_cached_workflows=options.max_cached_workflows,

@@ -24,6 +24,7 @@ from durable_adk.errors import (
     StoreUnavailableError,
     TransientError,
     UnknownAppError,
+    WorkerStuckError,
     as_detail,
     class_name,
     raised,
@@ -46,13 +47,14 @@ MIN_BUSY_DELAY = 0.25
 MAX_BUSY_DELAY = 20.0
 """Seconds. The tickets of resumptions outlive it, see `_pausing.RESUMING_TTL`."""
 ELSEWHERE_DELAY = 0.5
-"""Seconds until a step whose agent is not here is offered to the workers again."""
+"""Seconds until a step that another worker has to do is offered to the workers again."""
 STORE_DELAY = 2.0
 """Seconds at most until a step asks a store again that does not answer; the engine's own delay
 would grow to half a minute, and the step go on so long after the store."""
 _EAGER = 5  # attempts in which the engine's delay is shorter
 
 _NOT_HERE = (AgentNotFoundError, UnknownAppError)
+_OTHER_WORKER = (*_NOT_HERE, WorkerStuckError)
 
 Retry = Callable[[DurableAdkError], bool]
 
@@ -152,7 +154,7 @@ def _delay(error: DurableAdkError, number: int) -> float | None:
         return error.delay(number)
     if isinstance(error, SessionBusyError):
         return busy_delay(error)
-    if isinstance(error, _NOT_HERE):
+    if isinstance(error, _OTHER_WORKER):
         return ELSEWHERE_DELAY
     if isinstance(error, StoreUnavailableError) and activity.info().attempt > _EAGER:
         return STORE_DELAY
@@ -259,8 +261,10 @@ async def attempting(
                     await this.check_lost()
                 yield this
         except (DurableAdkError, RunAgain, MemoryError) as error:
-            # The engine keeps it, together with the failure, for the next attempt.
-            this.tell(reported(reports, this.number, error))
+            # The engine keeps it, together with the failure, for the next attempt. Of a step that
+            # has blocked its worker nothing is told: it counts as lost, or it would go on for ever.
+            if not (isinstance(error, WorkerStuckError) and error.suspected):
+                this.tell(reported(reports, this.number, error))
             raise
         except asyncio.CancelledError:
             if activity.is_worker_shutdown():

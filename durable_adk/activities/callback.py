@@ -1,7 +1,5 @@
 """One list of agent callbacks."""
 
-import asyncio
-
 from google.genai import types
 
 from durable_adk.activities.callbacks import first_answer
@@ -9,6 +7,7 @@ from durable_adk.activities.granted import require_new
 from durable_adk.activities.world import World
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.calling import time_limit
 from durable_adk.context import CallbackContext
 from durable_adk.effect import EffectAttempt
 from durable_adk.errors import CallbackError
@@ -32,7 +31,7 @@ async def run_callback(world: World, step: CallbackStep, attempt: EffectAttempt)
     before = step.hook is Hook.BEFORE_AGENT
     await attempt.begins()
     try:
-        async with asyncio.timeout(step.attempt_timeout):
+        async with time_limit(step.attempt_timeout):
             content = await _answer(world.plugins(step), agent, context, before=before)
     except TimeoutError:
         raise CallbackError(

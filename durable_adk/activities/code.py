@@ -1,10 +1,9 @@
 """One execution of code that an agent's model wrote."""
 
-import asyncio
-
 from durable_adk.activities.granted import require_new
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.calling import time_limit
 from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.code_executors.flow import execute, files_for
@@ -37,7 +36,7 @@ async def execute_code(world: World, step: CodeStep, attempt: EffectAttempt) -> 
     code = _find_code(scope)
     await attempt.begins()
     try:
-        async with asyncio.timeout(step.attempt_timeout):
+        async with time_limit(step.attempt_timeout):
             failpoint("code.before_run")
             event = await _result(executor, code, scope, context, step)
             failpoint("code.after_run")

@@ -4,7 +4,7 @@ import asyncio
 
 from durable_adk.activities.world import World
 from durable_adk.agents.step_function import find
-from durable_adk.calling import call, contained
+from durable_adk.calling import call, contained, time_limit
 from durable_adk.effect import EffectAttempt
 from durable_adk.errors import (
     AgentError,
@@ -32,15 +32,15 @@ async def run_function(world: World, step: FunctionStep, attempt: EffectAttempt)
     agent = world.registry.agent(step.key.app_name, step.agent)
     function = find(agent, step.function)
     await attempt.begins()
-    limit = asyncio.timeout(step.attempt_timeout)
+    limit: asyncio.Timeout | None = None
     try:
-        async with limit:
+        async with time_limit(step.attempt_timeout) as limit:
             value = await contained(call(function, *step.args, **step.kwargs))
         value = to_json_value(value)
         check_json(value, f"the result of {step.function}")
         check_size(canonical(value), f"The result of {step.function}")
     except TimeoutError as error:
-        if not limit.expired():  # the function's own
+        if limit is None or not limit.expired():  # the function's own
             message = f"{step.function} raised TimeoutError: {error}"
             return StepResult(error=as_detail(raised(AgentError, "TimeoutError", message)))
         timeout = ToolTimeoutError(

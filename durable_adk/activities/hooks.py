@@ -1,6 +1,5 @@
 """One hook of an app's plugins round a run or an event."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -9,6 +8,7 @@ from google.genai import types
 from durable_adk.activities.session_cache import Known
 from durable_adk.activities.world import World
 from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.calling import time_limit
 from durable_adk.context import CallbackContext, RunContext, StepScope
 from durable_adk.effect import EffectAttempt
 from durable_adk.errors import (
@@ -44,7 +44,7 @@ async def run_hook(world: World, step: HookStep, attempt: EffectAttempt) -> Step
     await attempt.begins()
     failpoint("hook.before")
     try:
-        async with asyncio.timeout(step.attempt_timeout):
+        async with time_limit(step.attempt_timeout):
             result = await _HOOKS[step.hook](world, step)
     except TimeoutError:
         raise _too_slow(step.hook, step.attempt_timeout) from None
@@ -56,7 +56,7 @@ async def seen_by_plugins(world: World, step: Step, event: Event) -> Event:
     """The event to commit for one that a step has made; see `run_hook`."""
     limit = world.limits.callback_timeout
     try:
-        async with asyncio.timeout(limit):
+        async with time_limit(limit):
             return await _on_event(world, step, event)
     except TimeoutError:
         raise _too_slow("on_event_callback", limit) from None

@@ -14,7 +14,7 @@ from durable_adk.activities.notes import ANSWER, ArrivedAnswer, find_note, offer
 from durable_adk.activities.request import build_request
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
-from durable_adk.calling import contained
+from durable_adk.calling import contained, time_limit
 from durable_adk.code_executors.flow import cut_off
 from durable_adk.context import CallbackContext, StepScope
 from durable_adk.effect import EffectAttempt
@@ -88,7 +88,7 @@ async def _answered(
     context = CallbackContext(scope, actions=arrived.actions if arrived else None)
     limit = step.attempt_timeout + world.limits.callback_timeout
     try:
-        async with asyncio.timeout(limit):
+        async with time_limit(limit):
             answer = arrived
             called = True
             if answer is None:

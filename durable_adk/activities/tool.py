@@ -1,6 +1,5 @@
 """One tool call with its callbacks."""
 
-import asyncio
 import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +19,7 @@ from durable_adk.activities.toolbox import Toolbox, toolbox_of
 from durable_adk.activities.world import World
 from durable_adk.activity_calls import ActivityCall
 from durable_adk.agents.llm_agent import LlmAgent
-from durable_adk.calling import contained
+from durable_adk.calling import contained, time_limit
 from durable_adk.context import StepScope, ToolContext
 from durable_adk.effect import EffectAttempt
 from durable_adk.errors import (
@@ -70,7 +69,7 @@ async def call_tool(world: World, step: ToolStep, attempt: EffectAttempt) -> Ste
     await attempt.begins()
     try:
         await call.find_tool()  # in a time of its own: the tool has not begun
-        async with asyncio.timeout(step.attempt_timeout):
+        async with time_limit(step.attempt_timeout):
             outcome = await call.outcome()
         return _result(call, outcome)
     except TimeoutError:

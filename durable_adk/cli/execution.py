@@ -1,12 +1,13 @@
 """How every command runs: signals, errors and exit codes."""
 
 import asyncio
+import faulthandler
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Coroutine
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Coroutine, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -93,6 +94,35 @@ def leave(code: int) -> NoReturn:
         with suppress(OSError, ValueError):  # the reader of a pipe has gone
             stream.flush()
     os._exit(code)
+
+
+async def until_cancelled() -> None:
+    """Wait; from then on there is only so much time to clean up, whatever user code does."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        asyncio.get_running_loop().call_later(_PATIENCE, leave, FAILED)
+
+
+@contextmanager
+def ending_a_frozen_process(seconds: float) -> Generator[None]:
+    """End the process, with the places of its threads on standard error, if its loop stands still.
+
+    User code may keep the interpreter to itself, as a regular expression does: then no Python code
+    of ours can find that out. The timer of `faulthandler` needs none.
+    """
+    timer = asyncio.ensure_future(_begin_again(seconds))
+    try:
+        yield
+    finally:
+        timer.cancel()
+        faulthandler.cancel_dump_traceback_later()
+
+
+async def _begin_again(seconds: float) -> None:
+    while True:
+        faulthandler.dump_traceback_later(seconds, exit=True)
+        await asyncio.sleep(min(1.0, seconds / 4))
 
 
 async def _until_signal(work: Coroutine[Any, Any, None]) -> None:

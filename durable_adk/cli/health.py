@@ -18,8 +18,14 @@ from durable_adk.cli.execution import FAILED, execute
 from durable_adk.cli.options import Address, DataDir, Debug, Store, TaskQueue
 from durable_adk.cli.places import Places, place_shown
 from durable_adk.client.connect import connect
-from durable_adk.errors import DurableAdkError, InvalidRequestError, TemporalUnavailableError
+from durable_adk.errors import (
+    DurableAdkError,
+    InvalidRequestError,
+    TemporalUnavailableError,
+    WorkerStuckError,
+)
 from durable_adk.log import configure, printable
+from durable_adk.worker_status import is_alive, stuck_reason
 
 PATIENCE = 5.0
 """Seconds for each answer."""
@@ -41,7 +47,8 @@ def health_command(
     """Say whether session store and Temporal answer, and whether a worker polls the task queue.
 
     It exits with 1 if one of them does not. Meant for probes of containers, and for people who
-    have just set something up. Temporal remembers a worker that was killed for some minutes.
+    have just set something up. Temporal remembers a worker that was killed for some minutes; with
+    --here it has to be alive, and not kept from its work by user code.
 
     [bold]Example[/bold]
 
@@ -124,10 +131,28 @@ async def _worker(connected: asyncio.Future[Client], places: Places, *, here: bo
             task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
         )
     )
-    # The SDK's own identity of a worker is `process@host`.
-    host = f"@{socket.gethostname()}"
-    found = [one for one in answer.pollers if one.identity.endswith(host) or not here]
+    found = [one.identity for one in answer.pollers]
+    if here:
+        found = _of_this_machine(found, name)
     if not found:
         where = " of this machine" if here else ""
         raise InvalidRequestError(f"none{where} polls task queue {name!r}")
     return f"{len(found)} on task queue {name}"
+
+
+def _of_this_machine(identities: list[str], task_queue: str) -> list[str]:
+    """Those workers that run here.
+
+    Raises:
+        WorkerStuckError: One of them has said that it cannot do its work.
+    """
+    found: list[str] = []
+    for identity in identities:
+        process, _, host = identity.rpartition("@")  # the SDK's own form
+        pid = int(process) if process.isdecimal() else None
+        if host != socket.gethostname() or (pid is not None and not is_alive(pid)):
+            continue
+        if pid is not None and (reason := stuck_reason(pid, task_queue)):
+            raise WorkerStuckError(f"process {pid} of this machine is stuck: {reason}")
+        found.append(identity)
+    return found

@@ -1,11 +1,10 @@
 """``durable-adk worker``: runs apps for an existing Temporal."""
 
-import asyncio
 from typing import Annotated
 
 import typer
 
-from durable_adk.cli.execution import execute
+from durable_adk.cli.execution import ending_a_frozen_process, execute, until_cancelled
 from durable_adk.cli.options import (
     Address,
     AutoUpgrade,
@@ -72,5 +71,6 @@ async def _serve(
         client = await connect(places.address)
         if not dev:
             await refuse_development_server(client)
-        async with worker(client, apps=apps, options=options, **stores.arguments()):
-            await asyncio.Event().wait()
+        with ending_a_frozen_process(settings.limits.blocked_timeout):
+            async with worker(client, apps=apps, options=options, **stores.arguments()):
+                await until_cancelled()

@@ -8,11 +8,8 @@ folder, and publishing is one failed look for it.
 import asyncio
 import errno
 import hashlib
-import os
 import secrets
 import socket
-import stat
-import tempfile
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -24,6 +21,7 @@ from durable_adk.log import get_logger
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.partials.partial import PartialEvent, encode
 from durable_adk.partials.subscription import Subscription
+from durable_adk.private_folder import check_private, private_folder
 from durable_adk.sessions.session import SessionKey
 from durable_adk.values import canonical
 
@@ -50,7 +48,7 @@ class SocketPartials(PartialChannel):
 
     def __init__(self, name: Path) -> None:
         self._name = str(name.resolve())
-        self._root = Path(tempfile.gettempdir()) / f"durable-adk-{os.geteuid()}"
+        self._root = private_folder()
         self._swept = False
         self._lock = Lock()
         self._backlogs: dict[Path, deque[bytes]] = {}
@@ -69,7 +67,7 @@ class SocketPartials(PartialChannel):
                     del self._backlogs[viewer]
 
     def _viewers(self, partial: PartialEvent) -> list[Path]:
-        _check_private(self._root)
+        check_private(self._root)
         folder = self._folder(partial.key, partial.invocation_id)
         return [path for path in folder.iterdir() if not path.name.startswith(".")]
 
@@ -118,7 +116,7 @@ class SocketPartials(PartialChannel):
             OSError: There is no such folder to be had, e.g. because another user made it first.
         """
         self._root.mkdir(mode=0o700, exist_ok=True)
-        _check_private(self._root)
+        check_private(self._root)
         if not self._swept:
             self._swept = True
             _sweep(self._root)
@@ -145,17 +143,6 @@ def _datagram_socket() -> socket.socket:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     made.setblocking(False)
     return made
-
-
-def _check_private(folder: Path) -> None:
-    """Raise OSError unless the folder is a real one, ours, and closed to everybody else.
-
-    The system's temporary folder is everybody's: somebody may have made ours to read our texts.
-    """
-    found = folder.lstat()
-    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    if not ours or stat.S_IMODE(found.st_mode) & 0o077:
-        raise PermissionError(errno.EPERM, "Not a private folder of this user", str(folder))
 
 
 def _bind(folder: Path) -> tuple[socket.socket, Path]:

@@ -17,6 +17,7 @@ from durable_adk.errors import (
     ModelUnavailableError,
     SessionRegressedError,
     StoreUnavailableError,
+    WorkerStuckError,
 )
 from durable_adk.reports import Reports
 
@@ -76,6 +77,20 @@ async def test_a_process_without_memory_does_not_end_its_steps() -> None:
     for _ in range(MAX_LOST):
         assert await step.attempt(MemoryError())
     assert not await step.attempt(MemoryError())
+
+
+async def test_a_step_that_blocks_one_worker_after_the_other_is_given_up() -> None:
+    """F41, I22: it counts as one that loses them; those that only wait for it never end so."""
+    stuck, suspected = WorkerStuckError("blocked"), WorkerStuckError("blocked")
+    suspected.suspected = True
+    innocent, guilty = Step(), Step()
+    for _ in range(MAX_LOST):
+        assert await innocent.attempt(stuck)
+        assert await guilty.attempt(suspected)
+    assert await innocent.attempt(stuck)
+    assert not await guilty.attempt(suspected)
+    assert "was given up: its worker was lost" in str(guilty.error)
+    assert innocent.error.next_retry_delay.total_seconds() < 1
 
 
 @pytest.mark.parametrize("kind", [StoreUnavailableError, SessionRegressedError])

@@ -1,0 +1,118 @@
+"""How user code is called, and what its time limit counts."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from durable_adk.calling import call, time_limit
+
+
+@pytest.fixture
+def one_thread() -> Iterator[ThreadPoolExecutor]:
+    """The only thread that sync functions have."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+def in_a_loop_with(pool: ThreadPoolExecutor, test) -> None:
+    """Run a test where sync functions share a pool."""
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(pool)
+        await test()
+
+    asyncio.run(main())
+
+
+async def limited(seconds: float, *works: Coroutine[Any, Any, Any]) -> None:
+    """Do works one after the other, in so much time for all."""
+    async with time_limit(seconds):
+        for work in works:
+            await work
+
+
+async def refused(work: Coroutine[Any, Any, Any]) -> None:
+    """Take work that cannot be done."""
+    with pytest.raises(RuntimeError):
+        await work
+
+
+def test_the_time_of_a_sync_function_begins_when_its_code_does(one_thread) -> None:
+    """F11: waiting for a thread does not count, running does."""
+
+    async def test() -> None:
+        before = asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.8)
+        begun = time.monotonic()
+        await limited(0.3, call(time.sleep, 0.1))
+        assert time.monotonic() - begun > 0.8
+        with pytest.raises(TimeoutError):
+            await limited(0.3, call(time.sleep, 0.6))
+        await before
+
+    in_a_loop_with(one_thread, test)
+
+
+def test_what_has_gone_before_the_wait_counts(one_thread) -> None:
+    """F11: the limit is of all that the step does."""
+
+    async def test() -> None:
+        await limited(0.4, call(time.sleep, 0.05), call(time.sleep, 0.05))
+        with pytest.raises(TimeoutError):
+            await limited(0.4, asyncio.sleep(0.3), call(time.sleep, 0.3))
+        with pytest.raises(TimeoutError):
+            await limited(0.3, call(time.sleep, 0.1), asyncio.sleep(5))
+
+    in_a_loop_with(one_thread, test)
+
+
+def test_a_call_that_cannot_begin_leaves_the_time_limit_running(one_thread) -> None:
+    """F11: what handles the error has no more time than is left."""
+
+    async def test() -> None:
+        one_thread.shutdown()
+        with pytest.raises(TimeoutError):
+            await limited(0.2, refused(call(time.sleep, 0)), asyncio.sleep(5))
+
+    in_a_loop_with(one_thread, test)
+
+
+def test_a_wait_for_a_thread_can_be_cancelled(one_thread) -> None:
+    """I15: the function is not called then."""
+    ran, let_go = list[int](), threading.Event()
+
+    async def test() -> None:
+        before = asyncio.get_running_loop().run_in_executor(None, let_go.wait, 60)
+        waiting = asyncio.create_task(limited(5, call(ran.append, 1)))
+        await asyncio.sleep(0.1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        let_go.set()
+        await before
+        assert ran == []
+
+    in_a_loop_with(one_thread, test)
+
+
+def test_a_task_that_outlives_the_limit_can_still_call(one_thread) -> None:
+    """OPEN-7: user code may leave tasks behind; a function may run a loop of its own."""
+
+    async def later(end: asyncio.Event) -> str:
+        await end.wait()
+        return await call(str, 1)
+
+    async def test() -> None:
+        end = asyncio.Event()
+        async with time_limit(5):
+            left = asyncio.create_task(later(end))
+            await asyncio.sleep(0)
+            assert await call(lambda: asyncio.run(call(str, 2))) == "2"
+        end.set()
+        assert await left == "1"
+
+    in_a_loop_with(one_thread, test)
