@@ -250,9 +250,8 @@ class StoreUnavailableError(TransientError):
 class SessionRegressedError(StoreUnavailableError):
     """The session store is older than the run that uses it; run `durable-adk doctor --fix`.
 
-    A backup was restored, it seems (I21). Nothing may be appended then, or the session would fork
-    from what the run has seen. The run waits for the repair without bound: its pending activity
-    shows this error, and it goes on by itself. No repair could take back that it had failed.
+    A backup was restored, it seems (I21). Nothing may be appended, or the session would fork from
+    what the run has seen. The run waits for the repair without bound, then goes on by itself.
     """
 
 
@@ -312,9 +311,9 @@ class WorkerStuckError(TransientError):
 
 
 class NewerReleaseError(Exception):
-    """A value cannot be read; a newer release of this package has written it.
+    """A newer release of this package has written a value that cannot be read.
 
-    No DurableAdkError: those end an invocation. The workflow's task is tried again instead.
+    No DurableAdkError, which ends an invocation: the workflow's task is tried again.
     """
 
 
