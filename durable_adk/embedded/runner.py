@@ -65,6 +65,7 @@ async def embedded_runner(
 
     Raises:
         TemporalUnavailableError: The server cannot be started.
+        WorkerStuckError: User code kept the worker from its work; the body was cancelled.
     """
     app = app if isinstance(app, App) else App(name=app.name, root_agent=app)
     folder = prepare_data_dir(data_dir or Settings().data_dir)

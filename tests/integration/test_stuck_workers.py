@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -153,6 +154,15 @@ async def test_hung_threads_stop_nobody_until_the_worker_leaves(place: Place) ->
     assert f"Error: WorkerStuckError: {reason}" in log.splitlines()[-1]
 
 
+async def test_a_hung_thread_keeps_no_worker_from_ending(place: Place) -> None:
+    """F11: when it is told to; the thread ends with the process."""
+    process = await place.worker()
+    with pytest.raises(ToolTimeoutError):
+        await place.answer("hangs")
+    process.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(process.wait(), 20) == 0
+
+
 async def test_a_blocked_loop_gives_its_steps_to_another_worker(place: Place) -> None:
     """F41, I22: the one that blocks it, and those that have come after; the process ends."""
     process = await place.worker(blocked_timeout=4.0)
@@ -197,7 +207,7 @@ async def test_a_worker_of_a_program_raises_and_ends_no_process(place: Place) ->
         return worker(place.client, apps=apps, session_service=place.sessions, options=options)
 
     async def program() -> None:
-        async with served():
+        async with asyncio.timeout(30), served():
             await asyncio.sleep(60)
 
     waiting = asyncio.create_task(place.answer("blocks"))

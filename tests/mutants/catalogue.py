@@ -23,6 +23,8 @@ from durable_adk.activities import (
 )
 from durable_adk.activities.session_cache import SessionCache
 from durable_adk.activities.tool_run import ToolRun
+from durable_adk.activities.user_loop import UserLoop
+from durable_adk.activities.user_threads import UserThreads
 from durable_adk.cli import waiting
 from durable_adk.context import ToolContext
 from durable_adk.continuation import PlaceStep
@@ -422,6 +424,17 @@ MUTANTS = [
         "the next run starts with the ids of the first",
         "roll",
         wraps(Lane, "__init__", _no_ids_kept),
+    ),
+    # ----- user code that stops its worker
+    mutant(
+        "a thread that outlives its step keeps its place",
+        "threads replaced",
+        replaces(UserThreads, "left", ignored),
+    ),
+    mutant(
+        "a worker whose event loop is blocked keeps its steps",
+        "blocked loops",
+        replaces(UserLoop, "_give_back_all", ignored),
     ),
     # ----- names
     mutant(

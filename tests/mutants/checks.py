@@ -155,4 +155,6 @@ CHECKS: dict[str, Check] = {
     "short failures": rules.short_failures,
     "small looks": rules.small_looks,
     **PROOFS,
+    "threads replaced": rules.threads_replaced,
+    "blocked loops": rules.blocked_loops,
 }

@@ -1,6 +1,8 @@
 """The checks that look at one rule, and not at schedules."""
 
 import asyncio
+import threading
+import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +19,8 @@ from durable_adk.activities.opening import open_invocation
 from durable_adk.activities.pausing import take_answer
 from durable_adk.activities.session_cache import SessionCache
 from durable_adk.activities.tool_run import ToolsetAway
+from durable_adk.activities.user_loop import UserLoop
+from durable_adk.activities.user_threads import UserThreads
 from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
@@ -31,6 +35,7 @@ from durable_adk.errors import (
     SessionNotFoundError,
     SessionRegressedError,
     StaleSessionError,
+    WorkerStuckError,
 )
 from durable_adk.events import Event
 from durable_adk.flows.requests import REQUEST_CONFIRMATION
@@ -388,3 +393,41 @@ async def _look_for_the_turn(folder: Path, *, others: int) -> None:
         with suppress(SessionBusyError):
             await opening(last)
     await sessions.close()
+
+
+def threads_replaced() -> str:
+    """A thread that hangs after its step has ended takes nobody's place (F11, I22)."""
+    threads, let_go = UserThreads(lambda: 1), threading.Event()
+    hangs = threads.submit(let_go.wait, 60)
+    while not hangs.running():
+        time.sleep(0.01)
+    hangs.cancel()
+    try:
+        threads.submit(lambda: None).result(2)
+    except TimeoutError:
+        return "after a call that hangs no other is run"
+    finally:
+        let_go.set()
+        threads.shutdown()
+    return ""
+
+
+def blocked_loops() -> str:
+    """A step whose worker's event loop is blocked goes to another worker (F41, I22)."""
+    return asyncio.run(_step_of_a_blocked_loop())
+
+
+async def _step_of_a_blocked_loop() -> str:
+    loop, let_go = UserLoop(Limits(blocked_timeout=1.0)), threading.Event()
+
+    async def blocks() -> None:
+        let_go.wait(60)
+
+    step = asyncio.create_task(loop.run(blocks()))
+    given_back, _ = await asyncio.wait([step], timeout=6)
+    let_go.set()
+    outcome = await asyncio.gather(step, return_exceptions=True)
+    await loop.close()
+    if given_back and isinstance(outcome[0], WorkerStuckError):
+        return ""
+    return f"it is not given back, but ends with {outcome[0]!r}"
