@@ -32,6 +32,3 @@ class EffectAttempt:
         A worker's death is put down to that code only from here on. In process there is nothing
         to count: no attempt outlives the loss.
         """
-
-
-FIRST = EffectAttempt()
