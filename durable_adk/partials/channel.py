@@ -1,11 +1,17 @@
 """The port between a model step and those who watch its text grow."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager
+from functools import lru_cache
 
 from durable_adk.partials.partial import PartialEvent
 from durable_adk.partials.subscription import Subscription
 from durable_adk.sessions.session import SessionKey
+from durable_adk.values import canonical
+
+PREFIX = "durable_adk_partials"
+"""How the names of all channels on a server begin."""
 
 
 class PartialChannel(ABC):
@@ -30,3 +36,13 @@ class PartialChannel(ABC):
 
         Never raises: where nothing can be received, the subscription stays empty.
         """
+
+
+@lru_cache(maxsize=256)
+def channel_name(key: SessionKey, invocation_id: str) -> str:
+    """An invocation's channel on a server, whose name does not say whose it is.
+
+    PostgreSQL's names have at most 63 bytes.
+    """
+    text = canonical([*key, invocation_id])
+    return f"{PREFIX}_{hashlib.sha256(text.encode()).hexdigest()[:32]}"

@@ -1,18 +1,16 @@
 """Partial events between the processes that share a PostgreSQL database."""
 
 import asyncio
-import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
 from durable_adk.errors import DurableAdkError
-from durable_adk.partials.channel import PartialChannel
+from durable_adk.partials.channel import PartialChannel, channel_name
 from durable_adk.partials.partial import PartialEvent, encode
 from durable_adk.partials.subscription import Subscription
 from durable_adk.sessions.database import PostgresDatabase
 from durable_adk.sessions.notices import MAX_BYTES, Listener
 from durable_adk.sessions.session import SessionKey
-from durable_adk.values import canonical
 
 MAX_CHUNK = 32 * 1024
 """Bytes of a chunk; larger ones are lost. A text chunk has some hundred."""
@@ -41,7 +39,7 @@ class PostgresPartials(PartialChannel):
         if data is None or len(data) > MAX_CHUNK:
             return
         with suppress(DurableAdkError):  # there is no driver, and so there are no sessions either
-            channel = _channel(partial.key, partial.invocation_id)
+            channel = channel_name(partial.key, partial.invocation_id)
             self._database.notices.send(channel, *_pieces(data.decode()))
 
     @asynccontextmanager
@@ -49,7 +47,7 @@ class PostgresPartials(PartialChannel):
         """See `PartialChannel.subscribe`."""
         subscription = Subscription()
         pieces = _Pieces(subscription)
-        listener = Listener(channel=_channel(key, invocation_id), heard=pieces.add)
+        listener = Listener(channel=channel_name(key, invocation_id), heard=pieces.add)
         notices = self._database.notices
         try:
             with suppress(DurableAdkError):
@@ -90,9 +88,3 @@ def _pieces(text: str) -> list[str]:
         f"{place:02x}{mark}{piece}"
         for place, (mark, piece) in enumerate(zip(marks, cut, strict=True))
     ]
-
-
-def _channel(key: SessionKey, invocation_id: str) -> str:
-    """A name that tells nobody whose it is; PostgreSQL's have at most 63 bytes."""
-    text = canonical([*key, invocation_id])
-    return f"durable_adk_partials_{hashlib.sha256(text.encode()).hexdigest()[:32]}"

@@ -22,7 +22,7 @@ from cryptography.x509.oid import NameOID
 from campaign.proxy import FaultProxy
 from durable_adk.errors import InvalidRequestError
 from durable_adk.partials import RedisPartials, Subscription, redis
-from durable_adk.partials._redis_library import connected
+from durable_adk.partials.redis import connected
 from tests.support.chunks import INVOCATION, KEY, chunk
 from tests.support.redis import PASSWORD, RedisServer, free_port, running
 
@@ -117,7 +117,7 @@ async def test_publishing_never_waits(opened: Open) -> None:
     thread.start()
     await asyncio.to_thread(thread.join, 60)
     assert not thread.is_alive()
-    assert len(away._board.outgoing) <= redis.BACKLOG
+    assert len(away._outgoing) <= redis.BACKLOG
     async with asyncio.timeout(30), away.subscribe(KEY, INVOCATION) as viewer:
         assert viewer.drain() == []
 
