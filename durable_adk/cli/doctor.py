@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -25,6 +26,15 @@ Fix = Annotated[bool, typer.Option("--fix", help="Mend what can be mended, after
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="One finding a line, as JSON.")]
 AnyApp = Annotated[str | None, typer.Option("--app", help="Only of this app.")]
+Since = Annotated[
+    datetime | None,
+    typer.Option(
+        formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
+        help="Do not read the logs of sessions that have not changed since, in local time; "
+        "everything else is looked at all the same.",
+        show_default=False,
+    ),
+]
 Code = Annotated[
     str | None,
     typer.Option(
@@ -51,6 +61,7 @@ def doctor_command(
     target: Code = None,
     user: AnyUser = None,
     session: AnySession = None,
+    since: Since = None,
     fix: Fix = False,
     yes: Yes = False,
     lost: Lost = None,
@@ -82,6 +93,7 @@ def doctor_command(
                 app=app,
                 user=user,
                 session=session,
+                since=None if since is None else since.timestamp(),
                 code=code,
                 missing=missing,
             )

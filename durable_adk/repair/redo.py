@@ -39,6 +39,7 @@ from durable_adk.repair.begun import note_of
 from durable_adk.repair.trails import Act, Trail
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
+from durable_adk.sessions.reading import all_invocations
 from durable_adk.sessions.rebuilt import Rebuilt
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
@@ -311,12 +312,7 @@ class Redo:
 
 async def records_of(store: BaseSessionService, key: SessionKey) -> list[InvocationRecord]:
     """All invocations of a session."""
-    listed = await store.list_invocations(app_name=key.app_name, user_id=key.user_id, limit=ALL)
-    return [record for found, record in listed if found == key]
-
-
-ALL = 2**31
-"""As many as there are."""
+    return [record async for _, record in all_invocations(store, **key._asdict())]
 
 
 def _in_order(

@@ -40,6 +40,8 @@ class Sources:
     """Only this app's sessions; None: those of all."""
     user: str | None = None
     session: str | None = None
+    since: float | None = None
+    """Seconds since the epoch: the logs of sessions that have not changed since are not read."""
     code: Sequence[App] = ()
     """Apps whose code is at hand: histories of custom agents cannot be read without."""
     missing: Missing = Missing.UNKNOWN

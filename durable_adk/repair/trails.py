@@ -8,7 +8,7 @@ says came of it. Nothing runs meanwhile, as a replay only looks activities up.
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -145,9 +145,27 @@ class _Recorder(Interceptor):
         return Inbound
 
 
-async def runs_of(client: Client) -> list[WorkflowExecution]:
-    """The runs of all workflows that Temporal still knows, open and closed, oldest first."""
-    runs = [one async for one in client.list_workflows(f"WorkflowType = '{TYPE_NAME}'")]
+_ALL = f"WorkflowType = '{TYPE_NAME}'"
+
+
+async def ids_of(client: Client) -> tuple[set[str], set[str]]:
+    """Ids of all workflows that Temporal still knows, and of those of them that are open."""
+    ids: set[str] = set()
+    open_ids: set[str] = set()
+    async for run in client.list_workflows(_ALL):
+        ids.add(run.id)
+        if run.status is WorkflowExecutionStatus.RUNNING:
+            open_ids.add(run.id)
+    return ids, open_ids
+
+
+async def runs_of(client: Client, *, but: Collection[str]) -> list[WorkflowExecution]:
+    """The runs of workflows, oldest first, except closed ones of some workflows."""
+    runs = [
+        run
+        async for run in client.list_workflows(_ALL)
+        if run.status is WorkflowExecutionStatus.RUNNING or run.id not in but
+    ]
     return sorted(runs, key=lambda run: run.start_time)
 
 

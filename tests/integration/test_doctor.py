@@ -4,7 +4,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -350,6 +350,21 @@ async def test_a_log_that_does_not_add_up_is_shown_and_not_touched(clinic: Clini
     code, text = clinic.doctor("--fix", "--yes")
     assert code == 1
     assert "total" in text
+
+
+async def test_of_sessions_that_have_not_changed_since_no_log_is_read(clinic: Clinic) -> None:
+    """I22: a daily look costs what the day has brought; what is open is looked at all the same."""
+    await clinic.run("charge", "one")
+    await clinic.run("approval", "two")
+    await clinic.workflow("approval", "two").terminate()
+    clinic.sql("UPDATE state SET value = '99' WHERE key = 'total'")
+    kinds = {one["kind"] for one in await asyncio.to_thread(clinic.found)}
+    assert kinds == {"broken_log", "dead_holder"}
+    tomorrow = (datetime.now() + timedelta(days=1)).strftime("%Y-%m-%d")  # noqa: DTZ005  # as typed
+    found = await asyncio.to_thread(clinic.found, "--since", tomorrow)
+    assert {one["kind"] for one in found} == {"dead_holder"}
+    found = await asyncio.to_thread(clinic.found, "--since", "2020-02-29T12:00:00")
+    assert {one["kind"] for one in found} == kinds
 
 
 async def test_the_command_says_what_it_would_do_before_it_does_it(clinic: Clinic) -> None:
