@@ -15,6 +15,7 @@ from temporalio import activity
 from durable_adk.activities.attempting import IN_PLACE, NEXT, beating, busy_delay, whole
 from durable_adk.activities.world import World
 from durable_adk.errors import SessionBusyError
+from durable_adk.failpoints import failpoint
 from durable_adk.messages import WhenBusy
 from durable_adk.payloads import AnswerStep, CloseStep, OpenStep
 from durable_adk.sessions.records import Place
@@ -78,6 +79,7 @@ async def _until_free(
             busy.remaining = 0.0  # at once: it may be its turn any time
         if late or busy.ahead >= NEXT:
             raise busy
+        failpoint("wait.in_place")
         seconds = LOOK * (1 + busy.ahead)
         await wait_for_turn(world, step, seconds, ends=activity.is_worker_shutdown)
         # Its workflow may have been terminated meanwhile, which an attempt hears of only later.

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from durable_adk.errors import LeaseLostError, SessionRegressedError, StaleSessionError
+from durable_adk.failpoints import failpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class Head:
             LeaseLostError: It is; that session was deleted.
         """
         if epoch < self.created_epoch:
+            failpoint("recreated.found")
             raise LeaseLostError(
                 "The session was deleted while the invocation was open, and one of the same name "
                 "was created since. The invocation does not write to that one."

@@ -129,11 +129,10 @@ def close(
         # Without ttl: should its holder die, the next opening stores what the seals are.
         wanted = wanted_ticket(invocation_id, record.holder, Place.FIRST, None)
         ticket = _queue.take(tables, key, head, wanted, now=now, before_all=True)
+        failpoint("end.written")
         return _queue.busy(tables, key, head, reason, ticket, now=now)
     abandon(tables, key, head)
-    record = _sealed(tables, key, head, record, seals)
-    failpoint("close.written")
-    return record
+    return _sealed(tables, key, head, record, seals)
 
 
 def _sealed(
@@ -149,4 +148,5 @@ def _sealed(
     _queue.leave(tables, key, head, record.invocation_id, now)
     record.epoch, record.end_seq = head.lease_epoch, head.revision
     tables.put_invocation(key, record)
+    failpoint("seal.written")
     return record

@@ -223,11 +223,14 @@ def test_both_stores_hold_the_same(controls: Controls) -> None:
 
 
 def test_second_messages_are_told_what_they_wanted(controls: Controls) -> None:
-    """D7: undisturbed, the one is heard, the others are refused; files have one version (I5)."""
+    """D7: undisturbed, they are heard, refused, or run; files have one version (I5)."""
     refusals = {scene.rival: controls[scene, "sqlite"].place.refusal for scene in SCENES}
     assert refusals[Rival.STEER] == ""
     assert refusals[Rival.REJECT] == "SessionBusyError"
     assert refusals[Rival.CANCEL] == "InvocationCancelledError"
+    assert refusals[Rival.WAIT] == ""
+    assert refusals[Rival.ENDS] == "cancelled"
+    assert refusals[Rival.CLEARS] == "LeaseLostError"
     assert controls[Scene("saving"), "postgres"].versions == [0]
 
 

@@ -1,4 +1,4 @@
-"""Apps that only the matrix plays: a tool that saves a file, and an agent that asks another one."""
+"""Apps that only the matrix plays: files are saved, other agents asked, approvals waited for."""
 
 from google.genai import types
 
@@ -6,7 +6,7 @@ from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.context import ToolContext
 from durable_adk.models import ScriptedModel
-from durable_adk.tools import AgentTool
+from durable_adk.tools import AgentTool, FunctionTool
 from tests.support.chaos_apps import Traces
 from tests.support.scripts import call
 
@@ -33,3 +33,22 @@ def asking(traces: Traces) -> App:
     model = ScriptedModel(log=log, replies=[call("expert", request="How many?"), "It is seven."])
     asker = LlmAgent(name="asker", model=model, tools=[AgentTool(expert)])
     return App(name="asking", root_agent=asker)
+
+
+def ending(traces: Traces) -> App:
+    """An app whose first message waits for an approval, and whose second one is under way then."""
+
+    async def refund() -> str:
+        """Give money back."""
+        return "refunded"
+
+    async def patient(tool_context: ToolContext) -> str:
+        """Wait for the gate."""
+        traces.note("patient", tool_context.idempotency_key)
+        await traces.through_gate()
+        return "through"
+
+    replies = [call("refund"), call("patient"), "Done."]
+    model = ScriptedModel(log=traces.folder / "model", replies=replies)
+    tools = [FunctionTool(refund, require_confirmation=True), patient]
+    return App(name="ending", root_agent=LlmAgent(name="clerk", model=model, tools=tools))

@@ -10,6 +10,8 @@ from pathlib import Path
 from durable_adk.tools import ToolContract
 
 ROOT = Path(__file__).parents[2]
+INVOCATION, RIVAL = "run", "rival"
+"""Of the first message, and of a second one."""
 ACTIONS = ("kill", "raise", "stop3s")
 STORES = ("sqlite", "postgres")
 ALL = "all"
@@ -27,6 +29,9 @@ class Rival(StrEnum):
     STEER = "it is heard"
     REJECT = "it is refused"
     CANCEL = "it waits for its turn, and is cancelled"
+    WAIT = "it waits for its turn, and runs"
+    ENDS = "it has the session while the first one, which is paused, is cancelled"
+    CLEARS = "it comes to a session that was created in the place of the first one's"
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,11 @@ class Scene:
     """How many events a run of its workflow may have."""
     rival: Rival | None = None
     """What becomes of a second message that is sent while a tool waits."""
+
+    @property
+    def ends_well(self) -> str:
+        """The invocation that completes: the first one, unless it was cancelled or cleared."""
+        return RIVAL if self.rival in (Rival.ENDS, Rival.CLEARS) else INVOCATION
 
 
 SCENES = [
@@ -51,7 +61,8 @@ SCENES = [
     Scene(ToolContract.AT_MOST_ONCE.value),
     Scene("saving"),
     Scene("asking"),
-    *(Scene("tool", rival=rival) for rival in Rival),
+    *(Scene("tool", rival=rival) for rival in Rival if rival is not Rival.ENDS),
+    Scene("ending", rival=Rival.ENDS),
 ]
 """The first one that passes by a failpoint is the one in which it acts."""
 

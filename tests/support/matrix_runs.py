@@ -17,15 +17,15 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import DatabaseSessionService
 from durable_adk.sessions.base_session_service import InvocationRecord
 from tests.support.matrix_apps import SAVED
-from tests.support.matrix_cases import Rival, Scene, failpoints
+from tests.support.matrix_cases import RIVAL, Rival, Scene, failpoints
 from tests.support.matrix_hands import Crew
 from tests.support.matrix_worker import Order, apps_in
 from tests.support.processes import INVOCATION, SESSION, Workplace, until
 
 PATIENCE = 60.0
 """Seconds; a worker that dies in a workflow task is missed after 5."""
-RIVAL = "rival"
-"""Of the second message."""
+IN_PLACE = 1.0
+"""Seconds after which who has a ticket waits in place."""
 COUNTED = ";".join(f"{name}:kill@0" for name in failpoints())
 """Every hit is written down, and none acts."""
 
@@ -75,19 +75,66 @@ class Place(Workplace):
                 first.done()
                 or second.done()
                 or await self.sessions.read_notes(self.key(app), **under)
+                or (rival is Rival.WAIT and await self.sessions.waiting(self.key(app)))
             ):
                 await asyncio.sleep(0.02)
+            await asyncio.sleep(IN_PLACE if rival is Rival.WAIT else 0)
             self.traces.open_gate()
             for event in [*await first, *await second]:
                 yield event
         finally:
             first.cancel()
 
+    async def cleared(self, app: str) -> AsyncGenerator[Event]:
+        """The events of a message to a session that is created anew while a tool of it waits."""
+        first = asyncio.create_task(self._refused(app))
+        try:
+            await until(lambda: self.traces.runs() or first.done())
+            names = self.key(app)._asdict()
+            await self.sessions.delete_session(**names)
+            await self.sessions.create_session(**names)
+            self.traces.open_gate()
+            for event in await self.all_of(app, message="two", invocation_id=RIVAL):
+                yield event
+            self.refusal = await first
+        finally:
+            first.cancel()
+
+    async def _refused(self, app: str) -> str:
+        """What the sender of the first message is told."""
+        try:
+            await self.all_of(app)
+        except DurableAdkError as error:
+            return type(error).__name__
+        return ""
+
+    async def ended(self, app: str) -> AsyncGenerator[Event]:
+        """The events of an invocation until it is paused, and of the next, beside which it ends."""
+        for event in await self.all_of(app):
+            yield event
+        second = asyncio.create_task(self.all_of(app, message="two", invocation_id=RIVAL))
+        try:
+            await until(lambda: self.traces.runs("patient") or second.done())
+            await self._cancelled(app, INVOCATION)
+            while not (record := await self._first(app)).status.closed:
+                await asyncio.sleep(0.02)
+            self.traces.open_gate()
+            for event in await second:
+                yield event
+            self.refusal = record.status
+        finally:
+            second.cancel()
+
+    async def _first(self, app: str) -> InvocationRecord:
+        record = await self.sessions.get_invocation(self.key(app), INVOCATION)
+        assert record is not None
+        return record
+
     async def _second(self, app: str, rival: Rival) -> list[Event]:
         """The events of a second message; none, and why, if it is not heard."""
         when_busy = {Rival.STEER: "steer", Rival.REJECT: "reject"}.get(rival, "enqueue")
         options = {"message": "two", "invocation_id": RIVAL, "when_busy": when_busy}
-        hands = [self._cancelled(app)] if rival is Rival.CANCEL else []
+        hands = [self._waiting_and_cancelled(app)] if rival is Rival.CANCEL else []
         try:
             events, *_ = await asyncio.gather(self.all_of(app, **options), *hands)
         except DurableAdkError as error:
@@ -95,12 +142,27 @@ class Place(Workplace):
             return []
         return events
 
-    async def _cancelled(self, app: str) -> None:
+    async def _waiting_and_cancelled(self, app: str) -> None:
         """Cancel the second message once it waits for its turn."""
         while not await self.sessions.waiting(self.key(app)):
             await asyncio.sleep(0.02)
+        await self._cancelled(app, RIVAL)
+
+    async def _cancelled(self, app: str, invocation: str) -> None:
         async with self.runner(app) as runner:
-            await runner.cancel(user_id=self.queue, session_id=SESSION, invocation_id=RIVAL)
+            await runner.cancel(user_id=self.queue, session_id=SESSION, invocation_id=invocation)
+
+    def play(self, scene: Scene) -> AsyncGenerator[Event]:
+        """The events that clients see of a scene."""
+        match scene.rival:
+            case None:
+                return self.talk(scene.app)
+            case Rival.CLEARS:
+                return self.cleared(scene.app)
+            case Rival.ENDS:
+                return self.ended(scene.app)
+            case rival:
+                return self.beside(scene.app, rival)
 
     async def versions(self, app: str) -> list[int]:
         """Of the file that a tool saves."""
@@ -159,9 +221,7 @@ async def run(
     async with crew.serving(place.order(scene, failpoint), workers) as hands:
         try:
             async with asyncio.timeout(PATIENCE):
-                rival = scene.rival
-                talk = place.beside(scene.app, rival) if rival else place.talk(scene.app)
-                async for event in talk:
+                async for event in place.play(scene):
                     yielded.append(event)  # noqa: PERF401 - what came before an error counts
         except DurableAdkError as raised:
             error = raised.error_type
@@ -173,7 +233,7 @@ async def run(
         yielded=yielded,
         stored=await place.log(scene.app),
         state=await place.state(scene.app),
-        record=await place.sessions.get_invocation(place.key(scene.app), INVOCATION),
+        record=await place.sessions.get_invocation(place.key(scene.app), scene.ends_well),
         holder=await place.sessions.active_invocation(place.key(scene.app)),
         error=error,
         versions=await place.versions(scene.app),

@@ -23,7 +23,7 @@ from durable_adk.settings import Limits
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.chaos_apps import Traces, chaos_apps
 from tests.support.contract_apps import contract_apps
-from tests.support.matrix_apps import asking, saving
+from tests.support.matrix_apps import asking, ending, saving
 from tests.support.scripts import call
 
 
@@ -52,7 +52,8 @@ LEAVE = "leave"
 
 def apps_in(folder: Path) -> dict[str, App]:
     """All apps by name, with their traces in `folder`."""
-    more = (_long(), saving(Traces(folder)), asking(Traces(folder)))
+    traces = Traces(folder)
+    more = (_long(), saving(traces), asking(traces), ending(traces))
     return chaos_apps(folder) | contract_apps(folder) | {app.name: app for app in more}
 
 
