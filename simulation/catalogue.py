@@ -122,9 +122,8 @@ class Scales(BaseAgent):
         before = ctx.session.state.get("weight", 0)
         weighed = before + await ctx.step(weigh, 0)
         yield Event(author=self.name, actions=EventActions(state_delta={"weight": weighed}))
-        for agent in self.sub_agents:
-            async for event in agent.run_async(ctx):
-                yield event
+        async for event in self.sub_agents[0].run_async(ctx):
+            yield event
         weighed = ctx.session.state["weight"] + 1
         yield Event(author=self.name, actions=EventActions(state_delta={"weight": weighed}))
 
@@ -310,8 +309,14 @@ OPERATED = [
     ),
     Scenario(
         name="reset custom agent",
-        app=app(Scales(name="scales")),
+        app=app(Scales(name="scales", sub_agents=[charger()])),
         inputs=[RESET],
+    ),
+    Scenario(
+        name="reset side by side",
+        app=app(_side_by_side()),
+        inputs=[RESET],
+        side_by_side=True,
     ),
     Scenario(
         name="denied over a deploy",

@@ -1,12 +1,11 @@
 """What must hold where somebody outside clears a session, or denies a call (I15, I16)."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from durable_adk.errors import EventConflictError, InvocationCancelledError, LeaseLostError
 from durable_adk.flows.requests import REQUEST_CONFIRMATION
 from simulation.normal import calls, responses
-from simulation.rivals import shape
+from simulation.rivals import refused, shape
 from simulation.simulation import Result
 
 GONE = {error.__name__ for error in (LeaseLostError, InvocationCancelledError, EventConflictError)}
@@ -51,8 +50,6 @@ def _ended(result: Result) -> Iterator[str]:
 
     Or its message had been taken for one of the new session before it was opened there.
     """
-    last = next(run for run in reversed(result.runs) if run.workflow_id == FIRST)
-    closed: Any = last.closed
-    failure = closed.fail_workflow_execution.failure.application_failure_info
-    if failure.type not in ("", *GONE):
-        yield f"I11: the run of the deleted session has ended with {failure.type}"
+    error = refused(result).get(FIRST, "")
+    if error not in ("", *GONE):
+        yield f"I11: the run of the deleted session has ended with {error}"

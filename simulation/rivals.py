@@ -24,16 +24,24 @@ def listeners(result: Result) -> dict[str, str]:
     }
 
 
-def refused(result: Result) -> set[str]:
-    """The messages whose senders were told that the session is busy."""
-    return {
-        run.workflow_id
+def refused(result: Result) -> dict[str, str]:
+    """By invocation, the class of the error that its workflow has failed with."""
+    closed = {
+        run.workflow_id: run.closed
         for run in result.runs
-        if not isinstance(run.closed, str)
-        and run.closed is not None
-        and run.closed.fail_workflow_execution.failure.application_failure_info.type
-        == SessionBusyError.__name__
+        if run.closed is not None and not isinstance(run.closed, str)
     }
+    return {
+        name: command.fail_workflow_execution.failure.application_failure_info.type
+        for name, command in closed.items()
+        if command.HasField("fail_workflow_execution")
+    }
+
+
+def busy(result: Result) -> set[str]:
+    """The messages whose senders were told that the session is busy."""
+    told = SessionBusyError.__name__
+    return {name for name, error in refused(result).items() if error == told}
 
 
 def rivals(result: Result, control: Result) -> Iterator[str]:
@@ -41,7 +49,7 @@ def rivals(result: Result, control: Result) -> Iterator[str]:
     if SECOND not in result.accepted:
         return
     heard, ran = SECOND in listeners(result), SECOND in result.records
-    told = SECOND in refused(result)
+    told = SECOND in busy(result)
     allowed = {
         WhenBusy.STEER: heard != ran and not told,
         WhenBusy.REJECT: told != ran and not heard,

@@ -39,8 +39,8 @@ async def require_new(world: World, step: Step, scope: StepScope) -> None:
     """Keep a first attempt from doing what the store says is done (F38).
 
     A Temporal that was restored from a backup asks again for steps that it has forgotten. The log
-    is longer then than the loop knows. It may be for other reasons, as lanes side by side, so that
-    alone says nothing; and where it is not, this costs nothing.
+    is longer then than the loop knows. It may be for other reasons, so that alone says nothing; and
+    where it is not, this costs nothing. Of lanes side by side it tells nothing: one may be ahead.
 
     Raises:
         StoredBeforeError: Its event is stored.
@@ -57,6 +57,48 @@ async def require_new(world: World, step: Step, scope: StepScope) -> None:
             f"The session store says that invocation {step.invocation_id!r} has ended "
             f"({record.status.value}); nothing of it is run again. Its session has its outcome."
         )
+
+
+async def require_not_stored(world: World, step: Step, scope: StepScope) -> None:
+    """Keep a step of which nothing was noted from doing again what the loop has stored.
+
+    The note of an answer, or of a result, is not written while the store is away, and a workflow
+    that was reset has forgotten both.
+
+    Raises:
+        StoredBeforeError: Its event is stored, and holds what this step has come to.
+    """
+    found = await _of_loop(world, step, scope)
+    if found is not None:
+        raise StoredBeforeError(found)
+
+
+async def as_stored(world: World, step: Step, scope: StepScope, result: StepResult) -> StepResult:
+    """What was noted of a step, unless the loop has stored something else.
+
+    Of two attempts at once, one may have been reported and the other one been noted.
+    """
+    found = await _of_loop(world, step, scope)
+    if found is None or found.event is None or result.event is None:
+        return result
+    same = found.event.content == result.event.content
+    return result if same and found.event.actions == result.event.actions else found
+
+
+async def _of_loop(world: World, step: Step, scope: StepScope) -> StepResult | None:
+    """The event of a step that may not commit it, if the loop has."""
+    if not scope.ahead or step.grant is not None:
+        return None
+    found = await _earlier(world, step)
+    return found if found and found.event and _is_own(step, found.event) else None
+
+
+def _is_own(step: Step, event: Event) -> bool:
+    """Whether an event is not merged with those of other calls."""
+    if isinstance(step, ToolStep):
+        answered = [response.id for response in event.get_function_responses()]
+        return answered == [step.call_id]
+    return isinstance(step, ModelStep)
 
 
 async def committed(
@@ -223,10 +265,10 @@ async def _left_to_loop(
 
 async def _earlier(world: World, step: Step) -> StepResult | None:
     """The result of an earlier attempt that committed its event."""
-    for stored in await world.sessions.read_events(step.key, after=step.revision):
-        if stored.event.id == step.event_id and _says_it_all(step, stored.event):
-            return _result_of(step, stored)
-    return None
+    stored = await world.sessions.find_event(step.key, step.event_id)
+    if stored is None or not _says_it_all(step, stored.event):
+        return None
+    return _result_of(step, stored)
 
 
 def _result_of(step: Step, stored: StoredEvent) -> StepResult:

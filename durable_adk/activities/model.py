@@ -9,7 +9,7 @@ from functools import partial
 from durable_adk.activities.attempts import Attempt
 from durable_adk.activities.callbacks import answer_of, as_list
 from durable_adk.activities.chunks import Chunks, after_model
-from durable_adk.activities.granted import require_new
+from durable_adk.activities.granted import as_stored, require_new, require_not_stored
 from durable_adk.activities.notes import ANSWER, ArrivedAnswer, find_note, offer_note
 from durable_adk.activities.request import build_request
 from durable_adk.activities.world import World
@@ -67,9 +67,11 @@ async def call_model(world: World, step: ModelStep, attempt: EffectAttempt) -> S
     async with tried.recorded():
         arrived = await _arrived(world, step) if attempt.number > 1 or scope.ahead else None
         if arrived is None:
+            await require_not_stored(world, step, scope)
             await tried.tell_the_lost()
         await attempt.begins()
-        return await _answered(agent, scope, tried, arrived)
+        result = await _answered(agent, scope, tried, arrived)
+        return result if arrived is None else await as_stored(world, step, scope, result)
 
 
 async def _arrived(world: World, step: ModelStep) -> ArrivedAnswer | None:

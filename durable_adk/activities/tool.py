@@ -10,7 +10,7 @@ from durable_adk.activities.activity_answer import ActivityAnswer, activity_call
 from durable_adk.activities.agent_answer import ChildAnswer, child_answer
 from durable_adk.activities.asking import asked, note_asker, requests_of
 from durable_adk.activities.callbacks import answer_of
-from durable_adk.activities.granted import require_new
+from durable_adk.activities.granted import as_stored, require_new, require_not_stored
 from durable_adk.activities.notes import ArrivedResult
 from durable_adk.activities.telling import others_have_answered
 from durable_adk.activities.tool_event import pending_result, response_event, unknown_tool
@@ -71,7 +71,8 @@ async def call_tool(world: World, step: ToolStep, attempt: EffectAttempt) -> Ste
         await call.find_tool()  # in a time of its own: the tool has not begun
         async with time_limit(step.attempt_timeout):
             outcome = await call.outcome()
-        return _result(call, outcome)
+        result = _result(call, outcome)
+        return await as_stored(world, step, scope, result) if call.arrived else result
     except TimeoutError:
         unknown = run.overdue(call.name)
         if unknown is not None:
@@ -203,6 +204,8 @@ class _Call:
         call = _find_call(scope, step.call_id)
         arrived = await run.arrived(again=scope.ahead)
         before = arrived or step.child or step.activity
+        if before is None:
+            await require_not_stored(world, step, scope)
         if before is not None:
             # The callbacks before the tool have run; what they changed goes on with the response.
             scope.session.state.update(before.actions.state_delta)

@@ -105,7 +105,7 @@ class World:
         agent = self.registry.agent(step.key.app_name, step.agent)
         revision, state, known = await self._read(step)
         scope = self.scope_over(step, state, known)
-        scope.ahead = revision > step.revision
+        scope.ahead = revision > step.revision or step.branch is not None
         return agent, scope
 
     def plugins(self, step: Step) -> PluginManager:

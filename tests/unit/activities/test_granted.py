@@ -12,6 +12,8 @@ from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.effect import EffectAttempt
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
+from durable_adk.events import Event
+from durable_adk.flows.merge import merge_responses
 from durable_adk.messages import user_content
 from durable_adk.models import ScriptedModel
 from durable_adk.payloads import (
@@ -25,7 +27,7 @@ from durable_adk.payloads import (
 from durable_adk.reports import Reports
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
 from durable_adk.sessions.state import without_temp
-from tests.support.scripts import call
+from tests.support.scripts import call, calls
 
 KEY = SessionKey("app", "u", "s")
 
@@ -139,6 +141,98 @@ async def test_a_first_attempt_does_nothing_that_is_stored() -> None:
     with pytest.raises(LeaseLostError, match="has ended"):
         await runs.effects.perform(ToolStep(**runs.step("e-1.x", 2, grant), **tool))
     assert len(runs.runs) == 1
+
+
+async def test_what_the_loop_has_stored_is_not_done_again_though_nothing_was_noted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """I8, I10: a store that was away when the answer came cost the note, and a reset the loop."""
+    runs = Runs([call("charge"), "done"])
+    grant = await runs.open()
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise StoreUnavailableError
+
+    monkeypatch.setattr(runs.sessions, "note", refuse)
+    asking = ModelStep(**runs.step("e-1.1", 1, None))
+    asked = await runs.effects.perform(asking)
+    await store(runs, asked.event, grant, 1)
+    again = await runs.effects.perform(asking)
+    assert len(runs.model.requests) == 1
+    assert (again.seq, again.closed, again.event) == (2, False, asked.event)
+    assert asked.event is not None
+    call_id = asked.event.get_function_calls()[0].id or ""
+    running = ToolStep(**runs.step("e-1.2", 2, None), call_id=call_id, tool="charge")
+    ran = await runs.effects.perform(running)
+    await store(runs, ran.event, grant, 2)
+    assert (await runs.effects.perform(running)).event == ran.event
+    assert len(runs.runs) == 1
+
+
+async def test_a_lane_finds_what_it_has_stored_before_what_another_one_has() -> None:
+    """I10: begun again, lanes come to their steps in another order, so a loop may know of more."""
+    runs = Runs(["one", "another"])
+    grant = await runs.open()
+    asking = ModelStep(**runs.step("e-1.0.1", 1, None), branch="both.left")
+    asked = await runs.effects.perform(asking)
+    await store(runs, asked.event, grant, 1)
+    other = Event(id="e-1.1.1", author="right", branch="both.right", invocation_id="e-1")
+    await store(runs, other, grant, 2)
+    again = await runs.effects.perform(asking.model_copy(update={"revision": 3}))
+    assert len(runs.model.requests) == 1
+    assert again.event == asked.event
+
+
+async def test_of_two_attempts_the_one_that_was_reported_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """I10: the other one was noted, as the store was away for the first; after a reset, too."""
+    runs = Runs(["one", "another"])
+    grant = await runs.open()
+    asking = ModelStep(**runs.step("e-1.1", 1, None))
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise StoreUnavailableError
+
+    with monkeypatch.context() as away:
+        away.setattr(runs.sessions, "note", refuse)
+        reported = await runs.effects.perform(asking)
+    monkeypatch.setattr(runs.model, "replies", ["another"])
+    await runs.effects.perform(asking)
+    await store(runs, reported.event, grant, 1)
+    again = await runs.effects.perform(asking)
+    assert (again.seq, again.event) == (2, reported.event)
+
+
+async def test_the_responses_of_several_calls_are_no_call_s_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """I9: what is stored under the event of the first is the answer to all of them."""
+    runs = Runs([calls(("charge", {}), ("charge", {})), "done"])
+    grant = await runs.open()
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise StoreUnavailableError
+
+    monkeypatch.setattr(runs.sessions, "note", refuse)
+    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, grant)))
+    assert asked.event is not None
+    names = [call.id or "" for call in asked.event.get_function_calls()]
+    steps = [ToolStep(**runs.step("e-1.2", 2, None), call_id=name, tool="charge") for name in names]
+    results = [await runs.effects.perform(step) for step in steps]
+    events = [result.event for result in results if result.event]
+    merged = merge_responses(events, event_id="e-1.2")
+    await store(runs, merged, grant, 2)
+    (again,) = (await runs.effects.perform(steps[0])).event.get_function_responses()  # type: ignore[union-attr] # it has one
+    assert again.id == names[0]
+
+
+async def store(runs: Runs, event: Event | None, grant: CommitGrant, revision: int) -> None:
+    """What the loop does with an event that no step may commit."""
+    assert event is not None
+    await runs.effects.perform(
+        CommitStep(key=KEY, invocation_id="e-1", epoch=grant.epoch, event=event, revision=revision)
+    )
 
 
 async def test_two_attempts_at_once_agree_on_one_answer() -> None:
