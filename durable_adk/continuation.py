@@ -141,8 +141,11 @@ class Place(Wire):
             ) from error
 
 
-class PlaceStep(Wire, Effect[None]):
-    """Write down where an invocation stands; what is written once stays."""
+class PlaceStep(Wire, Effect[str | None]):
+    """Write down where an invocation stands; what is written once stays.
+
+    Its result is the digest of what is written; None: an earlier version has written it.
+    """
 
     key: SessionKey
     invocation_id: str

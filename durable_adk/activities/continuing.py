@@ -31,8 +31,13 @@ PAGE_BYTES = 700_000
 """Of packed traces, the last of which may be as large; an activity's result may be 2 MiB (1c)."""
 
 
-async def save_place(world: World, step: PlaceStep) -> None:
-    """Write a place down. It is named after what it says, so no late attempt can change it."""
+async def save_place(world: World, step: PlaceStep) -> str:
+    """Write a place down. It is named after what it says, so no late attempt can change it.
+
+    Returns:
+        The digest in its name. A replay by another release, which writes a place in other words,
+        would derive another one.
+    """
     failpoint("roll.before")
     await world.sessions.note(
         step.key,
@@ -42,6 +47,7 @@ async def save_place(world: World, step: PlaceStep) -> None:
         body=unpacked(step.place),
     )
     failpoint("roll.after")
+    return step.digest
 
 
 async def save_trace(world: World, step: SaveTraceStep) -> None:

@@ -229,7 +229,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         what=lambda step: f"The summary after {step.invocation_id}",
         summary=lambda step: step.invocation_id,
     ),
-    StoreEffect("save_place", PlaceStep, type(None), continuing.save_place),
+    StoreEffect("save_place", PlaceStep, str, continuing.save_place),
     StoreEffect("save_trace", SaveTraceStep, type(None), continuing.save_trace),
     StoreEffect("read_place", ContinueStep, Continued, continuing.read_place),
     StoreEffect("read_traces", TraceStep, TracePage, continuing.read_traces),

@@ -105,13 +105,13 @@ class Rolling:
     async def roll(self) -> bool:
         """Write down where the loop stands, until nothing comes in meanwhile; whether it goes."""
         invocation = self._invocation
-        number, written = self._number + 1, None
+        number, written, named = self._number + 1, None, ""
         try:
             if invocation.opened.state is not None:
                 check_size(canonical(invocation.session.state), "The state")  # it is read again
             await self._save_traces(number)
             while (step := self._step(number)) != written:
-                await invocation.runtime.perform(step)
+                named = await invocation.runtime.perform(step) or step.digest
                 written = step
         except PayloadTooLargeError:
             self._moves = -AGAIN
@@ -127,7 +127,7 @@ class Rolling:
                 session=key.session_id,
                 invocation_id=invocation.invocation_id,
                 place=number,
-                digest=step.digest,
+                digest=named,
             )
         )
         return True

@@ -1,6 +1,7 @@
 """Continue-as-new at the limits of what a workflow task may report, and of what it is given."""
 
 import asyncio
+import json
 import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -11,9 +12,12 @@ from temporalio.client import Client
 from temporalio.common import RawValue
 
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelAgent
+from durable_adk.continuation import PLACE, Place
+from durable_adk.errors import StoreUnavailableError
 from durable_adk.events import Event
 from durable_adk.flows import rolling
 from durable_adk.models import ScriptedModel
+from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.settings import Limits
 from tests.conftest import MakeRunner
 from tests.integration.test_large_places import noise
@@ -101,6 +105,37 @@ async def test_what_was_written_for_a_run_that_did_not_end_is_not_read_twice(
     said = [gist(event) for event in await stored(runner) if event.author == "long"]
     assert said == [f"long text {given}" for given in range(rolling.AGAIN)]
     assert refused
+
+
+@pytest.mark.parametrize("make_runner", ["temporal-uncached"], indirect=True)
+async def test_a_run_goes_on_from_the_place_that_was_written_by_whatever_release(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I13, F35: one worker has it written, and another one, of a release that writes more, ends it.
+
+    The store is away at first, so there is a workflow task between the two.
+    """
+    note, to_json = SqliteSessionService.note, Place.to_json
+    written: list[str] = []
+
+    async def slow(self: SqliteSessionService, key: SessionKey, **options: Any) -> str:
+        if options["kind"] == PLACE:
+            written.append(options["name"])
+            if len(written) == 1:
+                raise StoreUnavailableError
+        return await note(self, key, **options)
+
+    def newer(self: Place) -> str:
+        more = {"addedByTheNextRelease": 1} if len(written) > 1 else {}
+        return json.dumps(json.loads(to_json(self)) | more)
+
+    monkeypatch.setattr(SqliteSessionService, "note", slow)
+    monkeypatch.setattr(Place, "to_json", newer)
+    runner = await make_runner(worker_agent(), limits=OFTEN)
+    async with asyncio.timeout(60):
+        await send(runner)
+    assert len(written) > 1
+    assert gist((await stored(runner))[-1]) == "worker text worker is done"
 
 
 @pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
