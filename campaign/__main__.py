@@ -32,7 +32,7 @@ BULKY = ("temporal", "postgres", "histories", "control", "stores")
 """What is removed when nothing was wrong."""
 SUMMED = (
     *("faults", "turns", "events", "absorbed", "refused", "takeovers", "continued"),
-    *("told_unknown", "interrupts", "heard", "refusals"),
+    *("told_unknown", "interrupts", "heard", "refusals", "full", "resets", "cleared", "denied"),
     *("model_calls", "repeated_model_calls", "repeated_tool_runs"),
 )
 
@@ -59,12 +59,14 @@ def _plans(options: argparse.Namespace) -> Iterator[Plan]:
     """The runs to do; for hours, without end."""
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
     stores = STORES if options.store == "both" else (options.store,)
-    of_all = (options.gap, options.quiet, options.size, options.restore)
+    of_all = (options.gap, options.quiet, options.size)
     if options.hours:
         for number, store in enumerate(itertools.cycle(stores)):
-            yield Plan(seed + number, store, ROUND, *of_all)
+            # In every second round of all stores, as nothing may be deleted where one is put back.
+            restores = options.restore and number // len(stores) % 2 == 0
+            yield Plan(seed + number, store, ROUND, *of_all, restores)
     for store in stores:
-        yield Plan(seed, store, options.seconds / len(stores), *of_all)
+        yield Plan(seed, store, options.seconds / len(stores), *of_all, options.restore)
 
 
 def _one(plan: Plan, folder: Path, console: Console) -> dict[str, Any]:

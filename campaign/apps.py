@@ -15,7 +15,19 @@ from pydantic import SecretStr
 
 from campaign.journals import RunFolder, note
 from campaign.tools import KeepingTools, PoisonTools, Tools, pause
-from campaign.workload import FILES, KINDS, MEMORY, ONCE, POISON, SECRET, SIGN_IN, SLOW
+from campaign.workload import (
+    CLEARED,
+    CROWD,
+    DENIED,
+    FILES,
+    KINDS,
+    MEMORY,
+    ONCE,
+    POISON,
+    SECRET,
+    SIGN_IN,
+    SLOW,
+)
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelAgent
 from durable_adk.apps import App
 from durable_adk.events import Event, EventActions
@@ -75,7 +87,7 @@ def make_apps(folder: Path, release: int = 1) -> dict[str, App]:
     url = (folder / "model.url").read_text()
     model = Gemini(base_url=url, api_key=SecretStr(MODEL_KEY), timeout=10)
     roots = {
-        **_roots(run, _agents(model, release, Tools(run))),
+        **_roots(run, _agents(model, release, Tools(run)), asks=release == 1),
         "steps": Drawer(name="drawer", asked=run.asked),
     }
     budgets = {"budget": Budget(model_calls=MODEL_CALLS)}
@@ -106,8 +118,10 @@ async def _listen(**_: Any) -> None:
     """Another one."""
 
 
-def _roots(run: RunFolder, make: MakeAgent) -> dict[str, BaseAgent]:
+def _roots(run: RunFolder, make: MakeAgent, *, asks: bool) -> dict[str, BaseAgent]:
     tools, keeping = Tools(run), KeepingTools(run)
+    refund = FunctionTool(tools.refund, require_confirmation=True)
+    denied = FunctionTool(tools.refund, require_confirmation=asks)
     helper = make("helper", description="helps", tools=[tools.charge])
     sides: list[BaseAgent] = [make(side, tools=[tools.mark]) for side in ("left", "right")]
     return {
@@ -118,12 +132,15 @@ def _roots(run: RunFolder, make: MakeAgent) -> dict[str, BaseAgent]:
         "parallel": ParallelAgent(name="both", sub_agents=sides),
         "count": Counter(name="counter"),
         ONCE: make("payer", tools=[FunctionTool(tools.pay, contract="at_most_once")]),
-        "approval": make("approver", tools=[FunctionTool(tools.refund, require_confirmation=True)]),
+        "approval": make("approver", tools=[refund]),
         "failing": make("failer", tools=[tools.fail]),
         "budget": make("spender", tools=[tools.charge]),
         FILES: make("filer", tools=[keeping.save, keeping.load]),
         MEMORY: make("keeper", tools=[keeping.remember, keeping.recall]),
         SIGN_IN: make("signer", tools=[keeping.sign_in]),
         POISON: make("poisoner", tools=[PoisonTools(run).poison]),
+        CROWD: make("talker"),
         SLOW: make("sleeper", tools=[tools.nap]),
+        DENIED: make("decliner", tools=[denied]),
+        CLEARED: make("forgetter", tools=[tools.nap, refund]),
     }

@@ -25,6 +25,7 @@ from campaign.checks import (
     keeping,
     log,
     neighbours,
+    outside,
     privacy,
     restored,
 )
@@ -45,50 +46,60 @@ class Check(NamedTuple):
     name: str
     ids: str
     look: Callable[[Evidence], Iterable[Violation]]
+    lasting: bool = False
+    """Whether it looks only at sessions that nobody has deleted."""
 
 
 CHECKS = (
-    Check("append_once", "I1", log.append_once),
-    Check("no_loss", "I2", clients.no_loss),
+    Check("append_once", "I1", log.append_once, lasting=True),
+    Check("no_loss", "I2", clients.no_loss, lasting=True),
     Check("order", "I3", log.order),
     Check("fold", "I4", log.fold),
-    Check("atomic", "I5", log.atomic),
+    Check("atomic", "I5", log.atomic, lasting=True),
     Check("artifacts", "I5", keeping.artifacts),
     Check("memories", "I5", keeping.memories),
-    Check("single_writer", "I6", log.single_writer),
-    Check("undisturbed", "I2 I3 I7", clients.undisturbed),
-    Check("foreseen", "I11 I15", clients.foreseen),
-    Check("tool_effects", "I8", effects.tool_effects),
+    Check("single_writer", "I6", log.single_writer, lasting=True),
+    Check("undisturbed", "I2 I3 I7", clients.undisturbed, lasting=True),
+    Check("foreseen", "I11 I15", clients.foreseen, lasting=True),
+    Check("tool_effects", "I8", effects.tool_effects, lasting=True),
     Check("at_most_once", "I8", effects.at_most_once),
     Check("pairing", "I9", effects.pairing),
-    Check("no_re_asking", "I10", asking.no_re_asking),
+    Check("no_re_asking", "I10", asking.no_re_asking, lasting=True),
     Check("repeats", "I10", asking.repeats),
     Check("liveness", "I11", clients.liveness),
     Check("in_time", "I11", calm.in_time),
-    Check("accepted_is_durable", "I12", clients.accepted_is_durable),
+    Check("accepted_is_durable", "I12", clients.accepted_is_durable, lasting=True),
     Check("replayable", "I13", engine.replayable),
     Check("bounds", "I14", engine.bounds),
-    Check("cancel", "I15", clients.cancel),
+    Check("cancel", "I15", clients.cancel, lasting=True),
     Check("cancel_in_calm", "I15", calm.cancel_in_calm),
     Check("sent_again", "I12 I16 I17", calm.sent_again),
     Check("hitl", "I16", effects.hitl),
-    Check("stream", "I17", clients.stream),
+    Check("denied", "I16", outside.denied),
+    Check("recreated", "I15 I18", outside.recreated),
+    Check("reset", "I11", outside.reset),
+    Check("stream", "I17", clients.stream, lasting=True),
     Check("isolation", "I18", privacy.isolation),
     Check("trespass", "I18", privacy.trespass),
     Check("confidential", "I19", privacy.confidential),
-    Check("upgrade", "I20", neighbours.upgrade),
+    Check("upgrade", "I20", neighbours.upgrade, lasting=True),
     Check("divergence", "I21", restored.divergence),
-    Check("containment", "I22", neighbours.containment),
+    Check("containment", "I22", neighbours.containment, lasting=True),
+    Check("neighbour", "I22", calm.neighbour),
+    Check("tasks_ended", "I22", neighbours.tasks_ended),
     Check("secrets", "I23", privacy.secrets),
     Check("clean_end", "I24", log.clean_end),
     Check("nothing_unfinished", "I24", keeping.nothing_unfinished),
 )
 NOT_CHECKED = {
     "I19 in Temporal": "of runs with an odd seed; the others encrypt what is there",
-    "I22 latency": "faults make others wait as well, so who waits for a poison cannot be told",
+    "I22 latency of a poison": "faults make others wait as well, so who waits for it is not told",
 }
 """Invariants of the list, or parts of them, that a campaign says nothing about."""
 NOT_RESTORED = {"I21": "of runs without --restore"}
+NOT_DELETED = {
+    "I15 of deleted sessions": "of runs with --restore, in which nobody deletes anything"
+}
 SHOWN = 5
 """Violations of a check that the verdict holds."""
 
@@ -108,12 +119,15 @@ class Verdict(NamedTuple):
 
 def unchecked(meta: dict[str, Any]) -> dict[str, str]:
     """What a run says nothing about, and why."""
-    return NOT_CHECKED if meta.get("restores") else NOT_CHECKED | NOT_RESTORED
+    return NOT_CHECKED | (NOT_DELETED if meta.get("restores") else NOT_RESTORED)
 
 
 def judge(found: Evidence) -> Verdict:
     """Look for violations of every invariant."""
-    violations = {check.name: list(check.look(found)) for check in CHECKS}
+    lasting = found.lasting()
+    violations = {
+        check.name: list(check.look(lasting if check.lasting else found)) for check in CHECKS
+    }
     return Verdict(violations, guards(found), measured(found))
 
 

@@ -1,11 +1,13 @@
-"""What clients do when the faults are over: they cancel at any moment, and send everything thrice.
+"""What clients do when the faults are over: they cancel, send all thrice, and crowd a session.
 
-Under faults nobody can say how long a cancellation may take. Here nothing else goes wrong (I15).
+Under faults nobody can say how long a cancellation may take, or a neighbour's turn. Here nothing
+else goes wrong (I15, I22).
 """
 
 import asyncio
 import contextlib
 import random
+import signal
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import asynccontextmanager
@@ -13,17 +15,18 @@ from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any
 
+from google.genai import types
 from temporalio.client import Client
 
 from campaign.apps import make_apps
-from campaign.checks.calm import USER
+from campaign.checks.calm import ALONE, BESIDE, NEIGHBOUR, USER, is_slowed
 from campaign.checks.clients import AFTERMATH
 from campaign.journals import RunFolder
 from campaign.stores import shared
 from campaign.turns import UNKNOWN, Player
 from campaign.worker_main import QUEUE
-from campaign.workload import NAP, SLOW, Turn
-from campaign.world import World
+from campaign.workload import BURST, CROWD, DENIED, NAP, SLOW, Turn
+from campaign.world import World, until
 from durable_adk.errors import DurableAdkError
 from durable_adk.runners import Runner
 from durable_adk.sessions import DatabaseSessionService
@@ -38,7 +41,17 @@ TIMES = 3
 """How often each message, answer and cancellation is sent at once (F26)."""
 SENT_AGAIN = ("plain", "approval")
 """Apps that get each message several times."""
-PATIENCE = 60.0
+MEASURED, ROUNDS = 20, 3
+"""Turns of the neighbour alone, and as many beside a crowd; and how often that is measured."""
+GATHERING = 1.5
+"""Seconds in which the messages of a crowd have come."""
+QUIET_APP, QUIET_TURNS = "plain", 2
+"""What the neighbour plays, and for how many turns in a session."""
+ASKING = 1.0
+"""Seconds in which calls have been asked about."""
+DEPLOYS, ASKED = 2, 8
+"""How often all workers are replaced while so many calls wait to be denied."""
+PATIENCE = 150.0
 """Seconds for all; what has no outcome then is noticed as such (I11)."""
 
 
@@ -59,7 +72,7 @@ class _Cancelling(Player):
 async def calm(world: World, client: Client, healed: float) -> None:
     """Do all of it, once the last fault can have no effect any more."""
     await asyncio.sleep(max(0.0, healed + AFTERMATH - time.time()))
-    async with visiting(world, client, (SLOW, *SENT_AGAIN)) as runners:
+    async with visiting(world, client, (SLOW, CROWD, DENIED, *SENT_AGAIN)) as runners:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
                 await _all(world, runners)
@@ -100,6 +113,67 @@ async def _all(world: World, runners: dict[str, Runner]) -> None:
     async with asyncio.TaskGroup() as group:
         for app in SENT_AGAIN:
             group.create_task(_sent_again(world.folder, runners[app], world.shape.turns))
+    if world.shape.everything:
+        journal = world.folder.journal(USER)
+        await _crowded(Player(runners[CROWD], journal), Player(runners[QUIET_APP], journal))
+        await _denied(world, runners[DENIED])
+
+
+@dataclass(frozen=True)
+class _Hesitating(Player):
+    """A client that answers only when it is let."""
+
+    let: asyncio.Event
+
+    async def _pending(self, turn: Turn) -> types.FunctionResponse | None:
+        await self.let.wait()
+        return await super()._pending(turn)
+
+
+async def _denied(world: World, runner: Runner) -> None:
+    """Have calls denied that have waited while all workers were replaced.
+
+    Each is of the other release than the one that started before it, so there are both of them,
+    and what one has asked about is refused by the other (I16).
+    """
+    for deploy in range(DEPLOYS):
+        player = _Hesitating(runner, world.folder.journal(USER), asyncio.Event())
+        sessions = (f"{DENIED}-{USER}-{deploy}-{number}" for number in range(ASKED))
+        turns = [Turn(DENIED, USER, session, 1) for session in sessions]
+        playing = [asyncio.create_task(player.play(turn)) for turn in turns]
+        await asyncio.sleep(ASKING)
+        old = {worker.pid for worker in world.workers}
+        for worker in world.workers:
+            if worker.process is not None:
+                worker.process.send_signal(signal.SIGTERM)
+        await until(lambda: all(one.alive and one.pid not in old for one in world.workers))  # noqa: B023 - used at once
+        player.let.set()
+        await asyncio.gather(*playing)
+
+
+async def _crowded(crowd: Player, quiet: Player) -> None:
+    """Play a quiet user's turns, and then as many beside messages that crowd another's session."""
+    for number in range(ROUNDS):
+        alone = await _quiet(quiet, f"{ALONE}-{number}")
+        session = f"{CROWD}-{USER}-{number}"
+        turns = [Turn(CROWD, USER, session, place + 1) for place in range(BURST)]
+        crowding = asyncio.gather(*map(crowd.play, turns))
+        await asyncio.sleep(GATHERING)
+        beside = await _quiet(quiet, f"{BESIDE}-{number}")
+        await crowding
+        if not is_slowed(alone, beside):
+            return
+
+
+async def _quiet(player: Player, name: str) -> list[float]:
+    """A session after the other, of as many turns as the control has; seconds that each took."""
+    times: list[float] = []
+    for number in range(MEASURED):
+        session, turn = divmod(number, QUIET_TURNS)
+        began = time.monotonic()
+        await player.play(Turn(QUIET_APP, NEIGHBOUR, f"{QUIET_APP}-{name}-{session}", turn + 1))
+        times.append(time.monotonic() - began)
+    return times
 
 
 def _slow() -> Iterator[Turn]:

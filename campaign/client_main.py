@@ -15,17 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from campaign.apps import make_apps
+from campaign.clearing import Clearing, Leaving
 from campaign.journals import Line, RunFolder, notes
 from campaign.shape import SHAPES, Shape, Size
 from campaign.stores import converter, shared
 from campaign.trespasser import Trespasser
 from campaign.turns import PAUSE, Player
 from campaign.worker_main import QUEUE
-from campaign.workload import SLOW, STEADY, Turn, courses
+from campaign.workload import BURST, CLEARED, CROWD, DENIED, SLOW, STEADY, Turn, courses
 from durable_adk.client import connect
 from durable_adk.errors import InvocationTerminatedError, TemporalUnavailableError
 from durable_adk.runners import Runner
 from durable_adk.sessions import DatabaseSessionService
+
+BESIDE = ((CROWD, DENIED), (DENIED,))
+"""The apps that clients play besides, by slot, a lane for each; not in a crowd."""
 
 
 @dataclass(frozen=True)
@@ -36,20 +40,29 @@ class Lane:
     seed: int
     number: int
     shape: Shape
+    app: str | None = None
+    """The only one of the lane; None: those that it draws."""
 
     def groups(self) -> Iterator[list[Turn]]:
         """All turns, without end; those that are sent beside each other together."""
         turns = self._turns()
+        if self.app == CROWD:
+            while True:
+                yield list(islice(turns, BURST))
         for turn in turns:
             yield [turn] if turn.rival_after is None else [turn, next(turns)]
 
     @property
     def owed(self) -> int:
         """How many groups are played in any case: on a busy machine a run is soon over."""
-        return len(self._dealt())
+        return 1 if self.app else len(self._dealt())
 
     def _turns(self) -> Iterator[Turn]:
         user, lane = f"user-{self.slot}", f"{self.slot}-{self.number}"
+        if self.app is not None:
+            turns = BURST if self.app == CROWD else self.shape.turns
+            for name in (f"{self.app}-{lane}-{session}" for session in count()):
+                yield from (Turn(self.app, user, name, turn + 1) for turn in range(turns))
         # One session for ever: what is terminated needs a next message.
         if self.number == 0 and self.shape.everything:
             yield from (Turn(SLOW, user, f"{SLOW}-{lane}", turn) for turn in count(1))
@@ -101,13 +114,23 @@ async def main(  # noqa: PLR0917 - as the command line has them
         }
         players = {name: Player(runner, journal) for name, runner in runners.items()}
         trespasser = Trespasser(
-            folder, slot, f"user-{slot}", runners, stores.artifact_service, stores.memory_service
+            folder,
+            slot,
+            f"user-{slot}",
+            runners,
+            stores.artifact_service,
+            stores.memory_service,
+            options["client"],
         )
         roaming = asyncio.create_task(trespasser.roam())
         async with asyncio.TaskGroup() as group:
-            for number in range(shape.lanes):
-                lane = Lane(slot, seed, number, shape)
+            besides = BESIDE[int(slot) % len(BESIDE)] if shape.everything else ()
+            for number, app in enumerate((*[None] * shape.lanes, *besides)):
+                lane = Lane(slot, seed, number, shape, app)
                 group.create_task(_play(lane, players, known, folder.stop))
+            if shape.everything and not _is_there(folder.restores):
+                clearing = Clearing(folder, slot, Leaving(runners[CLEARED], journal), folder.stop)
+                group.create_task(clearing.go_on(notes(journal)))
         roaming.cancel()
         await asyncio.gather(roaming, return_exceptions=True)
     # Not by the usual way: a client's connection may abort the process at exit (reliability 1g).

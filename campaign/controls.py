@@ -9,7 +9,7 @@ from typing import Any
 from campaign.apps import make_apps
 from campaign.journals import Line, RunFolder, notes
 from campaign.turns import Player
-from campaign.workload import PREFIX, STEADY, Turn, courses
+from campaign.workload import CROWD, PREFIX, STEADY, Turn, courses
 from durable_adk.apps import App
 from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.auth.credential_service import InMemoryCredentialService
@@ -46,7 +46,7 @@ def plain(text: str, turn: Turn) -> str:
 
 
 async def write_controls(folder: RunFolder, turns: int) -> None:
-    """Run all apps but ``slow``, in a session of so many invocations, and keep what they store.
+    """Run the apps that always end alike, in a session of so many invocations; keep what is stored.
 
     Raises:
         DurableAdkError: One of them comes to no end, without any fault.
@@ -54,18 +54,18 @@ async def write_controls(folder: RunFolder, turns: int) -> None:
     own = RunFolder(folder.path / "control")  # its ledger is not the run's
     own.path.mkdir()
     shutil.copy(folder.path / "model.url", own.path)
-    apps = make_apps(own.path)
+    apps, kinds = make_apps(own.path), (*STEADY, CROWD)
     try:
         async with asyncio.timeout(PATIENCE):
             controls = await asyncio.gather(
-                *(_control(own, apps[kind], courses(kind, turns)) for kind in STEADY)
+                *(_control(own, apps[kind], courses(kind, turns)) for kind in kinds)
             )
     except TimeoutError as error:
         said = {line["app"]: line for line in notes(own.journal(PREFIX))}
         text = "\n".join(json.dumps(line) for line in said.values())
         what = f"The controls have not ended within {PATIENCE:g} s; what was last heard of each:"
         raise DurableAdkError(f"{what}\n{text}") from error
-    folder.controls.write_text(json.dumps(dict(zip(STEADY, controls, strict=True))))
+    folder.controls.write_text(json.dumps(dict(zip(kinds, controls, strict=True))))
 
 
 async def _control(folder: RunFolder, app: App, count: int) -> Control:

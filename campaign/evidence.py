@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from campaign.controls import Control, outcome_of
 from campaign.journals import Line, RunFolder, notes
 from campaign.leaks import search
 from campaign.turns import digest
-from campaign.workload import Turn, is_control
+from campaign.workload import CLEARED, Turn, is_control
 from durable_adk.events import Event
 
 Rows = dict[str, list[Line]]
@@ -87,7 +87,11 @@ class Evidence:
     tries: list[Line] = field(default_factory=list[Line])
     """To reach what is another user's."""
     starts: list[Line] = field(default_factory=list[Line])
-    """Of workers, with their release."""
+    """Of workers, with their release and how far their clocks are off."""
+    clears: list[Line] = field(default_factory=list[Line])
+    """What became of the sessions that were deleted, and what was put into the new ones."""
+    tasks: list[Line] = field(default_factory=list[Line])
+    """The activities that workers have taken and ended."""
     leaks: list[Line] = field(default_factory=list[Line])
     """Files of the run that hold what they must not."""
     searched: dict[str, int] = field(default_factory=dict[str, int])
@@ -112,6 +116,13 @@ class Evidence:
         turns = self.turns
         return {name: outcome_of(lines, turns[name]) for name, lines in self.lines().items()}
 
+    def speakers(self) -> dict[str, str]:
+        """By word of a message, or number in an answer to it, the invocation it is of."""
+        turns = self.turns
+        asked = {line["nonce"]: line["invocation"] for line in self.asked}
+        words = {turn.word: name for name, turn in turns.items()}
+        return words | {nonce: name for nonce, name in asked.items() if name in turns}
+
     def by_invocation(self) -> dict[str, list[Row]]:
         """The stored events, by invocation."""
         found: dict[str, list[Row]] = defaultdict(list)
@@ -128,6 +139,24 @@ class Evidence:
             for row in rows
             if (name := message_of(row)) and name != row.invocation
         }
+
+    def lasting(self) -> "Evidence":
+        """Without the sessions that were deleted: what was in them need not be there."""
+        gone = {line["invocation"] for line in self.journal if line["app"] == CLEARED}
+
+        def kept(lines: list[Line]) -> list[Line]:
+            return [line for line in lines if line.get("invocation") not in gone]
+
+        return replace(
+            self,
+            heads={key: head for key, head in self.heads.items() if key.app != CLEARED},
+            events={key: rows for key, rows in self.events.items() if key.app != CLEARED},
+            invocations={k: line for k, line in self.invocations.items() if k not in gone},
+            journal=kept(self.journal),
+            ledger=kept(self.ledger),
+            asked=kept(self.asked),
+            commits=kept(self.commits),
+        )
 
     def status(self, invocation: str) -> str:
         """What the store says of an invocation; empty if nothing."""
@@ -166,6 +195,8 @@ def load(folder: RunFolder) -> Evidence:
         memories=rows.get("memories", []),
         tries=[line for path in folder.all_tries for line in notes(path)],
         starts=[line for line in notes(folder.starts) if line["release"] is not None],
+        clears=[line for path in folder.all_clears for line in notes(path)],
+        tasks=_until(meta["ended"], folder.tasks),
         controls=json.loads(folder.controls.read_text()),
     )
     if folder.kept.exists():

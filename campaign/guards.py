@@ -6,17 +6,18 @@ from typing import Any, NamedTuple
 
 from campaign.checks import calm
 from campaign.checks.asking import question_of
-from campaign.checks.clients import REFUSED, undisturbed
+from campaign.checks.clients import FULL, REFUSED, undisturbed
 from campaign.checks.neighbours import beside_poison, poisons, served_by_both
+from campaign.checks.outside import cleared_under_way, denials, denied_after_deploy
 from campaign.checks.privacy import signed_in, trespasses
 from campaign.checks.restored import left_alone, lost_events
 from campaign.evidence import Evidence
 from campaign.leaks import SECRETS, SEEN, SPOKEN
 from campaign.links import links_of
-from campaign.schedule import least, least_links
+from campaign.schedule import Kind, least, least_links
 from campaign.shape import SHAPES, Size
 from campaign.trespasser import WAYS
-from campaign.workload import KINDS, SLOW, Poison
+from campaign.workload import CLEARED, FREE, KINDS, Poison
 from durable_adk.messages import WhenBusy
 
 PUT_BACK = 0.8
@@ -32,6 +33,8 @@ REPEATED = 6
 """Least number of messages that are sent several times at once."""
 TRIES_PER_SECOND = 0.1
 """Of each way to reach what is another's."""
+BESIDE = 10
+"""Least number of a neighbour's turns beside a crowd."""
 
 
 class Guard(NamedTuple):
@@ -54,7 +57,8 @@ def guards(found: Evidence) -> list[Guard]:
     links = Counter(line["link"] for line in found.faults if line["done"] and "link" in line)
     figures = measured(found)
     shape = SHAPES[Size(found.meta.get("size", Size.USUAL))]
-    faults = least(seconds, shape.faults)
+    restores = bool(found.meta.get("restores"))
+    faults = least(seconds, [k for k in shape.faults if not (restores and k is Kind.DELETE)])
     broken = least_links(seconds, links_of(found.meta["store"]), shape.faults)
     common = [
         Guard("messages answered", figures["turns"], shape.messages or seconds * TURNS_PER_SECOND),
@@ -75,7 +79,7 @@ def guards(found: Evidence) -> list[Guard]:
         Guard("lost acknowledgements absorbed", figures["absorbed"], 1),
         Guard("zombies refused", figures["refused"], 1),
         Guard("histories continued as new", figures["continued"], 1),
-        *(_of_restore(figures) if found.meta.get("restores") else ()),
+        *(_of_restore(figures) if restores else _of_deletion(found)),
         *_widths(found, seconds),
     ]
 
@@ -86,16 +90,33 @@ def _of_restore(figures: dict[str, Any]) -> Iterator[Guard]:
     yield Guard("share of sessions that the doctor put back", figures["put_back"], PUT_BACK)
 
 
+def _of_deletion(found: Evidence) -> Iterator[Guard]:
+    """What only happens where the store is not put back."""
+    yield Guard("sessions cleared with something under way", cleared_under_way(found), 2)
+
+
 def _widths(found: Evidence, seconds: float) -> Iterator[Guard]:
     """How much of what there is was played, tried and looked at."""
     outcomes, turns = found.outcomes(), found.turns
     played = Counter(
         turns[name].app
         for name, outcome in outcomes.items()
-        if outcome and turns[name].user != calm.USER
+        if outcome and not calm.is_calm(turns[name].user)
     )
     for kind in KINDS:
-        yield Guard(f"played: {kind}", played[kind], 1)
+        if kind != CLEARED or not found.meta.get("restores"):
+            yield Guard(f"played: {kind}", played[kind], 1)
+    yield Guard("messages refused by a full queue", list(outcomes.values()).count(FULL), 1)
+    yield Guard("denied after a deploy", denied_after_deploy(found), 1)
+    beside = sum(len(beside) for _, beside in calm.rounds(found))
+    yield Guard("a neighbour's turns beside a crowd", beside, BESIDE)
+    yield Guard("tasks that workers have ended", _tasks(found, "ended"), seconds)
+    off = {line["pid"] for line in found.starts if line.get("clock")}
+    by_them = {line["pid"] for line in found.commits if line["phase"] == "ok"}
+    yield Guard("workers whose clock was off, and who committed", len(off & by_them), 1)
+    older = {line["pid"] for line in found.starts if line["release"] == 1}
+    newer = [line for line in found.commits if line["phase"] == "newer" and line["pid"] in older]
+    yield Guard("places of a newer release that an older one went on from", len(newer), 1)
     # One is dealt in any case; more of them take the time of more turns.
     yield Guard("kinds of poison", len(poisons(found)), len(Poison) / 2 if seconds >= 60 else 1)
     yield Guard("invocations beside a poison", len(beside_poison(found)), 1)
@@ -114,10 +135,12 @@ def measured(found: Evidence) -> dict[str, Any]:
     """The figures of a run."""
     turns = found.turns
     told = {name: outcome for name, outcome in found.outcomes().items() if outcome}
-    outcomes = {name: outcome for name, outcome in told.items() if turns[name].user != calm.USER}
+    outcomes = {
+        name: outcome for name, outcome in told.items() if not calm.is_calm(turns[name].user)
+    }
     cancelled = {name: took for name, took in calm.cancelled_in(found) if took is not None}
     wrong = {violation.where for violation in undisturbed(found)}
-    steady = [name for name in outcomes if turns[name].app != SLOW]
+    steady = [name for name in outcomes if turns[name].app not in FREE]
     refused = Counter(line["error"] for line in found.commits if line["phase"] == "refused")
     questions = Counter(map(question_of, found.asked))
     return {
@@ -140,6 +163,11 @@ def measured(found: Evidence) -> dict[str, Any]:
         "interrupts": _rivals(found, WhenBusy.INTERRUPT),
         "heard": len(found.listeners()),
         "refusals": sum(outcome == REFUSED for outcome in outcomes.values()),
+        "full": list(told.values()).count(FULL),
+        "resets": sum(line["done"] and "reset" in line for line in found.faults),
+        "cleared": cleared_under_way(found),
+        "denied": sum(1 for _ in denials(found)),
+        "neighbour": [[round(calm.slowest(some), 3) for some in one] for one in calm.rounds(found)],
         "settled_in": _settled_in(found),
         "lost_by_restore": _lost(found),
         "put_back": _put_back(found),
@@ -159,7 +187,7 @@ def _settled_in(found: Evidence) -> dict[str, Any]:
     ends = [
         (line["at"], line["invocation"])
         for line in runs
-        if line["type"] in ("ok", "fail") and line["user"] != calm.USER
+        if line["type"] in ("ok", "fail") and not calm.is_calm(line["user"])
     ]
     at, invocation = max(ends, default=(healed, ""))
     return {
@@ -191,6 +219,10 @@ def _in_time(found: Evidence) -> int:
     """How many faults were done while messages were still to be answered."""
     answers = [line["at"] for line in found.journal if line["type"] == "ok"]
     return sum(line["done"] and line["began"] < max(answers, default=0) for line in found.faults)
+
+
+def _tasks(found: Evidence, phase: str) -> int:
+    return sum(line["phase"] == phase for line in found.tasks)
 
 
 def _rivals(found: Evidence, when_busy: WhenBusy) -> int:

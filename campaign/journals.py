@@ -69,10 +69,24 @@ class RunFolder:
         """Those of all clients."""
         return sorted(self.path.glob("tries-*.jsonl"))
 
+    def clears(self, slot: str) -> Path:
+        """Which sessions a client has deleted, and what it has put into the new ones."""
+        return self.path / f"clears-{slot}.jsonl"
+
+    @property
+    def all_clears(self) -> list[Path]:
+        """Those of all clients."""
+        return sorted(self.path.glob("clears-*.jsonl"))
+
     @property
     def starts(self) -> Path:
-        """Which release each worker is of."""
+        """Which release each worker is of, and how far its clock is off."""
         return self.path / "starts.jsonl"
+
+    @property
+    def tasks(self) -> Path:
+        """The activities that workers have taken, and ended."""
+        return self.path / "tasks.jsonl"
 
     @property
     def telemetry(self) -> Path:
@@ -88,6 +102,11 @@ class RunFolder:
     def encrypted(self) -> Path:
         """There if what Temporal holds is encrypted in this run."""
         return self.path / "encrypted"
+
+    @property
+    def restores(self) -> Path:
+        """There if the store is put back in the end: then nobody deletes anything."""
+        return self.path / "restores"
 
     @property
     def stop(self) -> Path:
@@ -135,6 +154,10 @@ class RunFolder:
         return self.path / "verdict.json"
 
 
+_now = time.time
+"""The clock of the machine, also where a worker has one of its own."""
+
+
 def note(path: Path, **fields: Any) -> None:
     """Append a line, with the time and the process.
 
@@ -142,7 +165,7 @@ def note(path: Path, **fields: Any) -> None:
     it may leave half a line: each begins on a line of its own, and halves are not read. Nobody
     waits for the disk: what was written survives a SIGKILL, and no fault takes the power away.
     """
-    line = json.dumps({"at": time.time(), "pid": os.getpid(), **fields})
+    line = json.dumps({"at": _now(), "pid": os.getpid(), **fields})
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, f"\n{line}\n".encode())

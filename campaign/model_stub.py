@@ -41,9 +41,14 @@ SCRIPTS: dict[str, list[Answer]] = {
     "keeper": [("", [("remember", {})]), ("", [("recall", {})]), ("Recalled.", [])],
     "signer": [("", [("sign_in", {})]), ("Signed in.", [])],
     "poisoner": [("", [("poison", {})]), ("Survived.", [])],
+    "talker": [("Heard.", [])],
     "sleeper": [("", [("nap", {})]), ("Rested.", [])],
+    "decliner": [("", [("refund", {"amount": 7})]), ("Settled.", [])],
+    "forgetter": [("", [("nap", {}), ("refund", {"amount": 7})]), ("Settled.", [])],
 }
 """By agent: what it says after none of its calls of this invocation, after one, after two."""
+DELAYS = {"talker": (0.6, 0.9)}
+"""Seconds until an agent's answer: a crowd has to last."""
 
 
 @dataclass(kw_only=True)
@@ -74,7 +79,7 @@ class CampaignModel(GeminiStub):
         content = {"role": "model", "parts": parts}
         return {
             "body": answer(content=content, finishReason="STOP"),
-            "delay": random.uniform(0.01, 0.15),  # noqa: S311 - dice are no secrets
+            "delay": random.uniform(*DELAYS.get(agent, (0.01, 0.15))),  # noqa: S311 - dice are no secrets
         }
 
 

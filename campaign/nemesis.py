@@ -9,11 +9,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from temporalio.client import Client
 from temporalio.service import RPCError
 
 from campaign.journals import latest, note
 from campaign.links import Link, links_of
+from campaign.operators import TERMINATING, delete, forge, reset, terminate
 from campaign.proxy import FaultProxy
 from campaign.schedule import HURRY, Fault
 from campaign.workload import NAP, SLOW
@@ -29,8 +29,6 @@ PATIENCE = 30.0
 """Seconds that a fault waits for something to be done to."""
 BRIEF = 0.5
 """Seconds; no write of a worker that runs takes as long."""
-TERMINATING = "terminating"
-"""The note before a workflow is terminated."""
 TAKEOVER = 40.0
 """Seconds that a usurped worker is frozen at most."""
 ALONE = 4.0
@@ -225,7 +223,8 @@ class Nemesis:
         """A long tool that this worker has just begun."""
         for line in reversed(latest(self.world.folder.ledger)):
             young = time.time() - line["at"] < NAP * 0.7
-            if young and (line["pid"], line["tool"], line["phase"]) == (worker.pid, "nap", "begun"):
+            what = (line["pid"], line["app"], line["phase"])
+            if young and what == (worker.pid, SLOW, "begun"):
                 return line
         return None
 
@@ -249,7 +248,8 @@ class Nemesis:
                 done=False,
                 invocation=line["invocation"],
             )
-            await _terminate(client, workflow_id(key, line["invocation"]))
+            workflow = client.get_workflow_handle(workflow_id(key, line["invocation"]))
+            await workflow.terminate(reason="usurped")
             await asyncio.sleep(seconds)
             await until(lambda: self._taken_over(line), TAKEOVER)
             await self._wake_alone(worker)
@@ -260,6 +260,18 @@ class Nemesis:
         finally:
             worker.spared = False
             _signal(worker, signal.SIGCONT)
+
+    async def _terminate(self, fault: Fault) -> Done:
+        return await terminate(self.world, fault.pick)
+
+    async def _delete(self, fault: Fault) -> Done:
+        return await delete(self.world, fault.pick)
+
+    async def _reset(self, fault: Fault) -> Done:
+        return await reset(self.world, fault.pick)
+
+    async def _forge(self, fault: Fault) -> Done:
+        return await forge(self.world, fault.pick)
 
     def _is_free(self) -> bool:
         """Whether nobody keeps SQLite's lock."""
@@ -314,10 +326,6 @@ class Nemesis:
 def _one_of(processes: list[Kept], pick: float) -> Kept | None:
     living = [one for one in processes if one.alive]
     return living[int(pick * len(living))] if living else None
-
-
-async def _terminate(client: Client, workflow: str) -> None:
-    await client.get_workflow_handle(workflow).terminate(reason="usurped")
 
 
 def _signal(process: Kept, number: signal.Signals) -> Done:

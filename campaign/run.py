@@ -15,7 +15,7 @@ from campaign.journals import RunFolder
 from campaign.links import links_of
 from campaign.nemesis import Nemesis
 from campaign.restoring import back_up, keep, restore
-from campaign.schedule import GAP, schedule
+from campaign.schedule import GAP, Kind, schedule
 from campaign.shape import SHAPES, Shape, Size
 from campaign.stores import converter
 from campaign.worker_main import QUEUE
@@ -45,6 +45,12 @@ class Plan:
         return SHAPES[self.size]
 
     @property
+    def faults(self) -> list[Kind]:
+        """What is done; what Temporal has been told to forget nobody could put back (I21)."""
+        deletes = not self.restores
+        return [kind for kind in self.shape.faults if deletes or kind is not Kind.DELETE]
+
+    @property
     def encrypts(self) -> bool:
         """Whether what Temporal holds is encrypted: in every second run."""
         return self.seed % 2 == 0
@@ -64,6 +70,8 @@ async def run(plan: Plan, path: Path) -> RunFolder:
     folder = _made(path)
     if plan.encrypts:
         folder.encrypted.touch()
+    if plan.restores:
+        folder.restores.touch()
     async with running(folder, plan.store, plan.seed, plan.size) as world:
         await write_controls(folder, plan.shape.turns)
         async with staffed(world):
@@ -72,7 +80,7 @@ async def run(plan: Plan, path: Path) -> RunFolder:
             started = time.time()
             nemesis = Nemesis(world)
             links = links_of(plan.store)
-            faults = schedule(plan.seed, plan.seconds, plan.gap, plan.shape.faults, links)
+            faults = schedule(plan.seed, plan.seconds, plan.gap, plan.faults, links)
             async with asyncio.TaskGroup() as group:
                 if plan.restores:
                     group.create_task(back_up(world, plan.seconds / 2))

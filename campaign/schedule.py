@@ -33,6 +33,15 @@ class Kind(StrEnum):
     USURP = "usurp"
     """The workflow of a running tool is terminated while its worker is frozen, and the session's
     next message takes over: what the worker commits when it wakes has to be refused."""
+    TERMINATE = "terminate"
+    """An operator terminates a workflow, wherever it is."""
+    DELETE = "delete"
+    """An operator deletes one that runs, with its history."""
+    RESET = "reset"
+    """An operator has one begin anew, from its first task or from its last."""
+    FORGE = "forge"
+    """Somebody sends signals by hand: unreadable ones, and answers under names that are the
+    loop's."""
 
 
 class Fault(NamedTuple):
@@ -64,6 +73,10 @@ WEIGHTS = {
     Kind.FREEZE_CONNECTIONS: 1,
     Kind.UNHEARD: 3,
     Kind.USURP: 3,
+    Kind.TERMINATE: 2,
+    Kind.DELETE: 2,
+    Kind.RESET: 6,
+    Kind.FORGE: 6,
 }
 MINIMUM = {
     Kind.KILL_WORKER: 6,
@@ -79,6 +92,10 @@ MINIMUM = {
     Kind.DROP_REPLIES: 4,
     Kind.UNHEARD: 4,
     Kind.USURP: 4,
+    Kind.TERMINATE: 2,
+    Kind.DELETE: 2,
+    Kind.RESET: 4,
+    Kind.FORGE: 4,
 }
 """Of each kind in every run of a minute, whatever the seed."""
 HURRY = 1.0

@@ -104,7 +104,8 @@ class Tools:
         self, context: ToolContext, tool: str, nonce: str, seconds: float | None = None
     ) -> AsyncGenerator[Line]:
         """Note a run; what is put into the line that is given is noted at its end."""
-        line = {
+        decided = context.tool_confirmation
+        line: Line = {
             "tool": tool,
             "key": context.idempotency_key,
             "nonce": nonce,
@@ -112,6 +113,7 @@ class Tools:
             "user": context.user_id,
             "session": context.session.id,
             "invocation": context.invocation_id,
+            "confirmed": decided and decided.confirmed,
         }
         note(self.folder.ledger, phase="begun", **line)
         yield line

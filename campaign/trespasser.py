@@ -1,26 +1,31 @@
 """A client that, beside its own work, tries to reach what is another user's (I18).
 
-All tries go through the public API, under its own user's name and with ids that it cannot know
-otherwise; what came of each is noted.
+All tries go through the public API or Temporal's, under its own user's name and with ids that it
+cannot know otherwise; what came of each is noted.
 """
 
 import asyncio
 import random
+import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from google.genai import types
+from temporalio.client import Client, WorkflowFailureError
 from temporalio.service import RPCError
 
 from campaign.journals import RunFolder, note, notes
 from campaign.tools import REPORT, code_of
+from campaign.worker_main import QUEUE
 from campaign.workload import PREFIX, Turn
 from durable_adk.artifacts import BaseArtifactService
-from durable_adk.errors import DurableAdkError, TransientError
+from durable_adk.errors import DurableAdkError, InvalidRequestError, TransientError
 from durable_adk.memory import BaseMemoryService
 from durable_adk.runners import Runner
+from durable_adk.sessions.session import CHILD_PREFIX
+from durable_adk.workflows.invocation import TYPE_NAME
 
 EVERY = 2.0
 """Seconds between two rounds."""
@@ -40,6 +45,7 @@ class Trespasser:
     """By app."""
     artifacts: BaseArtifactService
     memory: BaseMemoryService
+    client: Client
 
     async def roam(self) -> None:
         """Try all ways at one foreign turn after another, until cancelled."""
@@ -144,6 +150,41 @@ class Trespasser:
         found = await self.memory.search_memory(app_name=turn.app, user_id=self.user, query=query)
         return [one.text for one in found.memories if _is_of(turn, one.text)]
 
+    async def tool_run(self, turn: Turn) -> Any:
+        """Start what only the runtime starts: a run with the state of another session (S3)."""
+        forged = {
+            "app": turn.app,
+            "user": self.user,
+            "session": f"forged-{uuid.uuid4().hex}",
+            "message": "look",
+            "toolRun": {"agent": self._root(turn), "caller": list(turn[:3])},
+        }
+        return await self._start(forged)
+
+    async def kept_name(self, turn: Turn) -> Any:
+        """Have a session whose name is kept for such runs."""
+        name = f"{CHILD_PREFIX}{uuid.uuid4().hex}"
+        return await self._start(
+            {"app": turn.app, "user": self.user, "session": name, "message": "look"}
+        )
+
+    async def _start(self, request: dict[str, Any]) -> Any:
+        """Start a workflow by hand, as any client of Temporal may; its result.
+
+        Raises:
+            InvalidRequestError: It was refused.
+        """
+        name = f"forged-{uuid.uuid4().hex}"
+        try:
+            return await self.client.execute_workflow(TYPE_NAME, request, id=name, task_queue=QUEUE)
+        except WorkflowFailureError as failure:
+            if getattr(failure.cause, "type", "") != InvalidRequestError.__name__:
+                raise TimeoutError(repr(failure.cause)) from failure  # nobody knows
+            raise InvalidRequestError(str(failure.cause)) from failure
+
+    def _root(self, turn: Turn) -> str:
+        return self.runners[turn.app].app.root_agent.name
+
     def _at(self, turn: Turn) -> dict[str, Any]:
         """The foreign session's name under our own user's."""
         return {"user_id": self.user, "session_id": turn.session}
@@ -160,6 +201,7 @@ WAYS: dict[str, Callable[[Trespasser, Turn], Awaitable[Any]]] = {
         *(Trespasser.attach, Trespasser.answer, Trespasser.session, Trespasser.pending),
         *(Trespasser.attempts, Trespasser.cancel, Trespasser.rewind),
         *(Trespasser.artifact, Trespasser.reference, Trespasser.search),
+        *(Trespasser.tool_run, Trespasser.kept_name),
     )
 }
 """What is tried, by name."""

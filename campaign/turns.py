@@ -18,6 +18,7 @@ from campaign.workload import SIGN_IN, Turn
 from durable_adk.errors import DurableAdkError, InvalidRequestError, TransientError
 from durable_adk.events import Event
 from durable_adk.runners import Runner
+from durable_adk.sessions import SessionKey, Status
 from durable_adk.values import canonical
 
 PATIENCE = 20.0
@@ -64,8 +65,14 @@ class Player:
         later = asyncio.create_task(self._cancel_later(turn, attempt))
         try:
             await self._follow(turn, "run", attempt, turn.message)
-            while (pending := await self._pending(turn)) is not None:
-                await self._answer(turn, attempt, pending)
+            while True:
+                if (pending := await self._pending(turn)) is not None:
+                    await self._answer(turn, attempt, pending)
+                elif await self._runs_on(turn):
+                    # An answer was taken whose sender has not heard of that, or is dead.
+                    await self._follow(turn, "run", attempt, None)
+                else:
+                    return
         finally:
             later.cancel()
             await asyncio.gather(later, return_exceptions=True)
@@ -95,6 +102,11 @@ class Player:
                 answer = signed_in(turn) if turn.app == SIGN_IN else _decided(turn)
                 return answer.model_copy(update={"id": call.call_id, "name": call.name})
         return None
+
+    async def _runs_on(self, turn: Turn) -> bool:
+        sessions, key = self.runner.session_service, SessionKey(*turn[:3])
+        record = await sessions.get_invocation(key, turn.invocation)
+        return record is not None and record.status is Status.RUNNING
 
     async def _answer(self, turn: Turn, attempt: int, answer: types.FunctionResponse) -> None:
         message = types.Content(role="user", parts=[types.Part(function_response=answer)])

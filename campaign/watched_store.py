@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from campaign.journals import note
+from durable_adk.continuation import PLACE
 from durable_adk.errors import DurableAdkError
 from durable_adk.events.event import Event
 from durable_adk.sessions import DatabaseSessionService, InvocationRecord, SessionKey, StoredEvent
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._tables import Row, Store, T, Tables
+from durable_adk.sessions.records import Note
+
+ADDED = "addedByTheNextRelease"
+"""A field that only workers of the second release write, wherever a run is to go on."""
 
 
 class _WatchedTables:
@@ -112,6 +117,14 @@ class WatchedSessionService(DatabaseSessionService):
             )
             outcome["seq"] = heard.seq if heard else 0
         return heard
+
+    async def read_notes(self, key: SessionKey, **options: Any) -> list[Note]:
+        """See the base class; it is noted when a run goes on from what another release wrote."""
+        found = await super().read_notes(key, **options)
+        name, kind = options["invocation_id"], options["kind"]
+        if kind == PLACE and any(f'"{ADDED}"' in one.body for one in found):
+            note(self._journal, phase="newer", event="", invocation=name)
+        return found
 
     @contextmanager
     def _noted(

@@ -1,33 +1,42 @@
 """A worker of the campaign, as the spawner starts it: with RUN_DIR, TEMPORAL and STORE."""
 
 import asyncio
+import json
 import os
 import signal
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+from temporalio import activity, client as clients, worker as workers
 
 from campaign.apps import make_apps
 from campaign.journals import RunFolder, note, notes
 from campaign.stores import converter, shared
-from campaign.watched_store import WatchedSessionService
+from campaign.watched_store import ADDED, WatchedSessionService
+from campaign.workload import QUEUED
 from durable_adk.client import connect
+from durable_adk.continuation import Place
 from durable_adk.log import configure
+from durable_adk.payloads import ToolStep
 from durable_adk.settings import Limits
 from durable_adk.worker import WorkerOptions, worker
 
 QUEUE = "campaign"
-LIMITS = Limits(max_history_events=30, model_attempts=100)
+LIMITS = Limits(max_history_events=30, model_attempts=100, max_queued_per_session=QUEUED)
 """So few events that longer invocations continue as new; and so many attempts that a model which is
 cut off again and again fails no run."""
 RELEASES = 2
-"""Of the apps; workers have them by turns (I20)."""
+"""Of the apps, and of what is written for other workers; they have them by turns (I20, I13)."""
+CLOCKS = (0.0, 180.0, -180.0)
+"""Seconds by which the clocks of workers are off, by turns."""
 SPANS_EVERY, METRICS_EVERY = 200, 1_000
 """Milliseconds between two exports: a worker does not live long."""
 
@@ -37,10 +46,11 @@ async def main(folder: RunFolder, address: str, store: str) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     configure("info")
-    apps = list(make_apps(folder.path, _release(folder)).values())
+    apps = list(make_apps(folder.path, _begin(folder)).values())
     service = WatchedSessionService(store, folder.commits)
     options = WorkerOptions(task_queue=QUEUE, limits=LIMITS)
-    client = await connect(address, data_converter=converter(folder))
+    noting = [NotedTasks(folder.tasks)]
+    client = await connect(address, data_converter=converter(folder), interceptors=noting)
     with _exporting(folder.telemetry):
         async with (
             shared(folder, service, store) as stores,
@@ -50,16 +60,68 @@ async def main(folder: RunFolder, address: str, store: str) -> None:
             await stopped.wait()
 
 
-def _release(folder: RunFolder) -> int:
-    """Which release this worker is of: of all that start, each is of another than the one before.
+def _begin(folder: RunFolder) -> int:
+    """Be of another release than the worker that started before, and have another clock.
 
-    So at any time there may be workers of both, as while a deploy goes on.
+    So at any time there may be workers of both releases, as while a deploy or a rollback goes on.
     """
     note(folder.starts, release=None)
     started = [line["pid"] for line in notes(folder.starts) if line["release"] is None]
-    release = 1 + started.index(os.getpid()) % RELEASES
-    note(folder.starts, release=release)
+    number = started.index(os.getpid())
+    release, clock = 1 + number % RELEASES, CLOCKS[number % len(CLOCKS)]
+    note(folder.starts, release=release, clock=clock)
+    real = time.time
+    time.time = lambda: real() + clock
+    if release > 1:
+        setattr(Place, "to_json", _newer(Place.to_json))  # noqa: B010 - for the type checker
     return release
+
+
+def _newer(to_json: Callable[[Place], str]) -> Callable[[Place], str]:
+    """Write a field that the other release does not know (I13, F35)."""
+
+    def newer(place: Place) -> str:
+        return json.dumps(json.loads(to_json(place)) | {ADDED: 1})
+
+    return newer
+
+
+class NotedTasks(clients.Interceptor, workers.Interceptor):
+    """Notes each activity that the worker takes and, when it has, that it has ended it (I22)."""
+
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal
+
+    def intercept_activity(
+        self,
+        next: workers.ActivityInboundInterceptor,  # noqa: A002 - the SDK's own name
+    ) -> workers.ActivityInboundInterceptor:
+        """See the base class."""
+        return _Noted(next, self._journal)
+
+
+def _decided(args: Sequence[Any]) -> str:
+    """The call that a step has run, or not, after it was decided whether it may."""
+    match args:
+        case [ToolStep() as step] if step.request_id is not None:
+            return f"{step.invocation_id}:{step.call_id}"
+        case _:
+            return ""
+
+
+class _Noted(workers.ActivityInboundInterceptor):
+    def __init__(self, inner: workers.ActivityInboundInterceptor, journal: Path) -> None:
+        super().__init__(inner)
+        self._journal = journal
+
+    async def execute_activity(self, input: workers.ExecuteActivityInput) -> Any:  # noqa: A002 - the same
+        info = activity.info()
+        task = f"{info.workflow_run_id}/{info.activity_id}/{info.attempt}"
+        note(self._journal, phase="taken", task=task, name=info.activity_type)
+        try:
+            return await self.next.execute_activity(input)
+        finally:
+            note(self._journal, phase="ended", task=task, decided=_decided(input.args))
 
 
 @contextmanager

@@ -33,7 +33,23 @@ STEADY = (
     POISON,
 )
 """The apps whose invocations always end alike."""
-KINDS = (*STEADY, SLOW)
+CROWD = "crowd"
+"""The app that many messages come to at once, of which a queue that is full refuses some."""
+DENIED = "denied"
+"""The app whose calls are all denied; its second release asks nobody any more."""
+CLEARED = "cleared"
+"""The app whose sessions are deleted and created again, whatever is under way in them."""
+FREE = (SLOW, DENIED, CLEARED)
+"""The apps whose invocations may end in several ways, each of which has checks of its own."""
+KINDS = (*STEADY, CROWD, *FREE)
+DRAWS = ("steps",)
+"""The apps with a body whose steps give something else each time they are run."""
+BURST = 18
+"""Messages that come to a session of `CROWD` at once."""
+QUEUED = 12
+"""Of them may wait."""
+GENERATION = 10
+"""Numbers that the turns of a cleared session have between two deletions."""
 PREFIX = "control"
 """How the sessions of the controls are called."""
 MARK = "do "
@@ -113,12 +129,14 @@ class Turn(NamedTuple):
     @property
     def course(self) -> int:
         """Which turn of its app's control goes the same way, from 0."""
+        if self.app == CROWD:
+            return 0  # they come in any order
         return list(Poison).index(self.poison) if self.app == POISON else self.number - 1
 
     @property
     def approves(self) -> bool:
         """Whether what it asks for is approved; every second is not."""
-        return self.number % 2 == 1
+        return self.number % 2 == 1 and self.app != DENIED
 
     @property
     def cancelled_after(self) -> float | None:
@@ -150,7 +168,7 @@ class Turn(NamedTuple):
 
 def courses(app: str, turns: int) -> int:
     """How many turns an app's control has, if a session has so many."""
-    return len(Poison) if app == POISON else turns
+    return {POISON: len(Poison), CROWD: 1}.get(app, turns)
 
 
 def is_control(invocation: str) -> bool:

@@ -17,7 +17,7 @@ LEAD = 1.0
 FREEZES = ("freeze_worker", "usurp")
 HOLDS = (Link.WORKER_MODEL, Link.WORKER_STORE)
 """Links on which a black hole holds a question up, or what is asked before it."""
-HARMLESS = ("kill_client", "terminating")
+HARMLESS = ("kill_client", "terminating", "forge")
 """Faults that no worker, and no answer to it, is lost by; `terminating` announces one."""
 OF_CLIENTS = (Link.CLIENT_TEMPORAL, Link.CLIENT_STORE)
 """Nor when these links are broken: clients only listen."""

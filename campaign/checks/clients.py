@@ -11,11 +11,13 @@ from campaign.checks.violation import Violation
 from campaign.controls import plain, shaped
 from campaign.evidence import Evidence, Row, message_of
 from campaign.journals import Line
-from campaign.workload import ONCE, SLOW, Turn
+from campaign.workload import CROWD, DENIED, FREE, ONCE, SLOW, Turn
 from durable_adk.activities.attempting import MAX_LOST
 from durable_adk.errors import (
     InvocationCancelledError,
+    InvocationNotFoundError,
     InvocationTerminatedError,
+    QueueFullError,
     RunError,
     SessionBusyError,
 )
@@ -28,6 +30,10 @@ ENDINGS = ("", "ok", CANCELLED, TERMINATED)
 """Of messages that are cancelled and terminated; a cancelled run that was open ends ``ok``."""
 REFUSED = SessionBusyError.__name__
 """Of messages that do not wait for a busy session."""
+FULL = QueueFullError.__name__
+"""Of messages that come to a session for which as many wait as may."""
+UNKNOWN_NOW = InvocationNotFoundError.__name__
+"""Of messages whose workflow an operator has deleted."""
 GIVEN_UP = RunError.__name__
 """Of messages whose tool has lost its worker so often that it is not run again (F12)."""
 PAID, UNKNOWN = {"paid": 4, "nonce": "~"}, unknown_outcome("pay", LOST)
@@ -57,7 +63,8 @@ def undisturbed(found: Evidence) -> Iterator[Violation]:
     outcomes, by_invocation = found.outcomes(), found.by_invocation()
     finished: Counter[str] = Counter()
     for name, turn in found.turns.items():
-        if turn.app == SLOW or not outcomes[name]:
+        full = turn.app == CROWD and outcomes[name] == FULL
+        if turn.app in FREE or full or not outcomes[name]:
             continue
         finished[turn.session] += 1
         controls = found.controls[turn.app]["turns"]
@@ -80,10 +87,12 @@ def foreseen(found: Evidence) -> Iterator[Violation]:
     turns = found.turns
     rivals = {turn.session for turn in turns.values() if turn.when_busy is WhenBusy.INTERRUPT}
     for name, outcome in found.outcomes().items():
-        refusable = turns[name].when_busy is WhenBusy.REJECT
-        foreseen = (*ENDINGS, REFUSED) if refusable else ENDINGS
+        of_app = {SLOW: ENDINGS, DENIED: ("", "ok")}.get(turns[name].app)
+        refused = turns[name].when_busy is WhenBusy.REJECT and outcome == REFUSED
         worn_out = outcome == GIVEN_UP and _lost_runs(found, name) >= MAX_LOST // 2
-        if turns[name].app == SLOW and outcome not in foreseen and not worn_out:
+        deleted = outcome == UNKNOWN_NOW and {name, listeners.get(name)} & terminated
+        foreseen = refused or worn_out or deleted
+        if of_app is not None and outcome not in of_app and not foreseen:
             yield Violation("a run ended in a way nobody wanted", name, outcome)
         if outcome == TERMINATED and not {name, listeners.get(name)} & terminated:
             yield Violation("a run is said to be terminated, and nobody did that", name, outcome)
@@ -182,7 +191,8 @@ def accepted_is_durable(found: Evidence) -> Iterator[Violation]:
         elif found.turns[name].when_busy is not WhenBusy.STEER:
             yield Violation("a message was heard that was to have its turn", name, listener)
     for name, outcome in found.outcomes().items():
-        if outcome == REFUSED and (name in found.invocations or by_invocation.get(name)):
+        refused = outcome in (REFUSED, FULL)
+        if refused and (name in found.invocations or by_invocation.get(name)):
             yield Violation("a refused message is stored", name, by_invocation.get(name))
 
 
@@ -222,7 +232,7 @@ def stream(found: Evidence) -> Iterator[Violation]:
             begins = start == 0 or operation == "answer"
             if seen != shown[start : start + len(seen)] or not begins:
                 yield Violation("a stream has gaps or repeats", name, {"saw": seen, "log": shown})
-        whole = outcomes[name] not in ("", InvocationTerminatedError.__name__)
+        whole = outcomes[name] not in ("", TERMINATED, UNKNOWN_NOW)
         if whole and streams and streams[-1][1] != shown[-len(streams[-1][1]) :]:
             yield Violation(
                 "a stream ended before the log", name, {"saw": streams[-1], "log": shown}

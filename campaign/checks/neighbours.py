@@ -12,6 +12,9 @@ from campaign.workload import POISON, Poison, Turn
 
 BESIDE = 2.0
 """Seconds before and after a poison in which its worker's other invocations may feel it."""
+STUCK = 15
+"""Seconds in which a worker takes and ends others, after which a task of it is not ended any more.
+Longer than any step takes here, and than one waits in place for its session."""
 LARGEST = 64 * 1024
 """Characters of what a poisonous invocation may leave as its last event."""
 SURVIVED = (Poison.BLOCK, Poison.EXIT)
@@ -48,6 +51,22 @@ def upgrade(found: Evidence) -> Iterator[Violation]:
     wrong = _wrong(found)
     for name in served_by_both(found) & wrong.keys():
         yield Violation("a deploy has changed what came out", name, wrong[name])
+
+
+def tasks_ended(found: Evidence) -> Iterator[Violation]:
+    """I22: no worker goes on taking tasks while one that it has taken does not end.
+
+    Told by the worker's own clock of lines: a frozen one notes nothing, and so grows no older.
+    """
+    ended = {(line["pid"], line["task"]) for line in found.tasks if line["phase"] == "ended"}
+    seconds: dict[int, list[int]] = defaultdict(list)
+    for line in found.tasks:
+        seconds[line["pid"]].append(int(line["at"]))
+    for line in found.tasks:
+        if line["phase"] == "taken" and (line["pid"], line["task"]) not in ended:
+            lived = {second for second in seconds[line["pid"]] if second > line["at"]}
+            if len(lived) > STUCK:
+                yield Violation("a worker has taken a task and not ended it", line["task"], line)
 
 
 def beside_poison(found: Evidence) -> set[str]:

@@ -10,7 +10,8 @@ from campaign.evidence import Evidence, Key
 from campaign.leaks import SECRETS, SPOKEN
 from campaign.workload import NONCE, SIGN_IN, WORD, Turn
 
-_CANARY = re.compile(f"{NONCE}|{WORD}")
+CANARY = re.compile(f"{NONCE}|{WORD}")
+"""What only one message, or one answer to it, says."""
 
 
 class _Place(NamedTuple):
@@ -30,13 +31,13 @@ def isolation(found: Evidence) -> Iterator[Violation]:
     """
     said = _said(found)
     for place in _places(found):
-        for canary in _CANARY.findall(place.text):
+        for canary in CANARY.findall(place.text):
             owner = said.get(canary)
             if owner is not None and not _may_have(place.owner, owner):
                 yield Violation(f"{place.what} has what is another's", place.where, [canary, owner])
     keys = {row.id: key for key, rows in found.events.items() for row in rows}
     for line in found.journal:
-        if line["type"] == "event" and keys.get(line["event"], Key(*_three(line))) != _three(line):
+        if line["type"] == "event" and keys.get(line["event"], Key(*three(line))) != three(line):
             yield Violation("a stream has an event of another session", line["event"], line)
 
 
@@ -70,7 +71,7 @@ def trespasses(found: Evidence) -> list[str]:
     return [
         line["way"]
         for line in found.tries
-        if line["type"] in ("refused", "nothing") and Key(*_three(line)) in found.events
+        if line["type"] in ("refused", "nothing") and Key(*three(line)) in found.events
     ]
 
 
@@ -94,9 +95,7 @@ def _leaks(found: Evidence, kind: str) -> Iterator[Violation]:
 def _said(found: Evidence) -> dict[str, Key]:
     """Whose each word and number is."""
     turns = found.turns
-    words = {turn.word: Key(*turn[:3]) for turn in turns.values()}
-    asked = ((line["nonce"], turns.get(line["invocation"])) for line in found.asked)
-    return words | {nonce: Key(*turn[:3]) for nonce, turn in asked if turn is not None}
+    return {canary: Key(*turns[name][:3]) for canary, name in found.speakers().items()}
 
 
 def _may_have(place: Key, owner: Key) -> bool:
@@ -132,5 +131,6 @@ def _key(line: dict[str, Any]) -> Key:
     return Key(line["app_name"], line["user_id"], line["session_id"])
 
 
-def _three(line: dict[str, Any]) -> tuple[str, str, str]:
+def three(line: dict[str, Any]) -> tuple[str, str, str]:
+    """The session that a line is about."""
     return line["app"], line["user"], line["session"]

@@ -4,7 +4,9 @@ import json
 from collections.abc import Callable
 
 from campaign.evidence import Evidence, Key
-from tests.campaign.made import APPROVAL, ONCE, PLAIN, changed, response, row
+from tests.campaign.made import APPROVAL, ONCE, PLAIN, changed
+from tests.campaign.made_outside import CLEARED
+from tests.campaign.parts import response, row
 
 Harm = Callable[[Evidence], object]
 
@@ -139,3 +141,41 @@ def leave_alone(found: Evidence) -> None:
     for session in "abcdefghij":
         told = {"app": "plain", "user": "u", "session": session, "problem": "3 is in no history"}
         stores(found)["left"].append(json.dumps(told))
+
+
+def ran(key: str, **fields: object) -> Harm:
+    """A tool has begun for a call."""
+    line = {"key": key, "tool": "refund", "phase": "begun", "invocation": key.partition(":")[0]}
+    return lambda found: found.ledger.append({**line, "nonce": "~00000020", "at": 8.0, **fields})
+
+
+def left_over(found: Evidence) -> None:
+    """An event of the session before is in the new one."""
+    found.events[CLEARED].append(row(4, "c8.11.1", "forgetter", {"text": "Settled."}))
+    found.heads[CLEARED]["revision"] = 4
+
+
+def slowed(seconds: float) -> Harm:
+    """Each of the neighbour's turns beside a crowd takes so long."""
+
+    def harm(found: Evidence) -> None:
+        for line in found.journal:
+            if line["session"].startswith("crowd-beside") and line["type"] == "ok":
+                line["at"] = 30.0 + seconds
+
+    return harm
+
+
+def hung(seconds: int) -> Harm:
+    """A worker takes tasks for so long beside one that it does not end."""
+
+    def harm(found: Evidence) -> None:
+        found.tasks.append({"pid": 1, "at": 50.0, "phase": "taken", "task": "run/hung/1"})
+        found.tasks += [
+            {"pid": 1, "at": 50.5 + second, "phase": phase, "task": f"run/{second}/1"}
+            | {"decided": ""}
+            for second in range(seconds)
+            for phase in ("taken", "ended")
+        ]
+
+    return harm

@@ -5,13 +5,14 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-from campaign.controls import shaped
 from campaign.evidence import Evidence, Key, Row, Rows
 from campaign.journals import Line
 from campaign.leaks import SECRETS, SEEN, SPOKEN
 from campaign.schedule import Kind
 from campaign.trespasser import WAYS
 from campaign.workload import KINDS, Poison, Turn
+from tests.campaign.made_outside import add_outside, workflow_of
+from tests.campaign.parts import added, call, response, row
 
 PLAIN, APPROVAL, SLOW = Key("plain", "u", "p"), Key("approval", "u", "a"), Key("slow", "u", "z")
 ONCE = Key("once", "u7", "x7")
@@ -62,26 +63,6 @@ STEPS = {
     "~00000013": ("k4.1", 0),
 }
 """The model's answers: to whom, and to which question."""
-
-
-def call(id: str, name: str, **args: Any) -> dict[str, Any]:  # noqa: A002 # the call's own word
-    return {"function_call": {"id": id, "name": name, "args": args}}
-
-
-def response(id: str, name: str, **said: Any) -> dict[str, Any]:  # noqa: A002 # the call's own word
-    return {"function_response": {"id": id, "name": name, "response": said}}
-
-
-def row(seq: int, id: str, author: str, *parts: Any, delta: Any = None, **fields: Any) -> Row:  # noqa: A002 # the event's own word
-    invocation = ".".join(id.split(".")[:2])
-    body = {
-        "id": id,
-        "author": author,
-        "content": {"parts": list(parts)},
-        "actions": {"state_delta": delta or {}},
-        **fields,
-    }
-    return Row(seq, id, invocation, body, f"digest of {id}")
 
 
 def _events() -> dict[Key, list[Row]]:
@@ -151,8 +132,12 @@ def _keeping_events() -> dict[Key, list[Row]]:
     }
 
 
-def good() -> Evidence:
-    """Evidence that no check has anything to say about."""
+def good(*, quiet: int = 1) -> Evidence:
+    """Evidence that no check has anything to say about.
+
+    Args:
+        quiet: How many turns the neighbour of a crowd has.
+    """
     events = _events()
     found = Evidence(
         meta={"seconds": 60.0, "seed": 1, "store": "sqlite", "healed": 9.0, "settled": 11.5}
@@ -173,14 +158,14 @@ def good() -> Evidence:
         ],
         workflows=[
             {
-                "workflow": name,
+                "workflow": workflow_of(turn),
                 "status": "COMPLETED",
                 "failure": None,
                 "events": 20,
                 "bytes": 5000,
                 "largest": 900,
             }
-            for name in TURNS
+            for turn in TURNS.values()
         ],
     )
     for phase in ("begun", "done"):
@@ -190,10 +175,11 @@ def good() -> Evidence:
         found.ledger.append({**_run("x7.1:c6", "pay", "~00000006", phase), "at": 6.0, "pid": 1})
     _add_keeping(found)
     for key, rows in events.items():
-        _add(found, key, rows)
+        added(found, key, rows)
     found.repeats = [[dict(line) for line in found.journal if line["invocation"] == "p.1"]]
     found.rows = deepcopy(_rows(found))
     found.restored = _restored(found)
+    add_outside(found, quiet=quiet)
     return found
 
 
@@ -215,28 +201,29 @@ def _add_keeping(found: Evidence) -> None:
     ]
     found.tries = [{**dict(zip(("app", "user", "session"), PLAIN, strict=True))}]
     found.tries[0] |= {"way": "attach", "type": "refused", "as_user": "u7"}
-    found.starts = [{"pid": 1, "release": 1}, {"pid": 2, "release": 2}]
+    found.starts = [{"pid": 1, "release": 1, "clock": 0}, {"pid": 2, "release": 2, "clock": 180}]
     found.searched = {SECRETS: 10**6, SPOKEN: 10**6, SEEN: 5}
 
 
 def busy() -> Evidence:
     """Evidence with which the guards are content too."""
-    found = good()
+    found = good(quiet=10)
     found.meta["seconds"] = 10.0
     for app in {*KINDS} - {turn.app for turn in TURNS.values()}:
         key = Key(app, "u9", f"{app}-9")
         rows = [row(1, f"{app}-9.1.0", "user", {"text": Turn(*key, 1).message})]
-        found.events[key] = [*rows, row(2, f"{app}-9.1.1", "a", {"text": "So be it."})]
+        found.events[key] = [*rows, row(2, f"{app}-9.1.1", "talker", {"text": "Heard."})]
         found.heads[key] = {"revision": 2, "lease_invocation_id": None}
-        _add(found, key, found.events[key])
+        added(found, key, found.events[key])
     long_ago = {"done": True, "began": -100.0, "at": -99.0}
-    found.faults = [{"kind": kind.value, **long_ago} for kind in Kind for _ in range(6)]
+    found.faults += [{"kind": kind.value, **long_ago} for kind in Kind for _ in range(6)]
     found.workflows.append({**found.workflows[0], "status": "CONTINUED_AS_NEW"})
     told = {"invocation": "p.1", "pid": 2, "at": 10.0, "event": "p.1.9"}
     found.commits += [
         {**told, "phase": "found", "event": "p.1.1"},
         {**told, "phase": "refused", "error": "LeaseLostError", "operation": "commit"},
         {**told, "phase": "ok", "event": "", "operation": "resume"},
+        {**told, "phase": "newer", "event": "", "pid": 1},
     ]
     found.tries = [{**found.tries[0], "way": way} for way in WAYS]
     _add_calm(found)
@@ -251,43 +238,11 @@ def _add_calm(found: Evidence) -> None:
         end = row(2, f"k-{number}.1.end", "sleeper", error_code="InvocationCancelledError")
         found.events[key] = [asked, end]
         found.heads[key] = {"revision": 2, "lease_invocation_id": None}
-        _add(found, key, found.events[key])
+        added(found, key, found.events[key])
     found.repeats = [[dict(line) for line in found.journal if line["user"] != CALM.user]]
     assert found.restored is not None
     for name in ("older", "refused"):
         found.restored[name]["events"] = []
-
-
-def _add(found: Evidence, key: Key, rows: list[Row]) -> None:
-    """What store, workers and client say of an invocation."""
-    turn = Turn.of(key.app, key.user, rows[0].invocation)
-    cancelled = key is SLOW or key.user == CALM.user
-    found.invocations[turn.invocation] = {
-        "status": "cancelled" if cancelled else "completed",
-        "start_seq": 1,
-        "end_seq": len(rows),
-        "pauses": int(key is APPROVAL),
-    }
-    for one in rows:
-        for phase in ("begun", "ok"):
-            line = {"phase": phase, "event": one.id, "invocation": one.invocation, "pid": 1}
-            found.commits.append({**line, "operation": "commit", "seq": one.seq, "at": 10.0})
-    names = {**turn._asdict(), "invocation": turn.invocation, "attempt": 1, "pid": 2}
-    shown = [one for one in rows if one.body["author"] != "user"]
-    lines = [{"type": "invoke"}, *({"type": "event", **_seen(one)} for one in shown)]
-    lines.append(
-        {"type": "fail", "error": "InvocationCancelledError"} if cancelled else {"type": "ok"}
-    )
-    found.journal += [{**names, "operation": "run", "at": 11.0, **line} for line in lines]
-    if cancelled:
-        tries = ({"type": "invoke", "at": 10.4}, {"type": "ok", "reached": True, "at": 10.5})
-        found.journal += [{**names, "operation": "cancel", **line} for line in tries]
-    own = {line["key"]: int(line["value"]) for line in found.state if line["session_id"] == key[2]}
-    found.controls[turn.app] = {
-        "turns": [{}] * turn.course
-        + [{"outcome": "ok", "events": [shaped(one.body, turn) for one in rows]}],
-        "state": own,
-    }
 
 
 def _restored(found: Evidence) -> dict[str, Any]:
@@ -335,10 +290,6 @@ def _rows(found: Evidence) -> Rows:
         for name, line in found.invocations.items()
     ]
     return {"sessions": heads, "events": events, "invocations": opened, "state": found.state}
-
-
-def _seen(one: Row) -> dict[str, str]:
-    return {"event": one.id, "digest": one.digest}
 
 
 def _state(key: Key, name: str, value: str) -> dict[str, str]:

@@ -17,17 +17,21 @@ from tests.campaign.harms import (
     deploy,
     drop,
     fault,
+    hung,
     in_store,
     interleave,
     invocation,
     leak,
     left,
+    left_over,
     lines,
     lose,
     neighbour,
+    ran,
     repeat,
     restored,
     second_answer,
+    slowed,
     state,
     store,
     stores,
@@ -44,10 +48,11 @@ from tests.campaign.made import (
     SLOW,
     TURNS,
     good,
-    response,
-    row,
 )
+from tests.campaign.made_outside import CLEARED, OLD, OLD_NONCE, workflow_of
+from tests.campaign.parts import response, row
 
+OWNER = dict(zip(("app_name", "user_id", "session_id"), CLEARED, strict=True))
 FINDING = '{"app":"plain","user":"u","session":"p","problem":"it has forked"}'
 CASES: dict[str, list[Harm]] = {
     "append_once": [
@@ -198,6 +203,7 @@ CASES: dict[str, list[Harm]] = {
         lambda found: found.events[PLAIN].append(row(5, "p.1.9", "user", {"text": "do p.1"})),
         lambda found: found.invocations.pop("p.1"),
         change("journal", invocation="z.1", type="fail")(error="SessionBusyError"),
+        lambda found: found.invocations.update({"crowd-calm-0.2": found.invocations["p.1"]}),
     ],
     "replayable": [
         change("workflows")(failure="nondeterminism"),
@@ -228,6 +234,27 @@ CASES: dict[str, list[Harm]] = {
         lose(APPROVAL, 4),
         drop("ledger", tool="refund"),
     ],
+    "denied": [
+        ran("d9.1:c20", pid=1),
+        ran("d9.1:c20", pid=2, confirmed=False),
+    ],
+    "recreated": [
+        left_over,
+        repeat("state", key="total", other={**OWNER, "value": f'"{OLD_NONCE}"'}),
+        change("asked", nonce="~00000022")(seen=[OLD_NONCE]),
+        change("asked", nonce=OLD_NONCE)(seen=[Turn(*CLEARED, 21).word], at=10.6),
+        change("journal", invocation=OLD.invocation, type="fail")(error="RunError"),
+        change("workflows", workflow=workflow_of(OLD))(status="RUNNING"),
+        drop("clears", type="kept"),
+    ],
+    "reset": [
+        invocation("p.1", status="running"),
+        change("workflows", workflow=workflow_of(TURNS["p.1"]))(status="RUNNING"),
+        lambda found: found.repeats[0][-1].update(type="fail", error="InvocationTerminatedError"),
+        lambda found: found.events[PLAIN].extend(row(n, "p.1.end", "a") for n in (5, 6)),
+    ],
+    "neighbour": [slowed(0.9)],
+    "tasks_ended": [hung(17)],
     "stream": [
         drop("journal", invocation="p.1", event="p.1.2"),
         drop("journal", invocation="p.1", event="p.1.3"),
@@ -419,3 +446,48 @@ def test_what_was_committed_last_before_an_end_from_outside_is_in_no_history() -
             )
         in_store("mended", "events", "p.1.2", **sealed)(found)
         assert bool(judge(found).violations["divergence"]) is is_missed
+
+
+def test_a_run_before_anybody_asked_is_no_violation() -> None:
+    """I16: one release asks nobody; its worker was lost, and the other release has asked."""
+    found = good()
+    ran("d9.1:c20", pid=2)(found)
+    assert not judge(found).violations["denied"]
+    for line in found.starts:
+        line["release"] = 1
+    assert judge(found).violations["denied"]
+
+
+@pytest.mark.parametrize(("seconds", "is_slowed"), [(0.65, False), (0.75, True)])
+def test_a_neighbour_may_wait_a_little_longer(seconds: float, is_slowed: bool) -> None:
+    """I22: what is within the noise of a busy machine shows nothing."""
+    found = good()
+    slowed(seconds)(found)
+    assert bool(judge(found).violations["neighbour"]) is is_slowed
+
+
+def test_a_neighbour_that_was_slow_once_is_measured_again() -> None:
+    """I22: the machine may have had other things to do; a second round is as good."""
+    found, again = good(), good()
+    slowed(0.9)(found)
+    for line in [line for line in again.journal if line["session"].endswith(("-0-0", "calm-0"))]:
+        session = line["session"].replace("-0", "-1", 1)
+        invocation = line["invocation"].replace("-0", "-1", 1)
+        found.journal.append({**line, "session": session, "invocation": invocation})
+    assert not judge(found).violations["neighbour"]
+
+
+def test_a_worker_that_was_frozen_has_not_hung() -> None:
+    """I22: it takes nothing else meanwhile; its own seconds count."""
+    found = good()
+    hung(14)(found)
+    assert not judge(found).violations["tasks_ended"]
+
+
+def test_of_what_crossed_a_deletion_nothing_is_known() -> None:
+    """I15: nobody can say in which of the two sessions an invocation was opened."""
+    found = good()
+    left_over(found)
+    change("clears", type="deleting", generation=1)(at=1.8)(found)
+    change("clears", type="deleted", generation=1)(at=2.2)(found)
+    assert not judge(found).violations["recreated"]

@@ -2,9 +2,19 @@
 
 from itertools import islice
 
-from campaign.client_main import Lane
+from campaign.client_main import BESIDE, Lane
 from campaign.shape import SHAPES, Size
-from campaign.workload import POISON, STEADY, Poison, Turn, courses
+from campaign.workload import (
+    BURST,
+    CROWD,
+    DENIED,
+    POISON,
+    QUEUED,
+    STEADY,
+    Poison,
+    Turn,
+    courses,
+)
 
 USUAL = SHAPES[Size.USUAL]
 
@@ -42,3 +52,19 @@ def test_what_a_lane_owes_has_a_turn_of_each_app_that_it_was_dealt() -> None:
     assert [turn.app for turn in owed] == [app for app, _ in lane._dealt()]
     assert {turn.number for turn in owed} == {1}
     assert Lane("1", 3, 0, USUAL).owed == 0  # a session that has no end
+
+
+def test_a_crowd_is_more_messages_at_once_than_may_wait() -> None:
+    """I22: so some are refused, each has the same course, and another crowd comes afterwards."""
+    assert {CROWD, DENIED} == {app for apps in BESIDE for app in apps}
+    lane = Lane("0", 3, USUAL.lanes, USUAL, CROWD)
+    first, second = islice(lane.groups(), 2)
+    assert len(first) == len(second) == BURST > QUEUED + 1
+    assert {turn.session for turn in first}.isdisjoint(turn.session for turn in second)
+    assert {turn.course for turn in first} == {0}
+
+
+def test_what_is_to_be_denied_is_never_approved() -> None:
+    """I16: whatever the turn."""
+    lane = Lane("1", 3, USUAL.lanes, USUAL, DENIED)
+    assert not any(turn.approves for group in islice(lane.groups(), 9) for turn in group)
