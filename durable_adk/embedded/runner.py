@@ -45,8 +45,7 @@ async def embedded_runner(
     ::
 
         async with embedded_runner(root_agent) as runner:
-            events = runner.run_async(user_id="me", session_id="one", new_message="Hello!")
-            async for event in events:
+            async for event in runner.run_async(user_id="me", session_id="s", new_message="Hi!"):
                 print(event.author, event.text)
 
     Sessions that are missing are created. What the process leaves unfinished, were it killed,
