@@ -18,12 +18,12 @@ from temporalio.client import Client
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.client import connect
-from durable_adk.converter import data_converter, encrypted
 from durable_adk.embedded import TemporalServer
 from durable_adk.encryption import EncryptionCodec, Key, KeyRing
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SqliteSessionService
+from durable_adk.wire.converter import data_converter, encrypted
 from durable_adk.worker import WorkerOptions, worker
 
 TURNS = 40

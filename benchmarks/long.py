@@ -26,10 +26,10 @@ from durable_adk.client import connect, workflow_id
 from durable_adk.embedded import TemporalServer
 from durable_adk.events import Event
 from durable_adk.models import LlmRequest, ScriptedModel
-from durable_adk.run_config import RunConfig
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.tools import ToolContext
+from durable_adk.wire.run_config import RunConfig
 from durable_adk.worker import WorkerOptions, worker
 
 QUEUE, INVOCATION = "bench-long", "long"

@@ -28,11 +28,11 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from campaign.postgres import Postgres
-from durable_adk._process import Process
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.client import connect
 from durable_adk.embedded import TemporalServer
+from durable_adk.embedded.process import Process
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.sessions import DatabaseSessionService
 from durable_adk.worker import WorkerOptions, worker

@@ -28,9 +28,9 @@ from durable_adk.client import connect
 from durable_adk.embedded import TemporalServer
 from durable_adk.models import BaseLlm, LlmRequest, LlmResponse
 from durable_adk.models.scripted import turn_of
-from durable_adk.run_config import RunConfig, StreamingMode
 from durable_adk.runners import Runner
 from durable_adk.sessions import SqliteSessionService
+from durable_adk.wire.run_config import RunConfig, StreamingMode
 from durable_adk.worker import WorkerOptions, worker
 
 QUEUE = "bench-streaming"

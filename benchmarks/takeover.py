@@ -25,9 +25,9 @@ from rich.table import Table
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from durable_adk._process import Process
 from durable_adk.client import connect, invocations
 from durable_adk.embedded import TemporalServer
+from durable_adk.embedded.process import Process
 from tests.support.matrix_cases import Scene
 from tests.support.matrix_hands import Crew
 from tests.support.matrix_runs import Place

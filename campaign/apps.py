@@ -32,8 +32,8 @@ from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelA
 from durable_adk.apps import App
 from durable_adk.events import Event, EventActions
 from durable_adk.models import Gemini
-from durable_adk.run_config import Budget
 from durable_adk.tools import FunctionTool
+from durable_adk.wire.run_config import Budget
 
 COUNTED = 4
 """Events of the custom agent without steps."""

@@ -35,7 +35,7 @@ from campaign.guards import Guard, guards, measured
 from campaign.journals import RunFolder
 from campaign.stores import converter
 from durable_adk.apps.registry import AppRegistry, serve
-from durable_adk.repair.trails import has_begun
+from durable_adk.ops.doctor.trails import has_begun
 from durable_adk.worker import workflow_runner
 from durable_adk.workflows.invocation import InvocationWorkflow
 

@@ -18,7 +18,7 @@ from campaign.schedule import Kind, least, least_links
 from campaign.shape import SHAPES, Size
 from campaign.trespasser import WAYS
 from campaign.workload import CLEARED, FREE, KINDS, Poison
-from durable_adk.messages import WhenBusy
+from durable_adk.wire.messages import WhenBusy
 
 PUT_BACK = 0.8
 """Of the sessions that have lost events; the doctor leaves the others alone, and says why."""

@@ -20,8 +20,8 @@ from campaign.workload import NAP, SLOW
 from campaign.world import Kept, World, until
 from durable_adk.client import connect
 from durable_adk.errors import TemporalUnavailableError
-from durable_adk.messages import workflow_id
 from durable_adk.sessions import SessionKey
+from durable_adk.wire.messages import workflow_id
 
 EVERY = 3
 """Before each so many faults something must have been committed since the last look."""

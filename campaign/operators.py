@@ -26,8 +26,8 @@ from campaign.stores import converter
 from campaign.workload import DRAWS, SLOW, STEADY, Turn
 from durable_adk.client import connect
 from durable_adk.errors import TemporalUnavailableError
-from durable_adk.messages import workflow_id
 from durable_adk.sessions import SessionKey
+from durable_adk.wire.messages import workflow_id
 
 if TYPE_CHECKING:
     from campaign.world import World

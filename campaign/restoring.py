@@ -25,8 +25,8 @@ from campaign.turns import Player
 from campaign.workload import Turn
 from campaign.world import World, manned
 from durable_adk.errors import DurableAdkError
-from durable_adk.repair.doctor import examine
-from durable_adk.repair.sources import Missing, Sources
+from durable_adk.ops.doctor.doctor import examine
+from durable_adk.ops.doctor.sources import Missing, Sources
 from durable_adk.runners import Runner
 from durable_adk.sessions import DatabaseSessionService
 

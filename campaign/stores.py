@@ -8,10 +8,10 @@ from temporalio.converter import DataConverter
 
 from campaign.journals import RunFolder
 from durable_adk.auth.credential_service import PostgresCredentialService
-from durable_adk.converter import data_converter, encrypted
 from durable_adk.embedded.stores import Stores, folder_stores
 from durable_adk.encryption import EncryptionCodec, Key, KeyRing
 from durable_adk.sessions import DatabaseSessionService
+from durable_adk.wire.converter import data_converter, encrypted
 
 _KEYS = KeyRing([Key("campaign", hashlib.sha256(b"campaign").digest())])
 

@@ -15,7 +15,7 @@ from campaign.journals import Line, RunFolder, note, notes
 from campaign.workload import NAP, Poison, Turn, is_control
 from durable_adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes
 from durable_adk.auth.auth_schemes import APIKey
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.memory import MemoryEntry
 
 PAYING = 0.4

@@ -17,9 +17,9 @@ from campaign.tools import signed_in
 from campaign.workload import SIGN_IN, Turn
 from durable_adk.errors import DurableAdkError, InvalidRequestError, TransientError
 from durable_adk.events import Event
+from durable_adk.json_values import canonical
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, Status
-from durable_adk.values import canonical
 
 PATIENCE = 20.0
 """Seconds until a client stops waiting and asks again."""

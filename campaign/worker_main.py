@@ -23,10 +23,10 @@ from campaign.stores import converter, shared
 from campaign.watched_store import ADDED, WatchedSessionService
 from campaign.workload import QUEUED
 from durable_adk.client import connect
-from durable_adk.continuation import Place
 from durable_adk.log import configure
-from durable_adk.payloads import ToolStep
 from durable_adk.settings import Limits
+from durable_adk.wire.checkpoint import Place
+from durable_adk.wire.steps import ToolStep
 from durable_adk.worker import WorkerOptions, worker
 
 QUEUE = "campaign"

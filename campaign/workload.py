@@ -8,7 +8,7 @@ import random
 from enum import StrEnum
 from typing import NamedTuple
 
-from durable_adk.messages import WhenBusy
+from durable_adk.wire.messages import WhenBusy
 
 ONCE = "once"
 """The app whose tool runs once at most: its agent may be told that nobody knows what came of it."""

@@ -16,8 +16,8 @@ from campaign.postgres import Postgres
 from campaign.proxy import HOST, FaultProxy
 from campaign.shape import SHAPES, Shape, Size
 from campaign.spawner import Spawned
-from durable_adk._process import Process
 from durable_adk.embedded import TemporalServer
+from durable_adk.embedded.process import Process
 from durable_adk.errors import DurableAdkError
 
 ROOT = Path(__file__).parents[1]

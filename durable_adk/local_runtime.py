@@ -7,18 +7,20 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from durable_adk.activity_calls import ActivityCall
 from durable_adk.closing import uninterrupted
-from durable_adk.continuation import Continued, ContinueStep
-from durable_adk.effect import Effect, EffectAttempt
 from durable_adk.errors import (
     AgentError,
     ModelUnavailableError,
     SessionBusyError,
     StoreUnavailableError,
 )
-from durable_adk.messages import InvocationRequest, InvocationResult, WhenBusy
-from durable_adk.payloads import (
+from durable_adk.runtime import Inbox
+from durable_adk.settings import Limits
+from durable_adk.wire.activity_call import ActivityCall
+from durable_adk.wire.checkpoint import Continued, ContinueStep
+from durable_adk.wire.effect import Effect, EffectAttempt
+from durable_adk.wire.messages import InvocationRequest, InvocationResult, WhenBusy
+from durable_adk.wire.steps import (
     AnswerStep,
     CloseStep,
     CompactStep,
@@ -28,8 +30,6 @@ from durable_adk.payloads import (
     StepResult,
     ToolStep,
 )
-from durable_adk.runtime import Inbox
-from durable_adk.settings import Limits
 
 if TYPE_CHECKING:
     from durable_adk.agents.base_agent import BaseAgent

@@ -26,14 +26,14 @@ from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.artifacts.base_artifact_service import BaseArtifactService
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.client.connect import KEEP_ALIVE
-from durable_adk.context import Services
-from durable_adk.converter import data_converter, with_our_payloads
+from durable_adk.context.activity import Services
 from durable_adk.errors import InvalidRequestError
 from durable_adk.memory.base_memory_service import BaseMemoryService
 from durable_adk.partials import PartialChannel
 from durable_adk.serving import Serving
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.settings import Limits
+from durable_adk.wire.converter import data_converter, with_our_payloads
 from durable_adk.worker import (
     WorkerOptions,
     interceptors_for,

@@ -22,20 +22,20 @@ from durable_adk.client.local_runs import LocalRuns
 from durable_adk.client.rewinding import Rewinding
 from durable_adk.client.sync import iterate
 from durable_adk.client.temporal_runs import TemporalRuns
-from durable_adk.context import Services
+from durable_adk.context.activity import Services
+from durable_adk.conversation.requests import PendingCall
 from durable_adk.errors import AlreadyExistsError, InvalidRequestError
 from durable_adk.events.event import Event
-from durable_adk.flows.requests import PendingCall
+from durable_adk.json_values import check_id
 from durable_adk.memory import BaseMemoryService, InMemoryMemoryService
-from durable_adk.messages import InvocationRequest, WhenBusy
 from durable_adk.models.model_attempt import ModelAttempt
 from durable_adk.partials import PartialChannel, partials_of
-from durable_adk.run_config import RunConfig
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits
-from durable_adk.values import check_id
+from durable_adk.wire.messages import InvocationRequest, WhenBusy
+from durable_adk.wire.run_config import RunConfig
 
 
 class Runner:

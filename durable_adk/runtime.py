@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from durable_adk.activity_calls import ActivityCall
-from durable_adk.effect import Effect
 from durable_adk.errors import storable
-from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult
-from durable_adk.payloads import ToolStep
+from durable_adk.wire.activity_call import ActivityCall
+from durable_adk.wire.effect import Effect
+from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, InvocationResult
+from durable_adk.wire.steps import ToolStep
 
 if TYPE_CHECKING:
     from durable_adk.agents.base_agent import BaseAgent

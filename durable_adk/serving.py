@@ -19,15 +19,15 @@ from durable_adk.activities.user_threads import UserThreads
 from durable_adk.activities.world import World
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry, serve
-from durable_adk.context import Services
+from durable_adk.context.activity import Services
 from durable_adk.errors import TemporalUnavailableError, WorkerStuckError
-from durable_adk.holders import TemporalHolder
 from durable_adk.log import get_logger
-from durable_adk.messages import InvocationAnswer
 from durable_adk.partials import PartialChannel, partials_of
 from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
+from durable_adk.sessions.lease_owner import TemporalHolder
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
+from durable_adk.wire.messages import InvocationAnswer
 from durable_adk.worker_status import report_stuck, report_working
 
 CLOSE_TIMEOUT = 5.0

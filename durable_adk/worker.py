@@ -22,8 +22,7 @@ import durable_adk
 from durable_adk.apps.app import App
 from durable_adk.artifacts.base_artifact_service import BaseArtifactService
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
-from durable_adk.context import Services
-from durable_adk.converter import with_our_payloads
+from durable_adk.context.activity import Services
 from durable_adk.errors import InvalidRequestError
 from durable_adk.log import get_logger
 from durable_adk.memory.base_memory_service import BaseMemoryService
@@ -33,6 +32,7 @@ from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits, Settings
 from durable_adk.storage import OwnedStorage, SecuredResults
 from durable_adk.telemetry.headers import BindsTrace, HandsOn
+from durable_adk.wire.converter import with_our_payloads
 from durable_adk.workflows.invocation import InvocationWorkflow
 
 CLOSE_TIMEOUT = 5.0

@@ -13,8 +13,8 @@ from durable_adk.errors import (
     class_name,
     from_detail,
 )
-from durable_adk.messages import InvocationRequest, InvocationResult
 from durable_adk.settings import DEFAULT_TASK_QUEUE
+from durable_adk.wire.messages import InvocationRequest, InvocationResult
 
 __all__ = ["AgentRunError", "InvocationRequest", "InvocationResult", "run_agent"]
 

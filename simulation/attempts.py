@@ -17,10 +17,10 @@ from temporalio.testing import ActivityEnvironment
 from durable_adk.activities.definitions import InvocationActivities
 from durable_adk.activities.effects import WorldEffects
 from durable_adk.activities.world import World
-from durable_adk.converter import data_converter
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.sessions._tables import Tables
 from durable_adk.sessions._transactional import TransactionalSessionService
+from durable_adk.wire.converter import data_converter
 from simulation.loop import VirtualLoop
 
 T = TypeVar("T")

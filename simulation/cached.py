@@ -16,7 +16,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.worker._workflow_instance import WorkflowInstanceDetails
 from temporalio.workflow import Info, _Definition
 
-from durable_adk.converter import data_converter
+from durable_adk.wire.converter import data_converter
 from durable_adk.workflows.invocation import TYPE_NAME, InvocationWorkflow
 from simulation.loop import VirtualLoop
 

@@ -16,14 +16,14 @@ from durable_adk.agents import (
     SequentialAgent,
 )
 from durable_adk.apps import App
-from durable_adk.context import CallbackContext, ToolContext
-from durable_adk.contracts import ToolContract
+from durable_adk.context.activity import CallbackContext, ToolContext
 from durable_adk.events import Event, EventActions
-from durable_adk.messages import WhenBusy
 from durable_adk.plugins import BasePlugin
-from durable_adk.run_config import Budget
 from durable_adk.tools import ActivityTool, AgentTool, FunctionTool, exit_loop
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+from durable_adk.wire.messages import WhenBusy
+from durable_adk.wire.run_config import Budget
+from durable_adk.wire.tool_contract import ToolContract
 from simulation.attempts import THEIRS, current, gate
 from simulation.inputs import (
     AFTER_CLEAR,

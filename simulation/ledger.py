@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from google.genai import types
 from temporalio import activity
 
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.models import BaseLlm, LlmRequest
 from durable_adk.models.llm_request import NOT_BY_THE_USER
 from durable_adk.models.llm_response import LlmResponse

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from durable_adk.conversation.requests import REQUEST_CONFIRMATION
 from durable_adk.errors import EventConflictError, InvocationCancelledError, LeaseLostError
-from durable_adk.flows.requests import REQUEST_CONFIRMATION
 from simulation.normal import calls, responses
 from simulation.rivals import refused, shape
 from simulation.simulation import Result

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from durable_adk.errors import SessionBusyError
-from durable_adk.messages import WhenBusy
 from durable_adk.sessions.base_session_service import Status
+from durable_adk.wire.messages import WhenBusy
 from simulation.simulation import Result
 
 FIRST, SECOND = "i1", "i2"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from durable_adk.apps import App, AppRegistry
 from durable_adk.apps.registry import serve
-from durable_adk.messages import WhenBusy
+from durable_adk.wire.messages import WhenBusy
 
 if TYPE_CHECKING:
     from simulation.simulation import Simulation

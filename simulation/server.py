@@ -16,8 +16,8 @@ from temporalio.bridge.proto.workflow_activation import (
 from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 
 from durable_adk.activities.world import World
-from durable_adk.converter import data_converter
 from durable_adk.errors import StoreUnavailableError
+from durable_adk.wire.converter import data_converter
 from simulation.attempts import Attempt, Executor, Gate, Scheduled, Worker
 from simulation.children import Children
 from simulation.faults import FAULTS

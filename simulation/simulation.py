@@ -12,14 +12,14 @@ from typing import Any
 
 from durable_adk.activities.world import World
 from durable_adk.events import Event
-from durable_adk.holders import TemporalHolder
-from durable_adk.messages import InvocationAnswer, WhenBusy
 from durable_adk.sessions import _log
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._queue import live
 from durable_adk.sessions._tables import Window
 from durable_adk.sessions.base_session_service import InvocationRecord
+from durable_adk.sessions.lease_owner import TemporalHolder
 from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.messages import InvocationAnswer, WhenBusy
 from simulation.attempts import SimulatedSessions, gate, skew
 from simulation.cached import TaskFailedError
 from simulation.ledger import Ledger, opened

@@ -21,8 +21,8 @@ from durable_adk.errors import (
     RunError,
     SessionBusyError,
 )
-from durable_adk.messages import WhenBusy
 from durable_adk.tools.contract import LOST, unknown_outcome
+from durable_adk.wire.messages import WhenBusy
 
 CANCELLED = InvocationCancelledError.__name__
 TERMINATED = InvocationTerminatedError.__name__

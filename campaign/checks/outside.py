@@ -19,8 +19,8 @@ from durable_adk.errors import (
     LeaseLostError,
     SessionNotFoundError,
 )
-from durable_adk.messages import workflow_id
 from durable_adk.sessions import SessionKey
+from durable_adk.wire.messages import workflow_id
 
 GONE = frozenset(
     error.__name__

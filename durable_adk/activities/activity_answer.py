@@ -6,20 +6,20 @@ from typing import Any
 
 from durable_adk.activities.toolbox import Toolbox, toolbox_of
 from durable_adk.activities.world import World
-from durable_adk.activity_calls import ActivityCall, ActivityEnd, failed, overdue
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.errors import (
     AgentDefinitionError,
     DurableAdkError,
     from_detail,
     text_of,
 )
-from durable_adk.payloads import ToolStep
+from durable_adk.json_values import to_json_value
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.base_tool import BaseTool
-from durable_adk.values import to_json_value
+from durable_adk.wire.activity_call import ActivityCall, ActivityEnd, failed, overdue
+from durable_adk.wire.steps import ToolStep
 
 
 @dataclass(frozen=True)

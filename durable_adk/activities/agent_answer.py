@@ -5,15 +5,15 @@ from typing import Any
 
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.errors import from_detail
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
-from durable_adk.payloads import ChildEnd
 from durable_adk.sessions.state import without_temp
 from durable_adk.tools._output_schema import parse_answer
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
+from durable_adk.wire.steps import ChildEnd
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from durable_adk.context import ToolContext
-from durable_adk.flows.requests import asked_by
+from durable_adk.context.activity import ToolContext
+from durable_adk.conversation.requests import asked_by
 from durable_adk.tools._confirmation import Asker
 
 

@@ -13,7 +13,6 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from durable_adk.activities.tool_run import RunAgain, ToolsetAway
 from durable_adk.activities.trials import Trials
 from durable_adk.closing import uninterrupted
-from durable_adk.effect import EffectAttempt
 from durable_adk.errors import (
     AgentNotFoundError,
     DurableAdkError,
@@ -30,7 +29,8 @@ from durable_adk.errors import (
     raised,
     storable,
 )
-from durable_adk.reports import NONE, Reports
+from durable_adk.heartbeat import NONE, Reports
+from durable_adk.wire.effect import EffectAttempt
 
 T = TypeVar("T")
 MAX_LOST = 10

@@ -12,11 +12,11 @@ from durable_adk.activities.notes import offer_note
 from durable_adk.activities.world import World
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import TransientError, describe
+from durable_adk.heartbeat import NONE, Reports
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.models.model_attempt import AttemptEnd, ModelAttempt
-from durable_adk.payloads import ModelStep
-from durable_adk.reports import NONE, Reports
 from durable_adk.sessions.records import ATTEMPT
+from durable_adk.wire.steps import ModelStep
 
 
 @dataclass(kw_only=True)

@@ -8,16 +8,16 @@ from durable_adk.activities.world import World
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import time_limit
-from durable_adk.context import CallbackContext
-from durable_adk.effect import EffectAttempt
+from durable_adk.context.activity import CallbackContext
+from durable_adk.conversation.response import save_output
 from durable_adk.errors import CallbackError
 from durable_adk.events.event import Event
-from durable_adk.flows.response import save_output
-from durable_adk.messages import check_size
-from durable_adk.payloads import CallbackStep, Hook, StepResult
+from durable_adk.json_values import check_json
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import PluginManager
-from durable_adk.values import check_json
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.messages import check_size
+from durable_adk.wire.steps import CallbackStep, Hook, StepResult
 
 
 async def run_callback(world: World, step: CallbackStep, attempt: EffectAttempt) -> StepResult:

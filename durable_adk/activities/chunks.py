@@ -3,15 +3,15 @@
 from durable_adk.activities.callbacks import answer_of
 from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
-from durable_adk.context import CallbackContext, RunContext, StepScope
+from durable_adk.context.activity import CallbackContext, RunContext, StepScope
+from durable_adk.conversation.response import call_ids, to_event
 from durable_adk.errors import CallbackError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
-from durable_adk.flows.response import call_ids, to_event
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.partials.partial import PartialEvent
-from durable_adk.payloads import ModelStep
 from durable_adk.plugins.plugin_manager import PluginManager, replaced
+from durable_adk.wire.steps import ModelStep
 
 
 async def after_model(

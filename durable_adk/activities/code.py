@@ -7,14 +7,14 @@ from durable_adk.calling import time_limit
 from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.code_executors.flow import execute, files_for
-from durable_adk.context import CallbackContext, StepScope
-from durable_adk.effect import EffectAttempt
+from durable_adk.context.activity import CallbackContext, StepScope
 from durable_adk.errors import AgentDefinitionError, AgentError, CodeExecutorError
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
-from durable_adk.messages import check_size
-from durable_adk.payloads import CodeStep, StepResult
-from durable_adk.values import check_json
+from durable_adk.json_values import check_json
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.messages import check_size
+from durable_adk.wire.steps import CodeStep, StepResult
 
 
 async def execute_code(world: World, step: CodeStep, attempt: EffectAttempt) -> StepResult:

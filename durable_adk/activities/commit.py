@@ -4,9 +4,9 @@ from durable_adk.activities.regressed import require_known
 from durable_adk.activities.world import World
 from durable_adk.errors import LeaseLostError
 from durable_adk.failpoints import failpoint
-from durable_adk.payloads import CommitStep
 from durable_adk.telemetry.metrics import commits
 from durable_adk.telemetry.names import APP
+from durable_adk.wire.steps import CommitStep
 
 
 async def commit_event(world: World, step: CommitStep, *, by_step: bool = False) -> int:

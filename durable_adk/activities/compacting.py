@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from durable_adk.activities.world import World
 from durable_adk.apps.compaction import EventsCompactionConfig, summarizer_for
 from durable_adk.calling import contained
+from durable_adk.conversation.compaction import finished, window
 from durable_adk.errors import EventConflictError, StaleSessionError
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
-from durable_adk.flows.compaction import finished, window
 from durable_adk.log import get_logger
-from durable_adk.messages import check_size
-from durable_adk.payloads import CompactStep
 from durable_adk.sessions.session import Session
+from durable_adk.wire.messages import check_size
+from durable_adk.wire.steps import CompactStep
 
 ATTEMPTS = 3
 """How often to append, each time to the session as it is then."""

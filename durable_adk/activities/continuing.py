@@ -5,7 +5,14 @@ import json
 from durable_adk.activities.ending import ending_of
 from durable_adk.activities.past_state import state_for_bodies
 from durable_adk.activities.world import World
-from durable_adk.continuation import (
+from durable_adk.errors import (
+    DurableAdkError,
+    InvalidRequestError,
+    LeaseLostError,
+    SessionRegressedError,
+)
+from durable_adk.failpoints import failpoint
+from durable_adk.wire.checkpoint import (
     PLACE,
     TRACE,
     Continued,
@@ -19,13 +26,6 @@ from durable_adk.continuation import (
     packed,
     unpacked,
 )
-from durable_adk.errors import (
-    DurableAdkError,
-    InvalidRequestError,
-    LeaseLostError,
-    SessionRegressedError,
-)
-from durable_adk.failpoints import failpoint
 
 PAGE_BYTES = 700_000
 """Of packed traces, the last of which may be as large; an activity's result may be 2 MiB (1c)."""

@@ -24,7 +24,7 @@ from durable_adk.activities.effects import (
 from durable_adk.activities.trials import Trials
 from durable_adk.activities.user_loop import UserLoop
 from durable_adk.activities.waiting import InPlace
-from durable_adk.payloads import HookStep, ModelStep, OpenStep, Step
+from durable_adk.wire.steps import HookStep, ModelStep, OpenStep, Step
 
 
 class InvocationActivities:

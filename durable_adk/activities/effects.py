@@ -31,8 +31,9 @@ from durable_adk.activities.attempting import reported
 from durable_adk.activities.granted import committed
 from durable_adk.activities.tool_run import RunAgain
 from durable_adk.activities.world import World
-from durable_adk.activity_calls import ActivityCall
-from durable_adk.continuation import (
+from durable_adk.errors import SessionBusyError
+from durable_adk.wire.activity_call import ActivityCall
+from durable_adk.wire.checkpoint import (
     Continued,
     ContinueStep,
     PlaceStep,
@@ -40,10 +41,9 @@ from durable_adk.continuation import (
     TracePage,
     TraceStep,
 )
-from durable_adk.effect import Effect, EffectAttempt
-from durable_adk.errors import SessionBusyError
-from durable_adk.messages import WhenBusy
-from durable_adk.payloads import (
+from durable_adk.wire.effect import Effect, EffectAttempt
+from durable_adk.wire.messages import WhenBusy
+from durable_adk.wire.steps import (
     AnswerStep,
     AnswerTaken,
     CallbackStep,

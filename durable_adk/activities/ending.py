@@ -9,6 +9,8 @@ from durable_adk.activities.regressed import require_known
 from durable_adk.activities.steering import heard_event
 from durable_adk.activities.waiting import check_turn
 from durable_adk.activities.world import World
+from durable_adk.conversation.contents import CONTROL_FUNCTIONS
+from durable_adk.conversation.merge import unanswered
 from durable_adk.errors import (
     EventConflictError,
     InvocationCancelledError,
@@ -19,13 +21,11 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
-from durable_adk.flows.contents import CONTROL_FUNCTIONS
-from durable_adk.flows.merge import unanswered
-from durable_adk.holders import ttl_of
-from durable_adk.messages import MAX_RESULT_TEXT
-from durable_adk.payloads import UNKNOWN_EPOCH, CloseStep, Ending
 from durable_adk.sessions.base_session_service import InvocationRecord, Status, StoredEvent
+from durable_adk.sessions.lease_owner import ttl_of
 from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.messages import MAX_RESULT_TEXT
+from durable_adk.wire.steps import UNKNOWN_EPOCH, CloseStep, Ending
 
 ABORTED = "INVOCATION_ABORTED"
 MAX_TRIES = 100

@@ -5,7 +5,6 @@ import asyncio
 from durable_adk.activities.world import World
 from durable_adk.agents.step_function import find
 from durable_adk.calling import call, contained, time_limit
-from durable_adk.effect import EffectAttempt
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
@@ -16,9 +15,10 @@ from durable_adk.errors import (
     as_detail,
     raised,
 )
-from durable_adk.messages import check_size
-from durable_adk.payloads import FunctionStep, StepResult
-from durable_adk.values import canonical, check_json, to_json_value
+from durable_adk.json_values import canonical, check_json, to_json_value
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.messages import check_size
+from durable_adk.wire.steps import FunctionStep, StepResult
 
 
 async def run_function(world: World, step: FunctionStep, attempt: EffectAttempt) -> StepResult:

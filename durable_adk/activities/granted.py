@@ -10,14 +10,14 @@ from durable_adk.activities.telling import closed_by_step
 from durable_adk.activities.world import STORE_PATIENCE, World
 from durable_adk.closing import uninterrupted
 from durable_adk.code_executors.code_execution_utils import pending_code
-from durable_adk.context import StepScope
-from durable_adk.effect import EffectAttempt
+from durable_adk.context.activity import StepScope
 from durable_adk.errors import EventConflictError, LeaseLostError, StoreUnavailableError
 from durable_adk.events.event import Event
-from durable_adk.patience import again
-from durable_adk.payloads import CommitGrant, CommitStep, ModelStep, Step, StepResult, ToolStep
+from durable_adk.retrying import again
 from durable_adk.sessions.base_session_service import Status, StoredEvent
 from durable_adk.sessions.state import is_temp
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.steps import CommitGrant, CommitStep, ModelStep, Step, StepResult, ToolStep
 
 PATIENCE: Final = 2.0
 """Seconds in which an attempt that is not the first asks the store again to take its event."""

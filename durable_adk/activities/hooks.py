@@ -9,8 +9,9 @@ from durable_adk.activities.session_cache import Known
 from durable_adk.activities.world import World
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.calling import time_limit
-from durable_adk.context import CallbackContext, RunContext, StepScope
-from durable_adk.effect import EffectAttempt
+from durable_adk.context.activity import CallbackContext, RunContext, StepScope
+from durable_adk.conversation.response import CallIds
+from durable_adk.conversation.sent_message import marked
 from durable_adk.errors import (
     CallbackError,
     InvalidRequestError,
@@ -19,14 +20,13 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
-from durable_adk.flows.response import CallIds
-from durable_adk.flows.sent_message import marked
-from durable_adk.messages import check_size, user_content
-from durable_adk.payloads import HookStep, Step, StepResult
+from durable_adk.json_values import check_json
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import replaced
 from durable_adk.plugins.save_files_as_artifacts_plugin import SaveFilesAsArtifactsPlugin
-from durable_adk.values import check_json
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.messages import check_size, user_content
+from durable_adk.wire.steps import HookStep, Step, StepResult
 
 T = TypeVar("T")
 _SAVE_FILES = SaveFilesAsArtifactsPlugin(attach_file_reference=False).on_user_message_callback

@@ -16,8 +16,8 @@ from durable_adk.activities.world import World
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained, time_limit
 from durable_adk.code_executors.flow import cut_off
-from durable_adk.context import CallbackContext, StepScope
-from durable_adk.effect import EffectAttempt
+from durable_adk.context.activity import CallbackContext, StepScope
+from durable_adk.conversation.response import call_ids, save_output, to_event
 from durable_adk.errors import (
     AgentDefinitionError,
     CallbackError,
@@ -29,20 +29,20 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
-from durable_adk.flows.response import call_ids, save_output, to_event
-from durable_adk.manifest import Wait
-from durable_adk.messages import check_size
+from durable_adk.json_values import check_json
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.models.model_attempt import AttemptEnd
-from durable_adk.payloads import ModelStep, StepResult
 from durable_adk.planners.planning import planned
 from durable_adk.plugins.plugin_manager import PluginManager
-from durable_adk.run_config import StreamingMode
 from durable_adk.sessions.state import is_temp
 from durable_adk.telemetry.genai import chat
 from durable_adk.tools.base_tool import BaseTool
-from durable_adk.values import check_json
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.manifest import Wait
+from durable_adk.wire.messages import check_size
+from durable_adk.wire.run_config import StreamingMode
+from durable_adk.wire.steps import ModelStep, StepResult
 
 
 async def call_model(world: World, step: ModelStep, attempt: EffectAttempt) -> StepResult:

@@ -12,10 +12,10 @@ from durable_adk.activities.world import World
 from durable_adk.errors import DurableAdkError, StoreUnavailableError
 from durable_adk.events.event_actions import EventActions
 from durable_adk.log import get_logger
-from durable_adk.manifest import Wait
 from durable_adk.models.llm_response import LlmResponse, Wire
-from durable_adk.payloads import Step
 from durable_adk.tools._confirmation import Asker
+from durable_adk.wire.manifest import Wait
+from durable_adk.wire.steps import Step
 
 logger = get_logger(__name__)
 

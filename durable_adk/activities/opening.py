@@ -11,6 +11,10 @@ from durable_adk.activities.waiting import PLACES, check_turn
 from durable_adk.activities.world import World
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
+from durable_adk.conversation.answers import answered_in, asked_in, check_answers
+from durable_adk.conversation.history import recent
+from durable_adk.conversation.routing import agent_for
+from durable_adk.conversation.sent_message import is_sent_as
 from durable_adk.errors import (
     EventConflictError,
     InvalidRequestError,
@@ -22,17 +26,13 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
-from durable_adk.flows.answers import answered_in, asked_in, check_answers
-from durable_adk.flows.history import recent
-from durable_adk.flows.routing import agent_for
-from durable_adk.flows.sent_message import is_sent_as
-from durable_adk.holders import ttl_of
-from durable_adk.messages import WhenBusy
-from durable_adk.payloads import Opened, OpenStep
-from durable_adk.run_config import GetSessionConfig
+from durable_adk.sessions.lease_owner import ttl_of
 from durable_adk.sessions.reading import read_from_calls
 from durable_adk.sessions.records import InvocationRecord, QueueBounds, Status
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp
+from durable_adk.wire.messages import WhenBusy
+from durable_adk.wire.run_config import GetSessionConfig
+from durable_adk.wire.steps import Opened, OpenStep
 
 STEERING = 1.5
 """Seconds until it is looked again whether a message was heard, or who else could hear it."""

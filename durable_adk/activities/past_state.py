@@ -3,9 +3,9 @@
 from typing import Any
 
 from durable_adk.activities.world import World
-from durable_adk.messages import check_size
+from durable_adk.json_values import canonical
 from durable_adk.sessions.session import SessionKey
-from durable_adk.values import canonical
+from durable_adk.wire.messages import check_size
 
 
 async def state_for_bodies(

@@ -11,17 +11,17 @@ from durable_adk.activities.telling import resumed
 from durable_adk.activities.waiting import check_turn
 from durable_adk.activities.world import World
 from durable_adk.auth.redaction import without_secrets
+from durable_adk.conversation.answers import answer_message, check_answers
+from durable_adk.conversation.requests import REQUEST_CONFIRMATION, SETTLED, pending_calls
 from durable_adk.errors import InvalidRequestError, LeaseLostError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
-from durable_adk.flows.answers import answer_message, check_answers
-from durable_adk.flows.requests import REQUEST_CONFIRMATION, SETTLED, pending_calls
-from durable_adk.holders import ttl_of
-from durable_adk.messages import EXPIRED, MAX_BYTES, is_reserved
-from durable_adk.payloads import AnswerStep, AnswerTaken, PauseStep
+from durable_adk.json_values import canonical
 from durable_adk.sessions.base_session_service import InvocationRecord, Status, StoredEvent
-from durable_adk.values import canonical
+from durable_adk.sessions.lease_owner import ttl_of
+from durable_adk.wire.messages import EXPIRED, MAX_BYTES, is_reserved
+from durable_adk.wire.steps import AnswerStep, AnswerTaken, PauseStep
 
 
 async def pause_invocation(world: World, step: PauseStep) -> Literal[False] | None:

@@ -11,9 +11,9 @@ from durable_adk.agents.instructions import render
 from durable_adk.agents.llm_agent import InstructionProvider, LlmAgent
 from durable_adk.calling import call, contained
 from durable_adk.code_executors.flow import prepare
-from durable_adk.context import CallbackContext, ReadonlyContext, StepScope, ToolContext
+from durable_adk.context.activity import CallbackContext, ReadonlyContext, StepScope, ToolContext
+from durable_adk.conversation.contents import build_contents
 from durable_adk.errors import CallbackError, DurableAdkError, ToolError, raised, text_of
-from durable_adk.flows.contents import build_contents
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.planners.planning import apply_planner
 from durable_adk.tools.base_tool import BaseTool

@@ -14,9 +14,9 @@ from temporalio.service import RPCError
 
 from durable_adk.errors import SessionRegressedError
 from durable_adk.log import get_logger
-from durable_adk.messages import InvocationResult
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.messages import InvocationResult
 
 FARTHEST = 30
 """Completed invocations that are looked at until the store knows one. If the sessions of all these

@@ -6,15 +6,15 @@ names the message and does not carry it: should it reach another workflow, there
 """
 
 from durable_adk.activities.world import World
+from durable_adk.conversation.sent_message import is_same
 from durable_adk.errors import EventConflictError
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
-from durable_adk.flows.sent_message import is_same
-from durable_adk.messages import InvocationAnswer, WhenBusy
-from durable_adk.payloads import AnswerStep, AnswerTaken, OpenStep
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.messages import InvocationAnswer, WhenBusy
+from durable_adk.wire.steps import AnswerStep, AnswerTaken, OpenStep
 
 TOLD = "steerTold"
 """The kind of the active invocation's notes that say which messages it was told of."""

@@ -19,11 +19,11 @@ from durable_adk.errors import (
     as_detail,
     from_detail,
 )
-from durable_adk.holders import ttl_of
-from durable_adk.messages import WhenBusy
-from durable_adk.payloads import CloseStep, OpenStep
+from durable_adk.sessions.lease_owner import ttl_of
 from durable_adk.sessions.records import InvocationRecord, Status, Ticket
 from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.messages import WhenBusy
+from durable_adk.wire.steps import CloseStep, OpenStep
 
 W = TypeVar("W", bound=Waiter)
 R = TypeVar("R")

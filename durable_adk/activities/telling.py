@@ -14,8 +14,16 @@ from durable_adk.activities.ending import ending_of
 from durable_adk.activities.world import World
 from durable_adk.errors import DurableAdkError
 from durable_adk.log import get_logger
-from durable_adk.messages import workflow_id
-from durable_adk.payloads import (
+from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
+from durable_adk.sessions.session import SessionKey
+from durable_adk.telemetry import metrics, names
+from durable_adk.telemetry.genai import agent_tool_ended
+from durable_adk.telemetry.identity import tool_span
+from durable_adk.telemetry.steps import attributes_of, for_step
+from durable_adk.telemetry.tracing import emit, identity, span, tracer
+from durable_adk.tools.base_tool import BaseTool
+from durable_adk.wire.messages import workflow_id
+from durable_adk.wire.steps import (
     UNKNOWN_EPOCH,
     AgentRun,
     CloseStep,
@@ -26,14 +34,6 @@ from durable_adk.payloads import (
     Step,
     ToolStep,
 )
-from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
-from durable_adk.sessions.session import SessionKey
-from durable_adk.telemetry import metrics, names
-from durable_adk.telemetry.genai import agent_tool_ended
-from durable_adk.telemetry.identity import tool_span
-from durable_adk.telemetry.steps import attributes_of, for_step
-from durable_adk.telemetry.tracing import emit, identity, span, tracer
-from durable_adk.tools.base_tool import BaseTool
 
 MAX_EVENTS = 2_000
 """Of an invocation whose end is told with counts: they are read for that."""

@@ -17,11 +17,10 @@ from durable_adk.activities.tool_event import pending_result, response_event, un
 from durable_adk.activities.tool_run import NotBegunError, RunAgain, ToolRun, unconfirmed
 from durable_adk.activities.toolbox import Toolbox, toolbox_of
 from durable_adk.activities.world import World
-from durable_adk.activity_calls import ActivityCall
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained, time_limit
-from durable_adk.context import StepScope, ToolContext
-from durable_adk.effect import EffectAttempt
+from durable_adk.context.activity import StepScope, ToolContext
+from durable_adk.conversation.requests import SETTLED, answer_to, decision, is_denied
 from durable_adk.errors import (
     AgentDefinitionError,
     AgentError,
@@ -35,17 +34,18 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
-from durable_adk.flows.requests import SETTLED, answer_to, decision, is_denied
-from durable_adk.manifest import AgentNode, Wait
-from durable_adk.messages import check_size
-from durable_adk.payloads import ChildRun, StepResult, ToolStep
+from durable_adk.json_values import check_json
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.tools._confirmation import REJECTED
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
-from durable_adk.values import check_json
+from durable_adk.wire.activity_call import ActivityCall
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.manifest import AgentNode, Wait
+from durable_adk.wire.messages import check_size
+from durable_adk.wire.steps import ChildRun, StepResult, ToolStep
 
 
 async def call_tool(world: World, step: ToolStep, attempt: EffectAttempt) -> StepResult:

@@ -4,13 +4,13 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.errors import PayloadTooLargeError, StateValueError, ToolResultError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
-from durable_adk.messages import check_size
-from durable_adk.payloads import StepResult, ToolStep
-from durable_adk.values import check_json, to_json_value
+from durable_adk.json_values import check_json, to_json_value
+from durable_adk.wire.messages import check_size
+from durable_adk.wire.steps import StepResult, ToolStep
 
 
 def response_event(

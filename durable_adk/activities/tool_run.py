@@ -20,8 +20,7 @@ from durable_adk.activities.notes import (
 from durable_adk.activities.world import STORE_PATIENCE, World
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained
-from durable_adk.context import ToolContext
-from durable_adk.contracts import RetryConfig, ToolContract
+from durable_adk.context.activity import ToolContext
 from durable_adk.errors import (
     DurableAdkError,
     LeaseLostError,
@@ -29,10 +28,9 @@ from durable_adk.errors import (
     ToolsetUnavailableError,
 )
 from durable_adk.failpoints import failpoint
+from durable_adk.heartbeat import NONE, Reports
+from durable_adk.json_values import check_json, to_json_value
 from durable_adk.log import get_logger
-from durable_adk.manifest import ToolSpec
-from durable_adk.payloads import ToolStep
-from durable_adk.reports import NONE, Reports
 from durable_adk.sessions.state import is_temp
 from durable_adk.telemetry.content import captured
 from durable_adk.telemetry.genai import execute_tool
@@ -41,7 +39,9 @@ from durable_adk.tools._confirmation import refusal
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.contract import LOST, NOT_RUN, overdue, unknown_outcome
 from durable_adk.tools.function_tool import FunctionTool
-from durable_adk.values import check_json, to_json_value
+from durable_adk.wire.manifest import ToolSpec
+from durable_adk.wire.steps import ToolStep
+from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
 logger = get_logger(__name__)
 MAX_AWAY = 7

@@ -7,11 +7,11 @@ one, from the workflow whose call it is.
 
 from durable_adk.activities.world import World
 from durable_adk.errors import InvalidRequestError
-from durable_adk.holders import TemporalHolder, ttl_of
-from durable_adk.messages import ToolRun
-from durable_adk.payloads import OpenStep
+from durable_adk.sessions.lease_owner import TemporalHolder, ttl_of
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
+from durable_adk.wire.messages import ToolRun
+from durable_adk.wire.steps import OpenStep
 
 MAX_ASKERS = 1000
 """Running invocations of the user among which the one is looked for that asks."""

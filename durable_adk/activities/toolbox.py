@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from durable_adk.agents.llm_agent import LlmAgent
-from durable_adk.context import ReadonlyContext
+from durable_adk.context.activity import ReadonlyContext
 from durable_adk.errors import ToolsetUnavailableError
 from durable_adk.models.llm_request import SET_MODEL_RESPONSE
 from durable_adk.tools.base_tool import BaseTool

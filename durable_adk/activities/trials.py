@@ -7,8 +7,8 @@ from temporalio import activity
 
 from durable_adk.activities.notes import write_note
 from durable_adk.activities.world import World
-from durable_adk.payloads import Step
-from durable_adk.reports import Reports
+from durable_adk.heartbeat import Reports
+from durable_adk.wire.steps import Step
 
 TRIED: Final = "tried"
 """The kind of note that says which attempts of a step were to run its code."""

@@ -16,9 +16,9 @@ from durable_adk.activities.attempting import IN_PLACE, NEXT, beating, busy_dela
 from durable_adk.activities.world import World
 from durable_adk.errors import SessionBusyError
 from durable_adk.failpoints import failpoint
-from durable_adk.messages import WhenBusy
-from durable_adk.payloads import AnswerStep, CloseStep, OpenStep
 from durable_adk.sessions.records import Place
+from durable_adk.wire.messages import WhenBusy
+from durable_adk.wire.steps import AnswerStep, CloseStep, OpenStep
 
 T = TypeVar("T")
 LOOK = 1.0

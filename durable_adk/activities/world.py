@@ -10,19 +10,19 @@ from typing import Any
 from durable_adk.activities.session_cache import Known, SessionCache
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import AppRegistry
-from durable_adk.context import Services, StepScope
+from durable_adk.context.activity import Services, StepScope
+from durable_adk.conversation.history import recent
 from durable_adk.errors import SessionRegressedError, StoreUnavailableError
 from durable_adk.events.event import Event
-from durable_adk.flows.history import recent
 from durable_adk.log import get_logger
-from durable_adk.messages import InvocationAnswer
 from durable_adk.partials.channel import PartialChannel
-from durable_adk.payloads import Step
 from durable_adk.plugins.plugin_manager import PluginManager
-from durable_adk.run_config import RunConfig
 from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.settings import Limits
+from durable_adk.wire.messages import InvocationAnswer
+from durable_adk.wire.run_config import RunConfig
+from durable_adk.wire.steps import Step
 
 STORE_PATIENCE = 30.0
 """Seconds a step waits for the store within one attempt."""

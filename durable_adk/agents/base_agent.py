@@ -7,12 +7,12 @@ from typing import Any, Self, TypeAlias
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from durable_adk.context import CallbackContext
+from durable_adk.context.activity import CallbackContext
+from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
-from durable_adk.loop_context import InvocationContext
-from durable_adk.manifest import AgentNode
-from durable_adk.values import canonical
+from durable_adk.json_values import canonical
+from durable_adk.wire.manifest import AgentNode
 
 AgentCallback: TypeAlias = Callable[
     [CallbackContext], types.Content | Awaitable[types.Content | None] | None

@@ -1,5 +1,5 @@
 """`CallbackContext` at the path ADK gives it."""
 
-from durable_adk.context import CallbackContext
+from durable_adk.context.activity import CallbackContext
 
 __all__ = ["CallbackContext"]

@@ -24,8 +24,8 @@ from durable_adk.errors import DeterminismError
 
 if TYPE_CHECKING:
     from durable_adk.agents.base_agent import BaseAgent
+    from durable_adk.context.loop import InvocationContext
     from durable_adk.events.event import Event
-    from durable_adk.loop_context import InvocationContext
 
 _EVERYTHING = frozenset({"*"})
 _BANNED: Mapping[types.ModuleType, frozenset[str]] = {

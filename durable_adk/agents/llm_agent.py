@@ -11,13 +11,11 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.closing import closing
 from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
 from durable_adk.code_executors.built_in_code_executor import BuiltInCodeExecutor
-from durable_adk.context import CallbackContext, ReadonlyContext, ToolContext
-from durable_adk.contracts import ToolContract
+from durable_adk.context.activity import CallbackContext, ReadonlyContext, ToolContext
+from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.events.event import Event
 from durable_adk.log import get_logger
-from durable_adk.loop_context import InvocationContext
-from durable_adk.manifest import AgentNode, ToolSpec
 from durable_adk.models.base_llm import BaseLlm
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
@@ -27,6 +25,8 @@ from durable_adk.tools._output_schema import check_schema
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset, load_tools
 from durable_adk.tools.function_tool import as_tool
+from durable_adk.wire.manifest import AgentNode, ToolSpec
+from durable_adk.wire.tool_contract import ToolContract
 
 logger = get_logger(__name__)
 

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from durable_adk.agents.workflow_agent import WorkflowAgent
-from durable_adk.manifest import AgentNode, NodeKind
+from durable_adk.wire.manifest import AgentNode, NodeKind
 
 
 class LoopAgent(WorkflowAgent):

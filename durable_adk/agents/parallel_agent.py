@@ -1,7 +1,7 @@
 """The agent that runs its sub-agents side by side."""
 
 from durable_adk.agents.workflow_agent import WorkflowAgent
-from durable_adk.manifest import NodeKind
+from durable_adk.wire.manifest import NodeKind
 
 
 class ParallelAgent(WorkflowAgent):

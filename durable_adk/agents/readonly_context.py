@@ -1,5 +1,5 @@
 """`ReadonlyContext` at the path ADK gives it."""
 
-from durable_adk.context import ReadonlyContext
+from durable_adk.context.activity import ReadonlyContext
 
 __all__ = ["ReadonlyContext"]

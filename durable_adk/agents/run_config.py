@@ -1,6 +1,6 @@
 """`RunConfig`, and what belongs to it, at the path ADK gives them."""
 
-from durable_adk.run_config import (
+from durable_adk.wire.run_config import (
     GetSessionConfig,
     RunConfig,
     StreamingMode,

@@ -1,7 +1,7 @@
 """The agent that runs its sub-agents one after the other."""
 
 from durable_adk.agents.workflow_agent import WorkflowAgent
-from durable_adk.manifest import NodeKind
+from durable_adk.wire.manifest import NodeKind
 
 
 class SequentialAgent(WorkflowAgent):

@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.closing import closing
+from durable_adk.context.loop import InvocationContext
 from durable_adk.events.event import Event
-from durable_adk.loop_context import InvocationContext
-from durable_adk.manifest import AgentNode, NodeKind
+from durable_adk.wire.manifest import AgentNode, NodeKind
 
 
 class WorkflowAgent(BaseAgent):

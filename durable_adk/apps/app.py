@@ -11,11 +11,11 @@ from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.compaction import EventsCompactionConfig
 from durable_adk.apps.resumability_config import ResumabilityConfig
 from durable_adk.errors import AgentDefinitionError, AgentNotFoundError
-from durable_adk.manifest import AgentNode
 from durable_adk.plugins.base_plugin import BasePlugin
 from durable_adk.plugins.plugin_manager import PluginManager
-from durable_adk.run_config import Budget
 from durable_adk.tools.agent_tool import AgentTool
+from durable_adk.wire.manifest import AgentNode
+from durable_adk.wire.run_config import Budget
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from durable_adk.errors import InvalidRequestError
-from durable_adk.values import check_id
+from durable_adk.json_values import check_id
 
 USER_PREFIX = "user:"
 MAX_FILENAME = 512

@@ -37,7 +37,7 @@ from durable_adk.artifacts._record import Record, fields_of
 from durable_adk.artifacts._stored import Counted, Draft, Kept
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion
 from durable_adk.errors import StoreUnavailableError
-from durable_adk.object_store import ObjectStore, Stored, each
+from durable_adk.storage.object_store import ObjectStore, Stored, each
 
 LEFT_BEHIND = 86_400.0
 """Seconds after which content that no record names is nobody's any more, by the store's clock."""

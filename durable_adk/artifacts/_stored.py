@@ -20,7 +20,7 @@ from durable_adk.artifacts.base_artifact_service import (
 )
 from durable_adk.errors import InvalidRequestError
 from durable_adk.failpoints import failpoint
-from durable_adk.values import check_json
+from durable_adk.json_values import check_json
 
 _MAX_REFERENCES = 5
 

@@ -6,7 +6,7 @@ from typing import Any
 from durable_adk.artifacts._key import scope_of
 from durable_adk.artifacts._objects import ObjectVersions
 from durable_adk.artifacts._stored import StoredArtifactService
-from durable_adk.object_store import ObjectStore
+from durable_adk.storage.object_store import ObjectStore
 
 
 class ObjectArtifactService(StoredArtifactService):

@@ -9,7 +9,7 @@ from durable_adk.auth._model import AuthModel
 from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.auth.auth_schemes import AuthScheme
 from durable_adk.auth.redaction import without_secrets
-from durable_adk.values import canonical
+from durable_adk.json_values import canonical
 
 _VOLATILE = {"auth_uri", "state", "redirect_uri", "expires_at", "expires_in"}
 """What differs from one consent to the next, or from one installation to the next."""

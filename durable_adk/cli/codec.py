@@ -10,10 +10,10 @@ from durable_adk.cli.execution import execute
 from durable_adk.cli.options import DataDir, Debug
 from durable_adk.cli.places import Places
 from durable_adk.client.connect import converter_of
-from durable_adk.codec_server import Access, Decoder, application, serve
-from durable_adk.codec_server.access import LOOPBACK, is_loopback
 from durable_adk.errors import InvalidRequestError
 from durable_adk.log import configure
+from durable_adk.ops.codec_server import Access, Decoder, application, serve
+from durable_adk.ops.codec_server.access import LOOPBACK, is_loopback
 
 Origin = Annotated[
     list[str] | None,

@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 from temporalio.client import Client
 
-from durable_adk._process import Process
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.app import App
 from durable_adk.cli.evidence import Evidence, collect, read_ledger
@@ -23,6 +22,7 @@ from durable_adk.cli.places import Places, load_app
 from durable_adk.cli.reach import await_worker
 from durable_adk.cli.terminal import gist, plain_console, read_line
 from durable_adk.client.invocations import Invocations, workflow_id
+from durable_adk.embedded.process import Process
 from durable_adk.embedded.server import ServerInfo
 from durable_adk.embedded.shared import (
     connect_embedded,

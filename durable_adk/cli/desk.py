@@ -17,10 +17,10 @@ from durable_adk.cli.reach import Scope, reach
 from durable_adk.cli.terminal import EventPrinter
 from durable_adk.cli.waiting import Waiting, find_waiting, pick, waiting_of
 from durable_adk.client.conversation import Conversation
+from durable_adk.conversation.requests import PendingCall
 from durable_adk.embedded.stores import Stores
-from durable_adk.flows.requests import PendingCall
 from durable_adk.log import configure
-from durable_adk.messages import InvocationRequest
+from durable_adk.wire.messages import InvocationRequest
 
 Respond = Callable[[PendingCall], Awaitable[dict[str, Any]]]
 """Makes the response to a call, or refuses one of another kind."""

@@ -15,9 +15,9 @@ from durable_adk.cli.options import Address, AnySession, AnyUser, DataDir, Debug
 from durable_adk.cli.places import Places, load_app
 from durable_adk.errors import DurableAdkError
 from durable_adk.log import configure, printable
-from durable_adk.repair.doctor import examine
-from durable_adk.repair.findings import Case, Finding
-from durable_adk.repair.sources import Missing, Sources
+from durable_adk.ops.doctor.doctor import examine
+from durable_adk.ops.doctor.findings import Case, Finding
+from durable_adk.ops.doctor.sources import Missing, Sources
 
 ROUNDS = 3
 """How often it mends at most."""

@@ -7,9 +7,9 @@ import typer
 from durable_adk.cli.execution import execute
 from durable_adk.cli.options import Address, DataDir, Debug, Store
 from durable_adk.cli.places import Places
-from durable_adk.erasure import Erasure, Holdings, erase, survey
-from durable_adk.erasure.erasing import UNREACHED
 from durable_adk.log import configure, printable
+from durable_adk.ops.erasure import Erasure, Holdings, erase, survey
+from durable_adk.ops.erasure.erasing import UNREACHED
 
 App = Annotated[
     str | None,

@@ -10,6 +10,7 @@ from temporalio.client import Client
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
+from durable_adk.cli.target import load_target
 from durable_adk.client.connect import connect
 from durable_adk.embedded.runner import embedded_runner, embedded_task_queue
 from durable_adk.embedded.shared import embedded_client, prepare_data_dir
@@ -19,7 +20,6 @@ from durable_adk.runners import Runner
 from durable_adk.sessions.database_url import shown
 from durable_adk.sessions.sql_session_service import DatabaseSessionService, SqliteSessionService
 from durable_adk.settings import Settings
-from durable_adk.targets import load_target
 from durable_adk.worker import WorkerOptions
 
 INTERRUPTED_AFTER = timedelta(seconds=1)

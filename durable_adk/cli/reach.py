@@ -17,8 +17,8 @@ from durable_adk.client.invocations import Invocations
 from durable_adk.client.temporal_runs import TemporalRuns
 from durable_adk.embedded.stores import Stores
 from durable_adk.errors import InvalidRequestError, NoWorkerError, TemporalUnavailableError
-from durable_adk.holders import TemporalHolder
 from durable_adk.sessions.base_session_service import InvocationRecord
+from durable_adk.sessions.lease_owner import TemporalHolder
 from durable_adk.sessions.sql_session_service import DatabaseSessionService
 from durable_adk.worker import worker
 

@@ -28,12 +28,12 @@ from durable_adk.cli.questions import show_questions
 from durable_adk.cli.terminal import EventPrinter, read_line
 from durable_adk.cli.waiting import waiting_of
 from durable_adk.errors import DurableAdkError
+from durable_adk.json_values import check_id
 from durable_adk.log import configure
-from durable_adk.messages import WhenBusy
-from durable_adk.run_config import RunConfig, StreamingMode
 from durable_adk.runners import Runner
 from durable_adk.sessions.session import SessionKey
-from durable_adk.values import check_id
+from durable_adk.wire.messages import WhenBusy
+from durable_adk.wire.run_config import RunConfig, StreamingMode
 
 Message = Annotated[
     str | None,

@@ -15,8 +15,8 @@ from durable_adk.cli.places import Places, load_app
 from durable_adk.client.schedules import change_schedule, create_schedule, list_schedules
 from durable_adk.errors import InvalidRequestError
 from durable_adk.log import configure
-from durable_adk.messages import InvocationRequest
 from durable_adk.settings import DEFAULT_TASK_QUEUE
+from durable_adk.wire.messages import InvocationRequest
 
 schedule_app = typer.Typer(
     no_args_is_help=True, help="Have Temporal start invocations at set times."

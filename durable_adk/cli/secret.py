@@ -15,8 +15,8 @@ from durable_adk.auth.auth_credential import (
     ServiceAccountCredential,
 )
 from durable_adk.auth.auth_tool import AuthConfig
+from durable_adk.conversation.requests import PendingCall
 from durable_adk.errors import InvalidRequestError
-from durable_adk.flows.requests import PendingCall
 
 # No error here says what was typed, nor has a cause that knows it: it is a secret.
 

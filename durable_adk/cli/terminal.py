@@ -13,8 +13,8 @@ from google.genai import types
 from rich.console import Console
 from rich.text import Text
 
+from durable_adk.conversation.requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
 from durable_adk.events.event import Event
-from durable_adk.flows.requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
 from durable_adk.log import printable
 
 _LONGEST = 300

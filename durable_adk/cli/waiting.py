@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from durable_adk.client.waiting_calls import calls_of
+from durable_adk.conversation.requests import PendingCall
 from durable_adk.errors import InvalidRequestError
-from durable_adk.flows.requests import PendingCall
 from durable_adk.sessions.base_session_service import (
     BaseSessionService,
     InvocationRecord,

@@ -9,11 +9,11 @@ from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
 from temporalio.service import KeepAliveConfig, RPCError, RPCStatusCode
 
-from durable_adk.converter import data_converter, encrypted, stored_in
 from durable_adk.encryption import EncryptionCodec, KeyFile
 from durable_adk.errors import InvalidRequestError, TemporalUnavailableError
-from durable_adk.object_store import place
 from durable_adk.settings import Settings
+from durable_adk.storage.object_store import place
+from durable_adk.wire.converter import data_converter, encrypted, stored_in
 
 KEEP_ALIVE = KeepAliveConfig(interval_millis=5_000, timeout_millis=3_000)
 """A silently dead connection is noticed in 20 s instead of 54 (reliability 1b)."""

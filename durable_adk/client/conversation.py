@@ -15,6 +15,15 @@ from durable_adk.client.feed import Elsewhere, follow
 from durable_adk.client.live import with_partials
 from durable_adk.client.repeated import answer_id_of, sent_before
 from durable_adk.client.waiting_calls import waiting_calls
+from durable_adk.conversation.answers import (
+    Answer,
+    answer_message,
+    answered_in,
+    asked_in,
+    check_answers,
+)
+from durable_adk.conversation.requests import PendingCall
+from durable_adk.conversation.sent_message import is_sent_as
 from durable_adk.errors import (
     EventConflictError,
     InvalidRequestError,
@@ -22,12 +31,7 @@ from durable_adk.errors import (
     SessionNotFoundError,
 )
 from durable_adk.events.event import Event
-from durable_adk.flows.answers import Answer, answer_message, answered_in, asked_in, check_answers
-from durable_adk.flows.requests import PendingCall
-from durable_adk.flows.sent_message import is_sent_as
-from durable_adk.messages import InvocationAnswer, InvocationRequest, user_content
 from durable_adk.partials import PartialChannel, Subscription
-from durable_adk.run_config import StreamingMode
 from durable_adk.sessions.base_session_service import (
     BaseSessionService,
     InvocationRecord,
@@ -37,6 +41,8 @@ from durable_adk.sessions.base_session_service import (
 from durable_adk.sessions.reading import read_from_calls
 from durable_adk.sessions.session import SessionKey
 from durable_adk.telemetry.clients import following
+from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, user_content
+from durable_adk.wire.run_config import StreamingMode
 
 Feed = AsyncGenerator[Event, None]
 """An invocation's events, with the chunks of those that are still being written."""

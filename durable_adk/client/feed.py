@@ -15,7 +15,6 @@ from durable_adk.errors import (
     StoreUnavailableError,
     from_detail,
 )
-from durable_adk.messages import InvocationResult
 from durable_adk.sessions.base_session_service import (
     BaseSessionService,
     InvocationRecord,
@@ -23,6 +22,7 @@ from durable_adk.sessions.base_session_service import (
     StoredEvent,
 )
 from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.messages import InvocationResult
 
 POLL = 1.0
 """Seconds after which the feed looks even if nothing woke it."""

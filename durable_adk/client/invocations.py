@@ -31,7 +31,6 @@ from temporalio.exceptions import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from durable_adk import run_config
 from durable_adk.client.search_attributes import forget, search_attributes
 from durable_adk.errors import (
     InvalidRequestError,
@@ -45,11 +44,17 @@ from durable_adk.errors import (
     TemporalUnavailableError,
     from_detail,
 )
-from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult, workflow_id
+from durable_adk.json_values import canonical
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import DEFAULT_TASK_QUEUE
 from durable_adk.telemetry.headers import sending
-from durable_adk.values import canonical
+from durable_adk.wire import run_config
+from durable_adk.wire.messages import (
+    InvocationAnswer,
+    InvocationRequest,
+    InvocationResult,
+    workflow_id,
+)
 
 QUERY_TIMEOUT = timedelta(seconds=2)
 TASK_TIMEOUT = timedelta(seconds=3)

@@ -10,21 +10,26 @@ from durable_adk.activities.tool_runs import require_no_tool_run
 from durable_adk.activities.world import World
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
-from durable_adk.context import Services
-from durable_adk.continuation import Cursor
+from durable_adk.context.activity import Services
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 from durable_adk.flows.event_loop import run_invocation
-from durable_adk.holders import LOCAL_PREFIX, LOCAL_TTL
 from durable_adk.local_runtime import LocalRuntime
-from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult, workflow_id
 from durable_adk.partials import PartialChannel
 from durable_adk.runtime import Inbox
 from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
+from durable_adk.sessions.lease_owner import LOCAL_PREFIX, LOCAL_TTL
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.telemetry.identity import TraceIdentity
 from durable_adk.telemetry.steps import for_invocation
 from durable_adk.telemetry.tracing import current_identity, identity
+from durable_adk.wire.checkpoint import Cursor
+from durable_adk.wire.messages import (
+    InvocationAnswer,
+    InvocationRequest,
+    InvocationResult,
+    workflow_id,
+)
 
 ANSWER_POLL = 0.02
 """Seconds between two looks at what became of an answer."""

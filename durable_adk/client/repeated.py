@@ -3,14 +3,14 @@
 import hashlib
 import uuid
 
+from durable_adk.conversation.answers import answer_message, answered_in, asked_in, check_answers
 from durable_adk.errors import InvalidRequestError
-from durable_adk.flows.answers import answer_message, answered_in, asked_in, check_answers
-from durable_adk.messages import InvocationRequest, answer_event, user_content
+from durable_adk.json_values import canonical
 from durable_adk.sessions.base_session_service import BaseSessionService, StoredEvent
 from durable_adk.sessions.reading import read_from_calls
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.state import without_temp
-from durable_adk.values import canonical
+from durable_adk.wire.messages import InvocationRequest, answer_event, user_content
 
 
 def answer_id_of(request: InvocationRequest) -> str:

@@ -11,8 +11,8 @@ from google.genai import types
 
 from durable_adk.artifacts.base_artifact_service import BaseArtifactService
 from durable_adk.client.conversation import Runs
+from durable_adk.conversation.rewind import artifacts_to_restore, rewind_event, taken_back
 from durable_adk.errors import InvalidRequestError, SessionBusyError, StaleSessionError
-from durable_adk.flows.rewind import artifacts_to_restore, rewind_event, taken_back
 from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord, Status
 from durable_adk.sessions.session import Session, SessionKey
 

@@ -23,8 +23,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from durable_adk.client.invocations import TASK_TIMEOUT, as_argument, priority_of
 from durable_adk.client.search_attributes import search_attributes
 from durable_adk.errors import AlreadyExistsError, InvalidRequestError, TemporalUnavailableError
-from durable_adk.messages import InvocationRequest
 from durable_adk.settings import DEFAULT_TASK_QUEUE
+from durable_adk.wire.messages import InvocationRequest
 
 WORKFLOW = "Invocation"
 

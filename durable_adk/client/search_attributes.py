@@ -19,9 +19,18 @@ from temporalio.common import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.errors import SearchAttributesError, TemporalUnavailableError
-from durable_adk.marks import AGENT, APP, INVOCATION, MARKS, SESSION, STATUS, USER, WAITING_SINCE
-from durable_adk.messages import InvocationRequest
 from durable_adk.settings import Settings
+from durable_adk.wire.messages import InvocationRequest
+from durable_adk.wire.search_attributes import (
+    AGENT,
+    APP,
+    INVOCATION,
+    MARKS,
+    SESSION,
+    STATUS,
+    USER,
+    WAITING_SINCE,
+)
 
 PERSONAL = {USER.name, SESSION.name}
 """What may tell who somebody is."""

@@ -16,15 +16,15 @@ from durable_adk.errors import (
     StoreUnavailableError,
     TemporalUnavailableError,
 )
-from durable_adk.holders import TemporalHolder
-from durable_adk.messages import (
+from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
+from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.messages import (
     InvocationAnswer,
     InvocationRequest,
     InvocationResult,
     answer_event,
 )
-from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
-from durable_adk.sessions.session import SessionKey
 
 WORKER_CHECK = 5.0
 """Seconds an invocation may wait to be opened before the client asks whether a worker is there."""

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from durable_adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult
-from durable_adk.context import CallbackContext
+from durable_adk.context.activity import CallbackContext
 from durable_adk.errors import AgentDefinitionError
 
 LONGEST = 300.0

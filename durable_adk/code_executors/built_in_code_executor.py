@@ -6,7 +6,7 @@ from google.genai import types
 
 from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult
-from durable_adk.context import CallbackContext
+from durable_adk.context.activity import CallbackContext
 from durable_adk.errors import CodeExecutorError
 from durable_adk.models.llm_request import LlmRequest
 

@@ -12,7 +12,7 @@ from durable_adk.code_executors._launch import LAUNCHER, launch
 from durable_adk.code_executors.base_code_executor import LONGEST, BaseCodeExecutor, Stateless
 from durable_adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult
 from durable_adk.code_executors.code_limits import CodeLimits
-from durable_adk.context import CallbackContext
+from durable_adk.context.activity import CallbackContext
 
 START_UP = 60.0
 """Seconds a container may take to start and to end."""

@@ -24,7 +24,7 @@ from durable_adk.code_executors.code_execution_utils import (
     pending_code,
 )
 from durable_adk.code_executors.data_files import files_in, named
-from durable_adk.context import CallbackContext
+from durable_adk.context.activity import CallbackContext
 from durable_adk.errors import CodeExecutorError, DurableAdkError, raised
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse

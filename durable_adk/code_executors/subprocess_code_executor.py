@@ -15,7 +15,7 @@ from durable_adk.code_executors.base_code_executor import (
 )
 from durable_adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult
 from durable_adk.code_executors.code_limits import CodeLimits
-from durable_adk.context import CallbackContext
+from durable_adk.context.activity import CallbackContext
 from durable_adk.errors import AgentDefinitionError
 
 

@@ -18,8 +18,8 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from durable_adk._process import Process
 from durable_adk.embedded.locks import open_lock, try_lock
+from durable_adk.embedded.process import Process
 from durable_adk.errors import AlreadyExistsError, TemporalUnavailableError
 
 HOST = "127.0.0.1"

@@ -15,8 +15,8 @@ from durable_adk.embedded.locks import open_lock, try_lock
 from durable_adk.embedded.server import START_TIMEOUT, ServerInfo, TemporalServer
 from durable_adk.errors import AlreadyExistsError, TemporalUnavailableError
 from durable_adk.log import get_logger
-from durable_adk.object_store import place
 from durable_adk.settings import Settings
+from durable_adk.storage.object_store import place
 
 NAMESPACE = "default"
 

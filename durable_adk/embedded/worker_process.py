@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from durable_adk._process import Process
+from durable_adk.embedded.process import Process
 from durable_adk.embedded.shared import ENVIRONMENT, payloads_place
 
 GRACE = 15.0

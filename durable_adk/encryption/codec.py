@@ -22,11 +22,11 @@ from durable_adk.encryption._library import AESGCM, InvalidTag
 from durable_adk.encryption.keys import Key, KeyProvider
 from durable_adk.errors import EncryptionKeyError
 from durable_adk.extras import require
+from durable_adk.heartbeat import are_reports
+from durable_adk.json_values import canonical
 from durable_adk.log import get_logger
-from durable_adk.reports import are_reports
 from durable_adk.storage.payload_driver import owner_of
 from durable_adk.storage.refusal import ENCODING as REFUSED, refusal
-from durable_adk.values import canonical
 
 ENCODING = "binary/encrypted-aes-256-gcm-1"
 """Of an encrypted payload: cipher, and version of how it is laid out. Its data is a nonce of 12

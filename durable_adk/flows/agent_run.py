@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 from durable_adk.agents import determinism
 from durable_adk.agents.step_function import name_of
 from durable_adk.closing import abandoned, closing
+from durable_adk.context.journal import Trace
+from durable_adk.context.loop import FunctionCall, InvocationContext, SubRun
 from durable_adk.errors import AgentError, DurableAdkError, from_detail, raised
 from durable_adk.events.event import Event
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.llm_flow import run_llm
 from durable_adk.flows.parallel import run_parallel
 from durable_adk.flows.run_hooks import agent_failed
-from durable_adk.flows.trace import Trace
 from durable_adk.flows.workflow_agents import run_loop, run_sequential
-from durable_adk.loop_context import FunctionCall, InvocationContext, SubRun
-from durable_adk.manifest import AgentNode
-from durable_adk.messages import check_size
-from durable_adk.payloads import CallbackStep, FunctionStep, Hook, StepResult
-from durable_adk.values import canonical, check_json
+from durable_adk.json_values import canonical, check_json
+from durable_adk.wire.manifest import AgentNode
+from durable_adk.wire.messages import check_size
+from durable_adk.wire.steps import CallbackStep, FunctionStep, Hook, StepResult
 
 if TYPE_CHECKING:
     from durable_adk.agents.base_agent import BaseAgent

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from durable_adk.payloads import AgentRun
+from durable_adk.wire.steps import AgentRun
 
 
 class AgentRuns:

@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import dataclass
 
 from durable_adk.closing import uninterrupted
-from durable_adk.continuation import ContinueStep, Cursor, Place, unpacked
 from durable_adk.errors import (
     DurableAdkError,
     InvocationCancelledError,
@@ -17,12 +16,13 @@ from durable_adk.errors import (
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.rolling import past_traces
 from durable_adk.flows.run_hooks import prepared
-from durable_adk.messages import InvocationRequest, InvocationResult, user_content
-from durable_adk.payloads import UNKNOWN_EPOCH, CloseStep, Ending, Opened, OpenStep
-from durable_adk.run_config import RunConfig
 from durable_adk.runtime import Runtime
 from durable_adk.sessions.base_session_service import Status
 from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.checkpoint import ContinueStep, Cursor, Place, unpacked
+from durable_adk.wire.messages import InvocationRequest, InvocationResult, user_content
+from durable_adk.wire.run_config import RunConfig
+from durable_adk.wire.steps import UNKNOWN_EPOCH, CloseStep, Ending, Opened, OpenStep
 
 
 @dataclass(frozen=True)

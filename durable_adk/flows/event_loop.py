@@ -16,7 +16,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from durable_adk.closing import abandoned, closing, uninterrupted
-from durable_adk.continuation import Cursor
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
@@ -29,14 +28,15 @@ from durable_adk.flows.agent_run import AgentLoop
 from durable_adk.flows.beginning import Ended, Heard, begin, go_on
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.run_hooks import hooked_run, run_failed
-from durable_adk.messages import InvocationRequest, InvocationResult
-from durable_adk.payloads import (
+from durable_adk.runtime import Runtime
+from durable_adk.sessions.base_session_service import Status
+from durable_adk.wire.checkpoint import Cursor
+from durable_adk.wire.messages import InvocationRequest, InvocationResult
+from durable_adk.wire.steps import (
     CloseStep,
     CompactStep,
     Ending,
 )
-from durable_adk.runtime import Runtime
-from durable_adk.sessions.base_session_service import Status
 
 
 async def run_invocation(

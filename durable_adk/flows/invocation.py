@@ -10,23 +10,23 @@ from typing import Any, Self
 from google.genai import types
 
 from durable_adk.closing import uninterrupted
-from durable_adk.continuation import Continued, Place
+from durable_adk.context.loop import Frame, InvocationContext, Lane, LoopSession
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_runs import AgentRuns
 from durable_adk.flows.pausing import Pauses
 from durable_adk.flows.rolling import Rolling
 from durable_adk.flows.run_hooks import on_event
 from durable_adk.flows.spending import Spending
-from durable_adk.loop_context import Frame, InvocationContext, Lane, LoopSession
-from durable_adk.messages import MAX_RESULT_TEXT, InvocationRequest, check_size
-from durable_adk.payloads import AnswerTaken, CommitGrant, CommitStep, Opened, StepResult
+from durable_adk.json_values import canonical, check_json
 from durable_adk.plugins.base_plugin import HookName
-from durable_adk.run_config import Budget, RunConfig
 from durable_adk.runtime import Runtime
 from durable_adk.sessions.base_session_service import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.state import is_temp, without_temp
-from durable_adk.values import canonical, check_json
+from durable_adk.wire.checkpoint import Continued, Place
+from durable_adk.wire.messages import MAX_RESULT_TEXT, InvocationRequest, check_size
+from durable_adk.wire.run_config import Budget, RunConfig
+from durable_adk.wire.steps import AnswerTaken, CommitGrant, CommitStep, Opened, StepResult
 
 
 class Invocation:

@@ -8,13 +8,13 @@ from google.genai import types
 
 from durable_adk.closing import closing
 from durable_adk.code_executors.code_execution_utils import pending_code
+from durable_adk.context.loop import InvocationContext
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.tool_turn import ToolTurn
-from durable_adk.loop_context import InvocationContext
-from durable_adk.manifest import AgentNode
-from durable_adk.payloads import CodeStep, ModelStep, StepResult
+from durable_adk.wire.manifest import AgentNode
+from durable_adk.wire.steps import CodeStep, ModelStep, StepResult
 
 
 async def run_llm(

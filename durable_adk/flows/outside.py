@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from durable_adk.activity_calls import ActivityCall, ActivityEnd
+from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import (
     DurableAdkError,
     PayloadTooLargeError,
@@ -12,10 +12,10 @@ from durable_adk.errors import (
     as_detail,
 )
 from durable_adk.flows.invocation import Invocation
-from durable_adk.loop_context import InvocationContext
-from durable_adk.messages import MAX_BYTES, InvocationRequest, ToolRun, check_size, child_key
-from durable_adk.payloads import ChildEnd, ChildRun, StepResult, ToolStep
-from durable_adk.values import canonical, check_json
+from durable_adk.json_values import canonical, check_json
+from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
+from durable_adk.wire.messages import MAX_BYTES, InvocationRequest, ToolRun, check_size, child_key
+from durable_adk.wire.steps import ChildEnd, ChildRun, StepResult, ToolStep
 
 MAX_TASK_BYTES = 3_000_000
 """What the steps that are scheduled at once may be together; the engine ends a run at 4 MiB."""

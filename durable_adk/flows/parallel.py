@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from durable_adk.closing import abandoned, closing, uninterrupted
+from durable_adk.context.loop import InvocationContext
+from durable_adk.conversation.merge import unanswered
 from durable_adk.events.event import Event
-from durable_adk.flows.merge import unanswered
 from durable_adk.flows.pausing import Pauses
 from durable_adk.flows.workflow_agents import RunNode
-from durable_adk.loop_context import InvocationContext
-from durable_adk.manifest import AgentNode
+from durable_adk.wire.manifest import AgentNode
 
 STOPPED = "Cancelled because another agent of the same ParallelAgent ended it; it may have run."
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from google.genai import types
 
-from durable_adk.continuation import PausesPlace, WaitingPlace
+from durable_adk.context.loop import InvocationContext, Lane
+from durable_adk.conversation.requests import REQUEST_CONFIRMATION
 from durable_adk.errors import AgentError, DurableAdkError, ToolTimeoutError, raised
-from durable_adk.flows.requests import REQUEST_CONFIRMATION
-from durable_adk.loop_context import InvocationContext, Lane
-from durable_adk.manifest import Wait
-from durable_adk.messages import EXPIRED, InvocationAnswer, answer_event
-from durable_adk.payloads import AnswerStep, AnswerTaken, PauseStep
 from durable_adk.sessions.state import without_temp
+from durable_adk.wire.checkpoint import PausesPlace, WaitingPlace
+from durable_adk.wire.manifest import Wait
+from durable_adk.wire.messages import EXPIRED, InvocationAnswer, answer_event
+from durable_adk.wire.steps import AnswerStep, AnswerTaken, PauseStep
 
 if TYPE_CHECKING:
     from durable_adk.flows.invocation import Invocation

@@ -11,7 +11,12 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from durable_adk.continuation import (
+from durable_adk.context.journal import Entry, Trace
+from durable_adk.context.loop import InvocationContext
+from durable_adk.errors import DurableAdkError, PayloadTooLargeError
+from durable_adk.json_values import canonical
+from durable_adk.runtime import Runtime
+from durable_adk.wire.checkpoint import (
     Cursor,
     PlaceStep,
     SaveTraceStep,
@@ -20,13 +25,8 @@ from durable_adk.continuation import (
     packed,
     unpacked,
 )
-from durable_adk.errors import DurableAdkError, PayloadTooLargeError
-from durable_adk.flows.trace import Entry, Trace
-from durable_adk.loop_context import InvocationContext
-from durable_adk.messages import check_size
-from durable_adk.payloads import Ending
-from durable_adk.runtime import Runtime
-from durable_adk.values import canonical
+from durable_adk.wire.messages import check_size
+from durable_adk.wire.steps import Ending
 
 if TYPE_CHECKING:
     from durable_adk.flows.invocation import Invocation

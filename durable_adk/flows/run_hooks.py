@@ -10,16 +10,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from durable_adk.closing import closing, uninterrupted
+from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import DurableAdkError, LeaseLostError, as_detail
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
-from durable_adk.loop_context import InvocationContext
-from durable_adk.messages import InvocationRequest
-from durable_adk.payloads import HookStep, Opened, OpenStep
 from durable_adk.plugins.base_plugin import HookName
-from durable_adk.run_config import RunConfig
 from durable_adk.runtime import Runtime
 from durable_adk.sessions.state import without_temp
+from durable_adk.wire.messages import InvocationRequest
+from durable_adk.wire.run_config import RunConfig
+from durable_adk.wire.steps import HookStep, Opened, OpenStep
 
 if TYPE_CHECKING:
     from durable_adk.flows.invocation import Invocation

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from durable_adk.errors import BudgetExceededError
 from durable_adk.events.event import Event
-from durable_adk.run_config import Budget
+from durable_adk.wire.run_config import Budget
 
 if TYPE_CHECKING:
-    from durable_adk.messages import InvocationResult
+    from durable_adk.wire.messages import InvocationResult
 
 NAMES = {
     "model_calls": "model calls",

@@ -8,6 +8,9 @@ from typing import Any, Self
 from google.genai import types
 
 from durable_adk.closing import closing
+from durable_adk.context.loop import InvocationContext
+from durable_adk.conversation.merge import error_response, merge_responses, requesting
+from durable_adk.conversation.requests import confirmation_request, credential_request
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
@@ -20,14 +23,11 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.invocation import Invocation
-from durable_adk.flows.merge import error_response, merge_responses, requesting
 from durable_adk.flows.outside import MAX_TASK_BYTES, finished
-from durable_adk.flows.requests import confirmation_request, credential_request
-from durable_adk.loop_context import InvocationContext
-from durable_adk.manifest import AgentNode, Wait
-from durable_adk.messages import check_size
-from durable_adk.payloads import StepResult, ToolStep
-from durable_adk.values import canonical
+from durable_adk.json_values import canonical
+from durable_adk.wire.manifest import AgentNode, Wait
+from durable_adk.wire.messages import check_size
+from durable_adk.wire.steps import StepResult, ToolStep
 
 MAX_TURN_BYTES = 8_000_000
 """The merged results of a turn; each alone has the limit of an event. They are in no payload."""

@@ -7,10 +7,10 @@ disturb the invocations that are open (design D6).
 from collections.abc import AsyncGenerator, Callable
 
 from durable_adk.closing import closing
+from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import AgentError
 from durable_adk.events.event import Event
-from durable_adk.loop_context import InvocationContext
-from durable_adk.manifest import AgentNode
+from durable_adk.wire.manifest import AgentNode
 
 RunNode = Callable[[AgentNode, InvocationContext], AsyncGenerator[Event, None]]
 """Runs a child with its callbacks."""

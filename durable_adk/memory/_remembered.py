@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from google.genai import types
 
 from durable_adk.events.event import Event
+from durable_adk.json_values import canonical, check_id, check_json
 from durable_adk.memory._words import query_words
 from durable_adk.memory.base_memory_service import (
     MAX_RESULTS,
@@ -17,7 +18,6 @@ from durable_adk.memory.base_memory_service import (
 )
 from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.sessions.session import Session
-from durable_adk.values import canonical, check_id, check_json
 
 NO_SESSION = ""
 """Where memories are counted to that come from no session; no session has this id."""

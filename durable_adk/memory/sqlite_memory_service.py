@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from durable_adk.errors import StoreUnavailableError
+from durable_adk.json_values import canonical
 from durable_adk.memory._remembered import Memory, Owner, RememberingService
 from durable_adk.memory._words import words as words_of
 from durable_adk.memory.memory_entry import MemoryEntry
-from durable_adk.values import canonical
 
 T = TypeVar("T")
 

@@ -13,11 +13,11 @@ from google.genai import types
 from pydantic import PrivateAttr, SkipValidation
 
 from durable_adk.errors import ModelError
+from durable_adk.json_values import canonical
 from durable_adk.models._chunks import word_by_word
 from durable_adk.models.base_llm import BaseLlm
 from durable_adk.models.llm_request import LlmRequest, is_message
 from durable_adk.models.llm_response import LlmResponse
-from durable_adk.values import canonical
 
 Answer: TypeAlias = str | types.Part | list[types.Part] | types.Content | LlmResponse | Exception
 """What a scripted model says; an exception is raised instead."""

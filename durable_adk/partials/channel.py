@@ -5,10 +5,10 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 
+from durable_adk.json_values import canonical
 from durable_adk.partials.partial import PartialEvent
 from durable_adk.partials.subscription import Subscription
 from durable_adk.sessions.session import SessionKey
-from durable_adk.values import canonical
 
 PREFIX = "durable_adk_partials"
 """How the names of all channels on a server begin."""

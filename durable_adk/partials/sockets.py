@@ -17,13 +17,13 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
+from durable_adk.json_values import canonical
 from durable_adk.log import get_logger
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.partials.partial import PartialEvent, encode
 from durable_adk.partials.subscription import Subscription
 from durable_adk.private_folder import check_private, private_folder
 from durable_adk.sessions.session import SessionKey
-from durable_adk.values import canonical
 
 _log = get_logger(__name__)
 

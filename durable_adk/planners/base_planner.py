@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 
 from google.genai import types
 
-from durable_adk.context import CallbackContext, ReadonlyContext
+from durable_adk.context.activity import CallbackContext, ReadonlyContext
 from durable_adk.models.llm_request import LlmRequest
 
 

@@ -2,7 +2,7 @@
 
 from google.genai import types
 
-from durable_adk.context import CallbackContext, ReadonlyContext
+from durable_adk.context.activity import CallbackContext, ReadonlyContext
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.planners.base_planner import BasePlanner
 

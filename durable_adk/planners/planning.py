@@ -5,7 +5,7 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.calling import call, contained
-from durable_adk.context import CallbackContext, ReadonlyContext
+from durable_adk.context.activity import CallbackContext, ReadonlyContext
 from durable_adk.errors import CallbackError, DurableAdkError, raised
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from google.genai import types
 
 from durable_adk.agents.base_agent import BaseAgent
-from durable_adk.context import CallbackContext, RunContext, ToolContext
+from durable_adk.context.activity import CallbackContext, RunContext, ToolContext
 from durable_adk.events.event import Event
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from google.genai import types
 
 from durable_adk.calling import call
-from durable_adk.context import CallbackContext
+from durable_adk.context.activity import CallbackContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.models.llm_request import NOT_BY_THE_USER, LlmRequest
 from durable_adk.plugins.base_plugin import BasePlugin

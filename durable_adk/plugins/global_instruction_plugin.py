@@ -7,7 +7,7 @@ from google.genai import types
 from durable_adk.agents.instructions import render
 from durable_adk.agents.llm_agent import InstructionProvider
 from durable_adk.calling import call
-from durable_adk.context import CallbackContext
+from durable_adk.context.activity import CallbackContext
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.plugins.base_plugin import BasePlugin
 

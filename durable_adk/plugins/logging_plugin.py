@@ -6,7 +6,7 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.agents.base_agent import BaseAgent
-from durable_adk.context import CallbackContext, ReadonlyContext, RunContext, ToolContext
+from durable_adk.context.activity import CallbackContext, ReadonlyContext, RunContext, ToolContext
 from durable_adk.errors import describe
 from durable_adk.events.event import Event
 from durable_adk.log import get_logger

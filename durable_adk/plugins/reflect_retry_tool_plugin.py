@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.errors import AgentDefinitionError, ToolError, describe
 from durable_adk.plugins.base_plugin import BasePlugin
 from durable_adk.sessions.state import APP_PREFIX, TEMP_PREFIX

@@ -2,7 +2,7 @@
 
 from google.genai import types
 
-from durable_adk.context import RunContext
+from durable_adk.context.activity import RunContext
 from durable_adk.plugins.base_plugin import BasePlugin
 
 _READABLE_BY_MODELS = ("gs://", "https://", "http://")

@@ -8,9 +8,9 @@ from functools import lru_cache
 from hashlib import sha256
 from threading import Lock
 
+from durable_adk.json_values import canonical
 from durable_adk.sessions._head import Head
 from durable_adk.sessions.session import SessionKey
-from durable_adk.values import canonical
 
 
 @lru_cache(maxsize=4096)

@@ -9,8 +9,8 @@ from pydantic_core import PydanticSerializationError
 
 from durable_adk.errors import EventConflictError, InvalidRequestError, StateValueError
 from durable_adk.events.event import Event
+from durable_adk.json_values import MAX_KEY, canonical, check_json, check_state_key
 from durable_adk.sessions.state import without_temp
-from durable_adk.values import MAX_KEY, canonical, check_json, check_state_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
 """The records of invocations over any store that has transactions."""
 
 from durable_adk.errors import InvalidRequestError
+from durable_adk.json_values import check_id
 from durable_adk.sessions import _log
 from durable_adk.sessions._tables import InvocationPage, Store
 from durable_adk.sessions.invocation_records import InvocationRecords
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
-from durable_adk.values import check_id
 
 
 class TransactionalInvocations(InvocationRecords):

@@ -12,12 +12,12 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from durable_adk.errors import InvalidRequestError
+from durable_adk.json_values import canonical, check_id
 from durable_adk.sessions._copies import session_copy
 from durable_adk.sessions._head import Head
 from durable_adk.sessions._tables import Page, Position, Tables, owners
 from durable_adk.sessions.records import ListSessionsResponse
 from durable_adk.sessions.session import SessionKey
-from durable_adk.values import canonical, check_id
 
 _BATCH = 200
 """Sessions read at once where all are wanted."""

@@ -2,13 +2,13 @@
 
 from dataclasses import replace as changed
 
+from durable_adk.json_values import check_json
 from durable_adk.sessions._entry import decode_event
 from durable_adk.sessions._log import invocation_not_found
 from durable_adk.sessions._tables import NoteKey, Row, Store, Tables
 from durable_adk.sessions.notebook import Notebook
 from durable_adk.sessions.records import ATTEMPT, RESERVED, Note, StoredEvent
 from durable_adk.sessions.session import SessionKey
-from durable_adk.values import check_json
 
 
 class TransactionalNotebook(Notebook):

@@ -1,10 +1,10 @@
 """All of one person's, over any store that has transactions."""
 
+from durable_adk.json_values import check_id
 from durable_adk.sessions._notes import TransactionalNotebook
 from durable_adk.sessions._tables import Tables
 from durable_adk.sessions.people import People
 from durable_adk.sessions.session import SessionKey
-from durable_adk.values import check_id
 
 
 class TransactionalPeople(TransactionalNotebook, People):

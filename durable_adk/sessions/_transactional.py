@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from durable_adk.errors import InvalidRequestError, SessionBusyError
 from durable_adk.events.event import Event
+from durable_adk.json_values import check_id
 from durable_adk.sessions import _log, _pausing, _steering
 from durable_adk.sessions._changes import Changes
 from durable_adk.sessions._copies import session_copy
@@ -38,7 +39,6 @@ from durable_adk.sessions.records import (
 )
 from durable_adk.sessions.session import Creation, Session, SessionKey
 from durable_adk.sessions.state import USER_PREFIX, without_temp
-from durable_adk.values import check_id
 
 _PATIENCE = 0.5
 """Longest wait for a change, in seconds. An invocation that is closed between a caller's look at it

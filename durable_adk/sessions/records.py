@@ -69,7 +69,7 @@ class InvocationRecord(Wire):
     epoch: int
     """The fence: whenever an invocation of the session takes the lease it gets the next number."""
     holder: str
-    """Who runs it; see `durable_adk.holders`."""
+    """Who runs it; see `durable_adk.sessions.lease_owner`."""
     start_seq: int
     """Sequence number of its user event."""
     end_seq: int | None = None
@@ -123,8 +123,7 @@ class Ticket(Wire):
 
     invocation_id: str
     holder: str
-    """Who waits; see `durable_adk.holders`. A ticket whose holder is gone is dropped by whoever
-    finds itself behind it."""
+    """Who waits; see `lease_owner`. The next in the queue drops a ticket whose owner is gone."""
     place: Place
     number: int
     """Grows with every ticket while there are any, but for those of seals: they come first."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from durable_adk.errors import StateValueError
-from durable_adk.values import canonical, check_json, check_state_key
+from durable_adk.json_values import canonical, check_json, check_state_key
 
 APP_PREFIX = "app:"
 USER_PREFIX = "user:"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from durable_adk.errors import StoreUnavailableError
-from durable_adk.object_store import ObjectStore
+from durable_adk.storage.object_store import ObjectStore
 
 _KEY_BYTES = 32
 _NAME = re.compile(r"([0-9a-f]{32})/[0-9a-f]{64}")

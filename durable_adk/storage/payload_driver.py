@@ -23,11 +23,11 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
-from durable_adk.object_store import is_uri
-from durable_adk.reports import are_reports
+from durable_adk.heartbeat import are_reports
 from durable_adk.storage.blobs import BlobStore, SharedBlobs
 from durable_adk.storage.file_blobs import FileBlobs
 from durable_adk.storage.object_blobs import ObjectBlobs
+from durable_adk.storage.object_store import is_uri
 from durable_adk.storage.refusal import refusal
 
 OWNER = "durable-adk-owner"

@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from durable_adk.errors import PayloadLostError, as_detail, class_name
-from durable_adk.reports import Reports
+from durable_adk.heartbeat import Reports
 from durable_adk.storage.payload_driver import OwnedStorage
 
 RESERVE = timedelta(seconds=5)

@@ -40,11 +40,11 @@ from temporalio.workflow import ActivityHandle, ChildWorkflowHandle
 
 from durable_adk.errors import SessionRegressedError, StoreUnavailableError
 from durable_adk.log import get_logger
-from durable_adk.messages import InvocationRequest, workflow_id
 from durable_adk.sessions.session import SessionKey
 from durable_adk.telemetry.identity import TraceIdentity
 from durable_adk.telemetry.steps import for_invocation
 from durable_adk.telemetry.tracing import error_type_of
+from durable_adk.wire.messages import InvocationRequest, workflow_id
 
 FROM_CLIENT = "_tracer-data"
 """Temporal's own; an interceptor of the application may write its own spans into it on the way."""

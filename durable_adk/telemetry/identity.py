@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from durable_adk.messages import workflow_id
 from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.messages import workflow_id
 
 _TRACEPARENT = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _DERIVED = "durable-adk-derived"

@@ -5,7 +5,6 @@ long as importing all of this package.
 """
 
 from durable_adk.auth.auth_tool import AuthToolArguments
-from durable_adk.contracts import RetryConfig, ToolContract
 from durable_adk.tools._provider_tools import (
     enterprise_web_search_tool as enterprise_web_search,
     google_maps_grounding,
@@ -26,6 +25,7 @@ from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.tools.preload_memory_tool import preload_memory_tool as preload_memory
 from durable_adk.tools.tool_context import ToolContext
 from durable_adk.tools.transfer_to_agent_tool import TransferToAgentTool, transfer_to_agent
+from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
 __all__ = [
     "ActivityTool",

@@ -8,7 +8,7 @@ from durable_adk.calling import call
 from durable_adk.errors import AgentDefinitionError
 
 if TYPE_CHECKING:
-    from durable_adk.context import ToolContext
+    from durable_adk.context.activity import ToolContext
     from durable_adk.tools.base_tool import BaseTool
 
 NEEDS_CONFIRMATION = "This tool call requires confirmation, please approve or reject."

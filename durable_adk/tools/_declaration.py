@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from durable_adk.errors import StateValueError
+from durable_adk.json_values import check_json
 from durable_adk.tools._parameters import EMPTY, Parameter
-from durable_adk.values import check_json
 
 _REF = "#/$defs/"
 _BY_NAME = frozenset({"properties", "$defs"})  # keywords whose keys are names, not keywords

@@ -9,7 +9,7 @@ from durable_adk.models.llm_request import LlmRequest
 from durable_adk.tools.base_tool import BaseTool
 
 if TYPE_CHECKING:
-    from durable_adk.context import ToolContext
+    from durable_adk.context.activity import ToolContext
 
 
 class _ProviderTool(BaseTool):

@@ -14,21 +14,21 @@ from pydantic_core import PydanticSerializationError
 from temporalio import activity as temporal
 from temporalio.api.common.v1 import RetryPolicy
 
-from durable_adk.activity_calls import ActivityOptions
 from durable_adk.calling import call
 from durable_adk.errors import AgentDefinitionError, StateValueError, ToolError
+from durable_adk.json_values import canonical, check_json
 from durable_adk.tools._arguments import convert
 from durable_adk.tools._confirmation import Requirement
 from durable_adk.tools._parameters import EMPTY, Parameter, Parameters
 from durable_adk.tools.base_tool import OnDeadline
 from durable_adk.tools.contract import MAX_NAME, checked_task_queue
 from durable_adk.tools.function_tool import FunctionTool
-from durable_adk.values import canonical, check_json
+from durable_adk.wire.activity_call import ActivityOptions
 
 if TYPE_CHECKING:
     from temporalio.workflow import ActivityConfig
 
-    from durable_adk.context import ToolContext
+    from durable_adk.context.activity import ToolContext
 
 
 class ActivityTool(FunctionTool):

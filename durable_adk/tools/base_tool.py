@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from google.genai import types
 
-from durable_adk.contracts import RetryConfig, ToolContract
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.tools.contract import checked_contract, checked_retry, checked_task_queue
+from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
 if TYPE_CHECKING:
-    from durable_adk.context import ToolContext
+    from durable_adk.context.activity import ToolContext
 
 OnDeadline = Literal["reject", "approve", "fail", "tell"]
 """What happens when nobody has answered in time (design D9).

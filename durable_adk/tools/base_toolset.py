@@ -18,7 +18,7 @@ from durable_adk.models.llm_request import LlmRequest
 from durable_adk.tools.base_tool import BaseTool
 
 if TYPE_CHECKING:
-    from durable_adk.context import ReadonlyContext, ToolContext
+    from durable_adk.context.activity import ReadonlyContext, ToolContext
 
 LOAD_TIMEOUT = 30.0
 """Seconds a step waits for the tools of a set."""

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, TypedDict
 
-from durable_adk.contracts import REPEATABLE, RetryConfig, ToolContract
 from durable_adk.errors import AgentDefinitionError
+from durable_adk.wire.tool_contract import REPEATABLE, RetryConfig, ToolContract
 
 MAX_NAME = 1_000
 """Bytes of a name in Temporal, by its `limit.maxIDLength`."""

@@ -1,6 +1,6 @@
 """The tool with which a model leaves a loop."""
 
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 
 
 def exit_loop(tool_context: ToolContext) -> None:

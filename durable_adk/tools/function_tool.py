@@ -25,7 +25,7 @@ from durable_adk.tools.base_tool import BaseTool, OnDeadline
 from durable_adk.tools.contract import ContractOptions, Reconcile, checked_reconcile
 
 if TYPE_CHECKING:
-    from durable_adk.context import ToolContext
+    from durable_adk.context.activity import ToolContext
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 

@@ -1,6 +1,6 @@
 """The tool with which a model has the user choose."""
 
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from google.genai import types
 
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.errors import InvalidRequestError
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.sessions.state import USER_PREFIX

@@ -4,7 +4,7 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.tools.function_tool import FunctionTool

@@ -2,7 +2,7 @@
 
 from html import escape
 
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.tools.base_tool import BaseTool

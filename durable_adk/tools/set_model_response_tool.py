@@ -10,7 +10,7 @@ from durable_adk.tools._output_schema import answer_in, answer_parameters
 from durable_adk.tools.base_tool import BaseTool
 
 if TYPE_CHECKING:
-    from durable_adk.context import ToolContext
+    from durable_adk.context.activity import ToolContext
 
 _INSTRUCTION = (
     f"Give your final answer by calling {SET_MODEL_RESPONSE}, never as text. Call it by itself, "

@@ -8,7 +8,7 @@ from google.genai import types
 from durable_adk.tools.base_tool import BaseTool
 
 if TYPE_CHECKING:
-    from durable_adk.context import ToolContext
+    from durable_adk.context.activity import ToolContext
 
 
 def transfer_to_agent(agent_name: str, tool_context: "ToolContext") -> None:

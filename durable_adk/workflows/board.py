@@ -9,8 +9,16 @@ from temporalio import workflow
 from temporalio.common import SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
 
 with workflow.unsafe.imports_passed_through():
-    from durable_adk.marks import AGENT, APP, INVOCATION, SESSION, STATUS, USER, WAITING_SINCE
-    from durable_adk.messages import InvocationRequest
+    from durable_adk.wire.messages import InvocationRequest
+    from durable_adk.wire.search_attributes import (
+        AGENT,
+        APP,
+        INVOCATION,
+        SESSION,
+        STATUS,
+        USER,
+        WAITING_SINCE,
+    )
 
 _PATCH = "search-attributes"
 """Asked for in a marked workflow's first pause: from then on replays take the same way, whoever

@@ -8,14 +8,14 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from durable_adk.continuation import Cursor
     from durable_adk.errors import DurableAdkError, InvalidRequestError, as_detail, class_name
     from durable_adk.flows.event_loop import run_invocation
     from durable_adk.flows.invocation import Invocation
-    from durable_adk.holders import TemporalHolder
-    from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult
+    from durable_adk.json_values import MAX_ID
     from durable_adk.runtime import Inbox
-    from durable_adk.values import MAX_ID
+    from durable_adk.sessions.lease_owner import TemporalHolder
+    from durable_adk.wire.checkpoint import Cursor
+    from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, InvocationResult
     from durable_adk.workflows.board import Board
     from durable_adk.workflows.temporal_runtime import TemporalRuntime
 

@@ -16,14 +16,17 @@ from temporalio.exceptions import (
 )
 
 from durable_adk.activities.effects import CodeEffect, StoreEffect, row_of
-from durable_adk.activity_calls import ActivityCall
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import serving
-from durable_adk.continuation import Continued, Place, TracePage, unpacked
-from durable_adk.effect import Effect
 from durable_adk.errors import DurableAdkError, RunError, from_detail, raised, rebuild
-from durable_adk.messages import MAX_BYTES, InvocationRequest, InvocationResult, workflow_id
-from durable_adk.payloads import (
+from durable_adk.runtime import Inbox
+from durable_adk.sessions.session import SessionKey
+from durable_adk.settings import Limits
+from durable_adk.wire.activity_call import ActivityCall
+from durable_adk.wire.checkpoint import Continued, Place, TracePage, unpacked
+from durable_adk.wire.effect import Effect
+from durable_adk.wire.messages import MAX_BYTES, InvocationRequest, InvocationResult, workflow_id
+from durable_adk.wire.steps import (
     AnswerTaken,
     CompactStep,
     HookStep,
@@ -34,9 +37,6 @@ from durable_adk.payloads import (
     Step,
     ToolStep,
 )
-from durable_adk.runtime import Inbox
-from durable_adk.sessions.session import SessionKey
-from durable_adk.settings import Limits
 from durable_adk.workflows import theirs
 from durable_adk.workflows.board import Board, for_child
 

@@ -14,8 +14,8 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
-from durable_adk.activity_calls import ActivityCall, ActivityOptions, failed, overdue
 from durable_adk.errors import DurableAdkError, ToolResultError, text_of
+from durable_adk.wire.activity_call import ActivityCall, ActivityOptions, failed, overdue
 
 TOO_LARGE = ["PayloadsTooLarge", "PayloadSizeError"]
 """A result that is too large would run the activity again, for ever, by default (1c)."""

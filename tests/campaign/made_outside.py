@@ -4,8 +4,8 @@ from campaign.checks.calm import ALONE, BESIDE, NEIGHBOUR
 from campaign.evidence import Evidence, Key, Row
 from campaign.journals import Line
 from campaign.workload import Turn
-from durable_adk.messages import workflow_id
 from durable_adk.sessions import SessionKey
+from durable_adk.wire.messages import workflow_id
 from tests.campaign.parts import added, call, response, row
 
 DENIED, CLEARED = Key("denied", "u9", "d9"), Key("cleared", "u8", "c8")

@@ -6,7 +6,7 @@ from typing import Any
 from campaign.journals import RunFolder, note
 from campaign.operators import _forged, under_way
 from campaign.workload import Turn
-from durable_adk.messages import is_reserved
+from durable_adk.wire.messages import is_reserved
 
 
 def test_only_what_a_client_waits_for_is_done_something_to(tmp_path: Path) -> None:

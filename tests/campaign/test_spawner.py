@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from campaign.spawner import Spawned
-from durable_adk._process import Process
+from durable_adk.embedded.process import Process
 from tests.support.processes import ROOT, until
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from durable_adk._process import Process
 from durable_adk.embedded import TemporalServer
+from durable_adk.embedded.process import Process
 from durable_adk.runners import Runner
 from durable_adk.sessions import SqliteSessionService
 from tests.support.chaos_apps import Traces

@@ -16,9 +16,9 @@ from durable_adk.apps import App
 from durable_adk.errors import SessionRegressedError
 from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
-from durable_adk.repair.doctor import examine
-from durable_adk.repair.findings import Kind
-from durable_adk.repair.sources import Missing
+from durable_adk.ops.doctor.doctor import examine
+from durable_adk.ops.doctor.findings import Kind
+from durable_adk.ops.doctor.sources import Missing
 from durable_adk.tools import FunctionTool
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.clinic import Clinic

@@ -10,8 +10,8 @@ from temporalio.client import Client
 
 from durable_adk.activities.ending import ABORTED
 from durable_adk.errors import StoreUnavailableError
-from durable_adk.repair.findings import Kind
-from durable_adk.repair.sources import Missing
+from durable_adk.ops.doctor.findings import Kind
+from durable_adk.ops.doctor.sources import Missing
 from durable_adk.sessions import InvocationRecord, SqliteSessionService
 from tests.chaos.test_restore import assert_same
 from tests.support.clinic import Clinic

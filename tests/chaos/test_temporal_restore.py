@@ -15,12 +15,12 @@ from temporalio.client import WorkflowExecutionStatus
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.apps import App
 from durable_adk.client import connect
+from durable_adk.conversation.requests import pending_calls
 from durable_adk.embedded import TemporalServer
 from durable_adk.errors import DurableAdkError, InvocationTerminatedError
 from durable_adk.events import Event
-from durable_adk.flows.requests import pending_calls
 from durable_adk.models import ScriptedModel
-from durable_adk.repair.findings import Kind
+from durable_adk.ops.doctor.findings import Kind
 from durable_adk.runners import Runner
 from durable_adk.sessions import Status
 from durable_adk.tools import FunctionTool

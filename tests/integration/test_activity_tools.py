@@ -24,20 +24,20 @@ from temporalio.worker import Worker
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.client import connect
-from durable_adk.context import ToolContext
-from durable_adk.converter import data_converter, encrypted
+from durable_adk.context.activity import ToolContext
 from durable_adk.embedded import TemporalServer
 from durable_adk.encryption import EncryptionCodec, Key, KeyRing
 from durable_adk.errors import AgentDefinitionError, BudgetExceededError, ToolError
 from durable_adk.models import ScriptedModel
 from durable_adk.plugin import DurableAdkPlugin
 from durable_adk.plugins import BasePlugin
-from durable_adk.run_config import Budget
 from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService, SqliteSessionService
 from durable_adk.sessions.base_session_service import Status
 from durable_adk.settings import Limits
 from durable_adk.tools import ActivityTool
+from durable_adk.wire.converter import data_converter, encrypted
+from durable_adk.wire.run_config import Budget
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.scripts import USER, call, calls, gist, send, shape, state, stored
 

@@ -23,12 +23,12 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.embedded import TemporalServer
-from durable_adk.messages import InvocationAnswer
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService, Status
 from durable_adk.tools import FunctionTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+from durable_adk.wire.messages import InvocationAnswer
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.required import has_program
 from tests.support.scripts import call, gist

@@ -36,9 +36,7 @@ from durable_adk.errors import (
     UnknownAppError,
 )
 from durable_adk.events import Event
-from durable_adk.messages import InvocationRequest
 from durable_adk.models import LlmResponse, ScriptedModel
-from durable_adk.run_config import RunConfig
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import (
     InMemorySessionService,
@@ -48,6 +46,8 @@ from durable_adk.sessions import (
 )
 from durable_adk.settings import Limits
 from durable_adk.tools import FunctionTool
+from durable_adk.wire.messages import InvocationRequest
+from durable_adk.wire.run_config import RunConfig
 from durable_adk.worker import WorkerOptions, worker
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, calls, ensure_session, gist, send, shape, stored

@@ -10,9 +10,9 @@ from durable_adk.agents import LlmAgent
 from durable_adk.agents.run_config import RunConfig
 from durable_adk.errors import BudgetExceededError, ToolTimeoutError
 from durable_adk.models import LlmRequest, LlmResponse, ScriptedModel
-from durable_adk.run_config import Budget
 from durable_adk.settings import Limits
 from durable_adk.tools import AgentTool, FunctionTool
+from durable_adk.wire.run_config import Budget
 from tests.conftest import MakeRunner
 from tests.support.scripts import call, calls, gist, send, stored
 

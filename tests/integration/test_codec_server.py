@@ -17,8 +17,8 @@ from google.protobuf import json_format
 from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload, Payloads
 
-from durable_adk.codec_server import Access
 from durable_adk.encryption import Key
+from durable_adk.ops.codec_server import Access
 from tests.support.commands import Terminal
 from tests.support.private_agent import KINDS, canary
 from tests.support.private_place import OPEN_USER, Place, converse, found, key_file, placed

@@ -23,12 +23,12 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 
 from durable_adk.errors import NoWorkerError, SessionBusyError
 from durable_adk.events import Event
-from durable_adk.messages import user_content
-from durable_adk.repair.findings import Kind
-from durable_adk.repair.sources import Missing, if_known
-from durable_adk.repair.stalled import TRIES
+from durable_adk.ops.doctor.findings import Kind
+from durable_adk.ops.doctor.sources import Missing, if_known
+from durable_adk.ops.doctor.stalled import TRIES
 from durable_adk.sessions import Status
 from durable_adk.sessions.records import InvocationRecord
+from durable_adk.wire.messages import user_content
 from tests.support.clinic import Clinic
 from tests.support.own_server import own_client
 from tests.support.processes import until

@@ -8,7 +8,7 @@ from google.genai import types
 
 from durable_adk.agents import LlmAgent
 from durable_adk.client import connect
-from durable_adk.context import CallbackContext
+from durable_adk.context.activity import CallbackContext
 from durable_adk.embedded import TemporalServer, embedded_runner
 from durable_adk.errors import CallbackError
 from durable_adk.memory import InMemoryMemoryService, MemoryEntry

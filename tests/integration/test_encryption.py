@@ -14,16 +14,16 @@ from temporalio.client import (
 
 from durable_adk.client.connect import converter_of
 from durable_adk.client.invocations import InvocationHandle
-from durable_adk.converter import data_converter
 from durable_adk.encryption import Key
 from durable_adk.errors import EncryptionKeyError, InvocationTerminatedError
-from durable_adk.messages import workflow_id
-from durable_adk.repair.doctor import examine
-from durable_adk.repair.findings import Finding, Kind
-from durable_adk.repair.sources import Sources
-from durable_adk.repair.stalled import TRIES
+from durable_adk.ops.doctor.doctor import examine
+from durable_adk.ops.doctor.findings import Finding, Kind
+from durable_adk.ops.doctor.sources import Sources
+from durable_adk.ops.doctor.stalled import TRIES
 from durable_adk.sessions import SessionKey
 from durable_adk.settings import Settings
+from durable_adk.wire.converter import data_converter
+from durable_adk.wire.messages import workflow_id
 from tests.support.private_agent import KINDS, canary
 from tests.support.private_place import (
     OPEN_SESSION,

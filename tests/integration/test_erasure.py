@@ -14,7 +14,6 @@ from temporalio.common import RawValue, SearchAttributePair, TypedSearchAttribut
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from durable_adk import marks
 from durable_adk.auth import AuthCredential
 from durable_adk.client import connect, create_schedule
 from durable_adk.client.schedules import list_schedules
@@ -22,12 +21,13 @@ from durable_adk.client.search_attributes import register_search_attributes
 from durable_adk.embedded import TemporalServer
 from durable_adk.embedded.stores import folder_stores
 from durable_adk.encryption import Key
-from durable_adk.erasure import Erasure, Holdings, erase, erasing, survey
 from durable_adk.events import Event
-from durable_adk.holders import TemporalHolder
 from durable_adk.memory.memory_entry import MemoryEntry
-from durable_adk.messages import InvocationRequest
+from durable_adk.ops.erasure import Erasure, Holdings, erase, erasing, survey
 from durable_adk.sessions import SessionKey, SqliteSessionService
+from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.wire import search_attributes
+from durable_adk.wire.messages import InvocationRequest
 from tests.support.commands import Terminal
 from tests.support.private_agent import KINDS, canary
 from tests.support.private_place import OPEN_USER, Place, converse, key_file, placed
@@ -241,7 +241,7 @@ async def test_of_workflows_that_are_marked_as_others_nothing_is_read(
     """
 
     async def start(name: str, request: dict[str, str], **marked: str) -> None:
-        keys = {"user": marks.USER, "app": marks.APP}
+        keys = {"user": search_attributes.USER, "app": search_attributes.APP}
         pairs = [SearchAttributePair(keys[name], value) for name, value in marked.items()]
         await client.start_workflow(
             "Invocation",

@@ -21,11 +21,9 @@ from temporalio.worker import Replayer
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.apps import App
 from durable_adk.client import connect
-from durable_adk.converter import stored_in
 from durable_adk.embedded import TemporalServer, embedded_runner
 from durable_adk.errors import PayloadLostError, ToolError
 from durable_adk.events import Event
-from durable_adk.messages import workflow_id
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
@@ -34,6 +32,8 @@ from durable_adk.storage import FileBlobs, OwnedStorage, PayloadDriver, blobs_at
 from durable_adk.tools import FunctionTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+from durable_adk.wire.converter import stored_in
+from durable_adk.wire.messages import workflow_id
 from durable_adk.worker import WorkerOptions, worker, workflow_runner
 from durable_adk.workflows.invocation import InvocationWorkflow
 from tests.support.s3 import S3

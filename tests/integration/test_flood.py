@@ -10,15 +10,15 @@ from google.genai import types
 from temporalio.client import Client, WorkflowHandle
 
 from durable_adk.activities import continuing
+from durable_adk.conversation.requests import pending_calls
 from durable_adk.embedded import TemporalServer
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.events import Event
-from durable_adk.flows.requests import pending_calls
-from durable_adk.messages import InvocationAnswer
 from durable_adk.runners import Runner
 from durable_adk.runtime import MAX_STEERED, Inbox
 from durable_adk.sessions import Status
 from durable_adk.settings import Limits
+from durable_adk.wire.messages import InvocationAnswer
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.clinic import Clinic
 from tests.support.processes import until

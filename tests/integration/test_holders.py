@@ -9,10 +9,10 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 
 from durable_adk.client.invocations import Invocations
-from durable_adk.holders import TemporalHolder
-from durable_adk.messages import InvocationRequest
 from durable_adk.serving import LeaseWatcher
 from durable_adk.sessions import InvocationRecord, SessionKey, Status
+from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.wire.messages import InvocationRequest
 
 Run = WorkflowHandle[Any, Any]
 

@@ -14,12 +14,12 @@ from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.client.temporal_runs import TemporalRuns
 from durable_adk.events import Event
 from durable_adk.flows.rolling import AGAIN, Rolling
-from durable_adk.messages import workflow_id
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.tools import ToolContext
+from durable_adk.wire.messages import workflow_id
 from tests.conftest import MakeRunner
 from tests.support.scripts import call, gist, send
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from durable_adk import patience
+from durable_adk import retrying
 from durable_adk.activities import attempting, world
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.memory import InMemoryMemoryService, SearchMemoryResponse
 from durable_adk.models import ScriptedModel
@@ -62,9 +62,9 @@ async def test_an_outage_that_a_tool_meets_ends_no_invocation(
     within: bool, make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F16, I8: it waits `within` its run, or is run again as after a lost worker."""
-    monkeypatch.setattr(patience, "PAUSE", 0.01)
+    monkeypatch.setattr(retrying, "PAUSE", 0.01)
     if not within:
-        monkeypatch.setattr(patience, "PATIENCE", -1.0)
+        monkeypatch.setattr(retrying, "PATIENCE", -1.0)
     memory, keys = Forgetful(), []
 
     async def recall(tool_context: ToolContext) -> str:

@@ -9,7 +9,6 @@ from google.genai import types
 from durable_adk.agents import LlmAgent, ParallelAgent, SequentialAgent
 from durable_adk.errors import InvalidRequestError, ToolTimeoutError
 from durable_adk.events import Event
-from durable_adk.messages import InvocationAnswer
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey
@@ -17,6 +16,7 @@ from durable_adk.sessions.base_session_service import Status
 from durable_adk.tools import FunctionTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.tools.tool_context import ToolContext
+from durable_adk.wire.messages import InvocationAnswer
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, calls, gist, send, stored
 

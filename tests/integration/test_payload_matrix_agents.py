@@ -14,11 +14,11 @@ from temporalio.service import RPCError
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.apps import App
 from durable_adk.events import Event, EventActions
-from durable_adk.messages import workflow_id
 from durable_adk.sessions import SessionKey
 from durable_adk.tools import FunctionTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+from durable_adk.wire.messages import workflow_id
 from tests.support.payload_matrix import (
     FINE,
     RAISED,

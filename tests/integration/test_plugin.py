@@ -20,15 +20,15 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.apps import App, registry
 from durable_adk.client import Invocations, connect
-from durable_adk.converter import stored_in
 from durable_adk.embedded import TemporalServer
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
-from durable_adk.messages import InvocationRequest
 from durable_adk.models import ScriptedModel
 from durable_adk.plugin import DurableAdkPlugin
 from durable_adk.runners import Runner
 from durable_adk.sessions import SqliteSessionService
+from durable_adk.wire.converter import stored_in
+from durable_adk.wire.messages import InvocationRequest
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.scripts import call, gist
 

@@ -25,7 +25,6 @@ from durable_adk.errors import (
     describe,
 )
 from durable_adk.events import Event
-from durable_adk.messages import workflow_id
 from durable_adk.models import LlmResponse, ScriptedModel
 from durable_adk.plugins import (
     BasePlugin,
@@ -42,6 +41,7 @@ from durable_adk.sessions.base_session_service import Status
 from durable_adk.settings import Limits
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+from durable_adk.wire.messages import workflow_id
 from durable_adk.worker import WorkerOptions, worker
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, calls, gist, send, shape, state, stored

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from durable_adk._process import Process
 from durable_adk.cli.program import app
+from durable_adk.embedded.process import Process
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"

@@ -13,8 +13,8 @@ from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.embedded.stores import folder_stores
 from durable_adk.partials import RedisPartials
-from durable_adk.run_config import RunConfig, StreamingMode
 from durable_adk.runners import Runner
+from durable_adk.wire.run_config import RunConfig, StreamingMode
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.commands import EXAMPLE, Terminal
 from tests.support.redis import RedisServer, running

@@ -9,7 +9,7 @@ from google.genai import types
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import EventsCompactionConfig
 from durable_adk.artifacts import InMemoryArtifactService
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.errors import (
     InvalidRequestError,
     InvocationNotFoundError,

@@ -15,12 +15,12 @@ from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, LoopAgent
 from durable_adk.client.temporal_runs import TemporalRuns
 from durable_adk.errors import AgentError
 from durable_adk.events import Event, EventActions
-from durable_adk.messages import workflow_id
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import SessionKey, Status
 from durable_adk.settings import Limits
 from durable_adk.tools import FunctionTool, ToolContext
+from durable_adk.wire.messages import workflow_id
 from tests.conftest import MakeRunner
 from tests.support.scripts import call, gist, send, shape, state, stored
 

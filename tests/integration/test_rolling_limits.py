@@ -12,13 +12,13 @@ from temporalio.client import Client
 from temporalio.common import RawValue
 
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelAgent
-from durable_adk.continuation import PLACE, Place
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.events import Event
 from durable_adk.flows import rolling
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.settings import Limits
+from durable_adk.wire.checkpoint import PLACE, Place
 from tests.conftest import MakeRunner
 from tests.integration.test_large_places import noise
 from tests.integration.test_rolling import OFTEN, says, worker_agent

@@ -17,12 +17,12 @@ from durable_adk.activities.effects import WorldEffects
 from durable_adk.agents import LlmAgent, SequentialAgent
 from durable_adk.apps import App
 from durable_adk.client import InvocationHandle, Invocations
-from durable_adk.messages import InvocationRequest
 from durable_adk.models import ScriptedModel
-from durable_adk.payloads import ModelStep
-from durable_adk.run_config import Priority, RunConfig
 from durable_adk.sessions import SqliteSessionService
 from durable_adk.tools import AgentTool
+from durable_adk.wire.messages import InvocationRequest
+from durable_adk.wire.run_config import Priority, RunConfig
+from durable_adk.wire.steps import ModelStep
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.scripts import call
 

@@ -9,15 +9,15 @@ from pydantic import ValidationError
 
 from durable_adk.agents import LlmAgent
 from durable_adk.artifacts import InMemoryArtifactService
-from durable_adk.context import CallbackContext
+from durable_adk.context.activity import CallbackContext
 from durable_adk.errors import EventConflictError, InvalidRequestError
 from durable_adk.events import Event, EventActions
 from durable_adk.models import ScriptedModel
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.plugins import BasePlugin
-from durable_adk.run_config import GetSessionConfig, RunConfig
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey
+from durable_adk.wire.run_config import GetSessionConfig, RunConfig
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, ensure_session, gist, send, state, stored
 

@@ -13,13 +13,13 @@ from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.client import connect, create_schedule
 from durable_adk.client.schedules import list_schedules
-from durable_adk.converter import data_converter, encrypted, stored_in
 from durable_adk.embedded import TemporalServer
 from durable_adk.encryption import EncryptionCodec, Key, KeyRing
 from durable_adk.errors import AlreadyExistsError, InvalidRequestError
-from durable_adk.messages import InvocationRequest
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import SqliteSessionService
+from durable_adk.wire.converter import data_converter, encrypted, stored_in
+from durable_adk.wire.messages import InvocationRequest
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.commands import Terminal
 

@@ -14,17 +14,17 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from durable_adk import marks
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.client import Invocations, connect, search_attributes
 from durable_adk.client.search_attributes import PERSONAL, forget, register_search_attributes
 from durable_adk.embedded import TemporalServer
 from durable_adk.errors import SearchAttributesError
-from durable_adk.messages import InvocationAnswer, InvocationRequest
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.sessions import SqliteSessionService
 from durable_adk.tools import AgentTool, FunctionTool
+from durable_adk.wire.messages import InvocationAnswer, InvocationRequest
+from durable_adk.wire.search_attributes import MARKS
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.replay import replay_all
 from tests.support.scripts import call
@@ -61,7 +61,7 @@ async def marked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clie
     folder = tmp_path_factory.mktemp("marked")
     async with TemporalServer.start(data_dir=folder, headless=True) as server:
         client = await connect(server.address)
-        assert set(await register_search_attributes(client)) == {key.name for key in marks.MARKS}
+        assert set(await register_search_attributes(client)) == {key.name for key in MARKS}
         yield client
         await replay_all(client)
 

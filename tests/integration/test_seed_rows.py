@@ -13,16 +13,16 @@ from google.genai import types
 
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.artifacts import InMemoryArtifactService
-from durable_adk.context import CallbackContext, ToolContext
+from durable_adk.context.activity import CallbackContext, ToolContext
 from durable_adk.errors import InvalidRequestError, StateValueError
 from durable_adk.events import Event, EventActions
 from durable_adk.memory import InMemoryMemoryService
 from durable_adk.models import BaseLlm, LlmResponse, ScriptedModel
-from durable_adk.run_config import RunConfig, StreamingMode
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import BaseSessionService
 from durable_adk.tools import BaseTool, FunctionTool
 from durable_adk.tools.agent_tool import AgentTool
+from durable_adk.wire.run_config import RunConfig, StreamingMode
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, calls, ensure_session, gist, send, state, stored
 

@@ -7,7 +7,7 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.events import Event, EventActions
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import InMemoryRunner, Runner

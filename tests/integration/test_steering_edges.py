@@ -16,10 +16,10 @@ from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.errors import DurableAdkError, EventConflictError, InvocationCancelledError
 from durable_adk.events import Event
 from durable_adk.models import LlmRequest, ScriptedModel
-from durable_adk.run_config import Budget, RunConfig
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey
 from durable_adk.tools import LongRunningFunctionTool, ToolContext
+from durable_adk.wire.run_config import Budget, RunConfig
 from tests.conftest import MakeRunner
 from tests.support.gates import GATES, gate, listener, run, until_begun
 from tests.support.scripts import USER, call, ensure_session, gist, stored

@@ -9,10 +9,10 @@ from temporalio.client import Client
 
 from durable_adk.agents import LlmAgent
 from durable_adk.errors import InvocationCancelledError, InvocationTerminatedError
-from durable_adk.holders import TemporalHolder
-from durable_adk.messages import workflow_id
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.sessions import SessionKey
+from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.wire.messages import workflow_id
 from tests.conftest import MakeRunner
 from tests.integration.test_large_places import noise
 from tests.integration.test_steering_edges import KEY, gists, steered

@@ -15,21 +15,21 @@ from google.genai import types
 from pydantic import SecretStr
 from temporalio.client import Client
 
-from durable_adk._process import Process
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.client import workflow_id
+from durable_adk.embedded.process import Process
 from durable_adk.errors import CallbackError, ModelError, ModelUnavailableError
 from durable_adk.events import Event
 from durable_adk.models import Gemini, LlmResponse, ScriptedModel
 from durable_adk.partials import LiveText
 from durable_adk.plugins import BasePlugin
-from durable_adk.run_config import RunConfig, StreamingMode
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.settings import Limits
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+from durable_adk.wire.run_config import RunConfig, StreamingMode
 from durable_adk.worker import WorkerOptions, worker
 from tests.conftest import MakeRunner
 from tests.stubs.gemini_stub import GeminiStub, answer

@@ -17,9 +17,9 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from durable_adk._process import Process
 from durable_adk.apps import App
 from durable_adk.embedded import TemporalServer
+from durable_adk.embedded.process import Process
 from durable_adk.errors import ToolTimeoutError, WorkerStuckError
 from durable_adk.plugin import DurableAdkPlugin
 from durable_adk.runners import Runner

@@ -18,7 +18,6 @@ from temporalio.client import Client
 from durable_adk import failpoints
 from durable_adk.agents import LlmAgent, SequentialAgent
 from durable_adk.errors import InvocationTerminatedError, ModelUnavailableError, ToolError
-from durable_adk.messages import workflow_id
 from durable_adk.models import LlmResponse, ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey
@@ -28,6 +27,7 @@ from durable_adk.telemetry.content import VARIABLE
 from durable_adk.telemetry.identity import TraceIdentity
 from durable_adk.tools import ActivityTool, AgentTool, FunctionTool
 from durable_adk.tools.tool_context import ToolContext
+from durable_adk.wire.messages import workflow_id
 from tests.conftest import MakeRunner
 from tests.support.processes import until
 from tests.support.scripts import USER, call, send

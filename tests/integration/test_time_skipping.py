@@ -20,13 +20,13 @@ from temporalio.testing._timeskipping import TimeSkippingConfig
 from durable_adk.activities import granted
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelAgent
 from durable_adk.apps import App
-from durable_adk.context import ToolContext
-from durable_adk.converter import data_converter
+from durable_adk.context.activity import ToolContext
 from durable_adk.embedded.server import DYNAMIC_CONFIG, _binary
 from durable_adk.errors import InvalidRequestError, ModelUnavailableError
 from durable_adk.events import Event
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.tools import FunctionTool
+from durable_adk.wire.converter import data_converter
 from tests.support.deploy_places import Place
 from tests.support.scripts import USER, call, gist, stored
 

@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.errors import ModelUnavailableError
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.models.model_attempt import AttemptEnd

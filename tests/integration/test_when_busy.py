@@ -15,12 +15,12 @@ from durable_adk.errors import (
     LeaseLostError,
     SessionBusyError,
 )
-from durable_adk.holders import TemporalHolder
 from durable_adk.models import ScriptedModel
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.scripted import Answer
 from durable_adk.runners import Runner
 from durable_adk.sessions import InvocationRecord, SessionKey, Status, Ticket
+from durable_adk.sessions.lease_owner import TemporalHolder
 from tests.conftest import MakeRunner
 from tests.support.processes import until
 from tests.support.scripts import USER, call, ensure_session, gist, send, stored

@@ -8,7 +8,6 @@ import uuid
 from contextlib import nullcontext
 from typing import Any
 
-from durable_adk import converter
 from durable_adk.activities import (
     commit,
     definitions,
@@ -26,18 +25,20 @@ from durable_adk.activities.tool_run import ToolRun
 from durable_adk.activities.user_loop import UserLoop
 from durable_adk.activities.user_threads import UserThreads
 from durable_adk.cli import waiting
-from durable_adk.context import ToolContext
-from durable_adk.continuation import PlaceStep
+from durable_adk.context.activity import ToolContext
+from durable_adk.context.loop import Lane
+from durable_adk.conversation import answers, requests
+from durable_adk.conversation.requests import REQUEST_CONFIRMATION
 from durable_adk.errors import StoreUnavailableError
-from durable_adk.flows import answers, invocation, requests
+from durable_adk.flows import invocation
 from durable_adk.flows.pausing import Pauses
-from durable_adk.flows.requests import REQUEST_CONFIRMATION
-from durable_adk.loop_context import Lane
 from durable_adk.runtime import Inbox
 from durable_adk.sessions import _entry, _log, _steering
 from durable_adk.sessions._head import Head
 from durable_adk.sessions._transactional import TransactionalSessionService
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
+from durable_adk.wire import converter
+from durable_adk.wire.checkpoint import PlaceStep
 from durable_adk.workflows import invocation as workflows, temporal_runtime
 from durable_adk.workflows.temporal_runtime import TemporalRuntime
 from simulation.attempts import current

@@ -9,15 +9,15 @@ from types import SimpleNamespace
 
 from google.genai import types
 
+from durable_adk.context.loop import Lane
+from durable_adk.conversation.answers import check_answers
+from durable_adk.conversation.requests import REQUEST_CONFIRMATION
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
-from durable_adk.flows.answers import check_answers
 from durable_adk.flows.pausing import Pauses
-from durable_adk.flows.requests import REQUEST_CONFIRMATION
-from durable_adk.loop_context import Lane
-from durable_adk.messages import InvocationAnswer
 from durable_adk.runtime import Inbox
 from durable_adk.sessions._entry import Entry, decode_event
+from durable_adk.wire.messages import InvocationAnswer
 from simulation.catalogue import APPROVAL, SCENARIOS
 from simulation.explore import Explorer, Verdict
 from simulation.schedule import Listed

@@ -5,13 +5,13 @@ from typing import Any
 from durable_adk.activities import opening, session_cache, staleness, tool
 from durable_adk.client import conversation
 from durable_adk.client.invocations import Invocations
-from durable_adk.continuation import Place
 from durable_adk.models.llm_response import Wire
 from durable_adk.runtime import Inbox
 from durable_adk.serving import LeaseWatcher
 from durable_adk.sessions._head import Head
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
 from durable_adk.tools import function_tool
+from durable_adk.wire.checkpoint import Place
 from durable_adk.workflows import invocation as workflows
 from tests.mutants.mutant import does_nothing, ignored, mutant, replaces, rewrites
 

@@ -15,10 +15,10 @@ from durable_adk import worker as worker_module
 from durable_adk.activities import staleness
 from durable_adk.apps import App
 from durable_adk.client import connect
-from durable_adk.continuation import Place
 from durable_adk.embedded import TemporalServer
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import InMemorySessionService, SessionKey, SqliteSessionService, Status
+from durable_adk.wire.checkpoint import Place
 from durable_adk.worker import WorkerOptions, worker, workflow_runner
 from tests.integration import test_holders, test_pausing, test_reset, test_when_busy
 from tests.unit import test_runtime, test_versions

@@ -25,8 +25,7 @@ from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.cli.waiting import Where, find_waiting
-from durable_adk.converter import MAX_WAITING, data_converter
-from durable_adk.effect import EffectAttempt
+from durable_adk.conversation.requests import REQUEST_CONFIRMATION
 from durable_adk.errors import (
     EventConflictError,
     InvalidRequestError,
@@ -38,10 +37,7 @@ from durable_adk.errors import (
     WorkerStuckError,
 )
 from durable_adk.events import Event
-from durable_adk.flows.requests import REQUEST_CONFIRMATION
-from durable_adk.messages import InvocationAnswer, ToolRun
 from durable_adk.models import ScriptedModel
-from durable_adk.payloads import AnswerStep, OpenStep
 from durable_adk.runners import InMemoryRunner
 from durable_adk.runtime import Inbox
 from durable_adk.sessions import (
@@ -57,6 +53,10 @@ from durable_adk.sessions._sql_tables import SqlTables
 from durable_adk.sessions.reading import PAGE
 from durable_adk.settings import Limits
 from durable_adk.tools import BaseTool, BaseToolset, FunctionTool
+from durable_adk.wire.converter import MAX_WAITING, data_converter
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.messages import InvocationAnswer, ToolRun
+from durable_adk.wire.steps import AnswerStep, OpenStep
 from simulation.catalogue import TOOL_TURN
 from simulation.schedule import Listed
 from simulation.simulation import Simulation

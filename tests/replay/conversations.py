@@ -18,7 +18,7 @@ from durable_adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, Se
 from durable_adk.apps import App, EventsCompactionConfig
 from durable_adk.code_executors import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import CodeExecutionResult
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.events import Event, EventActions
 from durable_adk.models import ScriptedModel
 from durable_adk.plugins import BasePlugin

@@ -19,7 +19,7 @@ from temporalio.worker import Replayer
 import durable_adk
 from durable_adk.activities.definitions import InvocationActivities
 from durable_adk.apps.registry import AppRegistry, serve
-from durable_adk.converter import data_converter
+from durable_adk.wire.converter import data_converter
 from durable_adk.worker import workflow_runner
 from durable_adk.workflows.invocation import InvocationWorkflow
 from tests.replay.conversations import CONVERSATIONS, THEIRS

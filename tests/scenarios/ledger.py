@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 
 
 class Entry(NamedTuple):

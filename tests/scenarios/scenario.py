@@ -11,10 +11,10 @@ from google.genai import types
 from durable_adk.agents import BaseAgent, LlmAgent
 from durable_adk.apps import App
 from durable_adk.events import Event
-from durable_adk.run_config import RunConfig
 from durable_adk.tools import BaseTool, as_tool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_toolset import BaseToolset
+from durable_adk.wire.run_config import RunConfig
 from tests.scenarios.ledger import Ledger
 
 Message = str | types.Content | Callable[[Sequence[Event]], types.Content]

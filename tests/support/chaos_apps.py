@@ -21,7 +21,7 @@ from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.apps import App, EventsCompactionConfig
 from durable_adk.apps.base_events_summarizer import BaseEventsSummarizer
 from durable_adk.code_executors import SubprocessCodeExecutor
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.events import Event, EventActions
 from durable_adk.events.event_compaction import compaction_event
 from durable_adk.failpoints import failpoint

@@ -14,9 +14,9 @@ from temporalio.client import Client, WorkflowHandle
 from durable_adk.apps import App
 from durable_adk.client import workflow_id
 from durable_adk.events import Event
-from durable_adk.repair.doctor import examine
-from durable_adk.repair.findings import Finding
-from durable_adk.repair.sources import Sources
+from durable_adk.ops.doctor.doctor import examine
+from durable_adk.ops.doctor.findings import Finding
+from durable_adk.ops.doctor.sources import Sources
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.worker import WorkerOptions, worker

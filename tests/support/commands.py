@@ -57,7 +57,7 @@ class Terminal:
                 line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except OSError:
                 continue  # it has ended meanwhile
-            if str(self.folder) in line and words in line and "_supervise" not in line:
+            if str(self.folder) in line and words in line and "supervise" not in line:
                 found.append(int(entry.parent.name))
         return found
 

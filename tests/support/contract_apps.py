@@ -7,7 +7,7 @@ from typing import Any
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.failpoints import failpoint
 from durable_adk.models import LlmRequest, LlmResponse, ScriptedModel
 from durable_adk.tools import FunctionTool, RetryConfig, ToolContract

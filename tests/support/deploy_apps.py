@@ -12,7 +12,7 @@ from pydantic import PrivateAttr
 
 from durable_adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from durable_adk.apps import App
-from durable_adk.context import CallbackContext, ToolContext
+from durable_adk.context.activity import CallbackContext, ToolContext
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.plugins import BasePlugin

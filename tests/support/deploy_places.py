@@ -16,11 +16,11 @@ from temporalio.worker import Replayer
 from durable_adk.apps import App
 from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.client.invocations import Invocations
-from durable_adk.converter import data_converter
 from durable_adk.events import Event
-from durable_adk.messages import InvocationRequest, workflow_id
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
+from durable_adk.wire.converter import data_converter
+from durable_adk.wire.messages import InvocationRequest, workflow_id
 from durable_adk.worker import WorkerOptions, worker, workflow_runner
 from durable_adk.workflows.invocation import InvocationWorkflow
 from tests.support.scripts import USER, ensure_session, gist, state, stored

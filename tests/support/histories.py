@@ -3,9 +3,9 @@
 from google.genai import types
 from hypothesis import strategies as st
 
+from durable_adk.conversation.history import not_rewound
 from durable_adk.events import Event, EventActions
 from durable_adk.events.event_actions import EventCompaction
-from durable_adk.flows.history import not_rewound
 
 
 def text(words: str, **fields) -> types.Part:

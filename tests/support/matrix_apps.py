@@ -4,7 +4,7 @@ from google.genai import types
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.models import ScriptedModel
 from durable_adk.tools import AgentTool, FunctionTool
 from tests.support.chaos_apps import Traces

@@ -6,13 +6,13 @@ from google.genai import types
 
 from durable_adk.auth import AuthConfig, AuthCredential, OAuth2Auth
 from durable_adk.auth.auth_schemes import OAuth2, OAuthFlows
-from durable_adk.events import Event, EventActions
-from durable_adk.flows.requests import (
+from durable_adk.conversation.requests import (
     REQUEST_CONFIRMATION,
     REQUEST_CREDENTIAL,
     confirmation_request,
     credential_request,
 )
+from durable_adk.events import Event, EventActions
 
 CANARY = "canary-7f3a91"
 

@@ -14,8 +14,8 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from durable_adk import failpoints
-from durable_adk._process import Process
 from durable_adk.client import workflow_id
+from durable_adk.embedded.process import Process
 from durable_adk.events import Event
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService

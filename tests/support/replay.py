@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer
 
-from durable_adk.repair.trails import has_begun
+from durable_adk.ops.doctor.trails import has_begun
 from durable_adk.worker import workflow_runner
 from durable_adk.workflows.invocation import InvocationWorkflow
 

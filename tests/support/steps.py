@@ -9,10 +9,10 @@ from durable_adk.activities.effects import WorldEffects
 from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
-from durable_adk.messages import user_content
 from durable_adk.models import ScriptedModel
-from durable_adk.payloads import CommitGrant, ModelStep, OpenStep, StepResult, ToolStep
 from durable_adk.sessions import InMemorySessionService, SessionKey
+from durable_adk.wire.messages import user_content
+from durable_adk.wire.steps import CommitGrant, ModelStep, OpenStep, StepResult, ToolStep
 from tests.support.scripts import call
 
 KEY = SessionKey("app", "u", "s")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.models import ScriptedModel
 from tests.support.chaos_apps import Traces
 from tests.support.scripts import call

@@ -21,7 +21,7 @@ IMPORTING = {
 }
 """What imports by a name, or finds an object by one, as it is imported or called."""
 IMPORTERS = {
-    "durable_adk/targets.py": "what somebody wrote on a command line",
+    "durable_adk/cli/target.py": "what somebody wrote on a command line",
     "durable_adk/telemetry/setup.py": "exporters that the environment of a process names",
     "durable_adk/cli/execution.py": "a constant",
     "durable_adk/extras.py": "a table of constants, which are only looked for",

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from durable_adk.targets import load_target
+from durable_adk.cli.target import load_target
 
 FOLDER = Path(__file__).parents[2] / "examples" / "capital_agent"
 

@@ -12,7 +12,7 @@ from durable_adk.artifacts import artifacts_at
 from durable_adk.auth.credential_service.postgres_credential_service import (
     PostgresCredentialService,
 )
-from durable_adk.codec_server import application
+from durable_adk.ops.codec_server import application
 from durable_adk.encryption import EncryptionCodec
 from durable_adk.errors import CallerError
 from durable_adk.partials import RedisPartials

@@ -2,8 +2,8 @@
 
 import pytest
 
-from durable_adk.messages import InvocationAnswer, is_reserved
 from durable_adk.runtime import Inbox
+from durable_adk.wire.messages import InvocationAnswer, is_reserved
 
 YES = InvocationAnswer(call_id="c", confirmed=True, answer_id="ticket")
 NO = InvocationAnswer(call_id="c", confirmed=False, answer_id="ticket")

@@ -10,21 +10,21 @@ from typing import Any, Literal, Union, get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
-from durable_adk import activity_calls, continuation, manifest, messages, payloads
 from durable_adk.activities import attempting
 from durable_adk.client.invocations import as_argument
-from durable_adk.continuation import Cursor, Place
-from durable_adk.converter import data_converter
 from durable_adk.errors import InvalidRequestError, NewerReleaseError
-from durable_adk.messages import InvocationAnswer, InvocationRequest, InvocationResult
 from durable_adk.models.llm_response import Wire
-from durable_adk.run_config import RunConfig
 from durable_adk.sessions import records
+from durable_adk.wire import activity_call, checkpoint, manifest, messages, steps
+from durable_adk.wire.checkpoint import Cursor, Place
+from durable_adk.wire.converter import data_converter
+from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, InvocationResult
+from durable_adk.wire.run_config import RunConfig
 from durable_adk.workflows.invocation import ARGUMENT_ERRORS
 
 ADDED = {"addedByTheNextRelease": 1}
 PACKAGE = Path(messages.__file__).parent
-MODULES = (payloads, continuation, messages, manifest, activity_calls, records)
+MODULES = (steps, checkpoint, messages, manifest, activity_call, records)
 OURS = sorted(
     {
         each

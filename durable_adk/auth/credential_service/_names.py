@@ -2,7 +2,7 @@
 
 import hashlib
 
-from durable_adk.values import canonical
+from durable_adk.json_values import canonical
 
 
 def hashed(*parts: str) -> str:

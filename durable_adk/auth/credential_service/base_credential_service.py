@@ -7,7 +7,7 @@ from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.auth.auth_tool import AuthConfig
 
 if TYPE_CHECKING:
-    from durable_adk.context import CallbackContext
+    from durable_adk.context.activity import CallbackContext
 
 
 class BaseCredentialService(ABC):

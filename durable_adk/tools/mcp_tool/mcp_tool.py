@@ -8,18 +8,18 @@ from google.genai import types
 from pydantic import ValidationError
 
 from durable_adk.calling import call
-from durable_adk.context import ReadonlyContext
+from durable_adk.context.activity import ReadonlyContext
 from durable_adk.errors import CallerError
-from durable_adk.messages import MAX_BYTES, check_size
+from durable_adk.json_values import check_json
 from durable_adk.tools._confirmation import CONTEXT, Requirement, is_required, refusal
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.mcp_tool import _library
 from durable_adk.tools.mcp_tool._connection import McpConnectionError
 from durable_adk.tools.mcp_tool.mcp_session_manager import MCPSessionManager
-from durable_adk.values import check_json
+from durable_adk.wire.messages import MAX_BYTES, check_size
 
 if TYPE_CHECKING:
-    from durable_adk.context import ToolContext
+    from durable_adk.context.activity import ToolContext
 
 HeaderProvider: TypeAlias = Callable[[ReadonlyContext], dict[str, str] | Awaitable[dict[str, str]]]
 IDEMPOTENCY_KEY = "durable-adk/idempotencyKey"

@@ -25,7 +25,7 @@ from durable_adk.tools.mcp_tool.mcp_tool import (
 )
 
 if TYPE_CHECKING:
-    from durable_adk.context import ReadonlyContext
+    from durable_adk.context.activity import ReadonlyContext
 
 logger = get_logger(__name__)
 

@@ -10,7 +10,6 @@ from google.genai import types
 
 from durable_adk.agents import RunConfig
 from durable_adk.client.attempts import read_attempts
-from durable_adk.effect import EffectAttempt
 from durable_adk.errors import (
     CallbackError,
     ModelError,
@@ -21,8 +20,9 @@ from durable_adk.models import BaseLlm, LlmRequest, LlmResponse
 from durable_adk.models.model_attempt import AttemptEnd, ModelAttempt
 from durable_adk.planners import PlanReActPlanner
 from durable_adk.plugins import BasePlugin
-from durable_adk.run_config import StreamingMode
 from durable_adk.tools import LongRunningFunctionTool
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.run_config import StreamingMode
 from tests.support.scripts import call
 from tests.support.steps import INVOCATION, KEY, Steps
 

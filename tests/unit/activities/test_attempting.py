@@ -19,7 +19,7 @@ from durable_adk.errors import (
     StoreUnavailableError,
     WorkerStuckError,
 )
-from durable_adk.reports import Reports
+from durable_adk.heartbeat import Reports
 
 
 class Step:

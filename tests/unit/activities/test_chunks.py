@@ -6,13 +6,13 @@ from durable_adk.activities.effects import WorldEffects
 from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
-from durable_adk.effect import EffectAttempt
-from durable_adk.messages import user_content
 from durable_adk.models import LlmResponse
 from durable_adk.partials import PartialChannel, PartialEvent
-from durable_adk.payloads import ModelStep, OpenStep
-from durable_adk.run_config import RunConfig, StreamingMode
 from durable_adk.sessions import InMemorySessionService, SessionKey
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.messages import user_content
+from durable_adk.wire.run_config import RunConfig, StreamingMode
+from durable_adk.wire.steps import ModelStep, OpenStep
 from tests.support.streams import StreamingModel
 
 KEY = SessionKey("app", "u", "s")

@@ -11,13 +11,13 @@ from durable_adk.apps import App, AppRegistry
 from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.code_executors import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import CodeExecutionResult, File
-from durable_adk.context import Services
-from durable_adk.effect import EffectAttempt
+from durable_adk.context.activity import Services
 from durable_adk.errors import AgentDefinitionError, AgentError
-from durable_adk.messages import user_content
 from durable_adk.models import ScriptedModel
-from durable_adk.payloads import CodeStep, CommitGrant, ModelStep, OpenStep
 from durable_adk.sessions import InMemorySessionService, SessionKey
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.messages import user_content
+from durable_adk.wire.steps import CodeStep, CommitGrant, ModelStep, OpenStep
 
 KEY = SessionKey("app", "u", "s")
 FILE = {"app_name": "app", "user_id": "u", "session_id": "s", "filename": "a.txt"}

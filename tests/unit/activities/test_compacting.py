@@ -14,9 +14,9 @@ from durable_adk.apps import App, AppRegistry, EventsCompactionConfig
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.events import Event, EventActions
 from durable_adk.models import ScriptedModel
-from durable_adk.payloads import CompactStep
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
 from durable_adk.sessions.session import Session
+from durable_adk.wire.steps import CompactStep
 from tests.support.summaries import Teller
 
 KEY = SessionKey("app", "u", "s")

@@ -5,7 +5,10 @@ import pytest
 from durable_adk.activities.continuing import read_place, read_traces, save_trace
 from durable_adk.activities.world import World
 from durable_adk.apps import AppRegistry
-from durable_adk.continuation import (
+from durable_adk.errors import LeaseLostError, SessionRegressedError
+from durable_adk.events import Event
+from durable_adk.sessions import InMemorySessionService, SessionKey, Status
+from durable_adk.wire.checkpoint import (
     ContinueStep,
     Cursor,
     SaveTraceStep,
@@ -13,9 +16,6 @@ from durable_adk.continuation import (
     TraceStep,
     packed,
 )
-from durable_adk.errors import LeaseLostError, SessionRegressedError
-from durable_adk.events import Event
-from durable_adk.sessions import InMemorySessionService, SessionKey, Status
 
 KEY = SessionKey("app", "u", "s")
 STEP = TraceStep(key=KEY, invocation_id="i", bodies=["b"], upto=1)

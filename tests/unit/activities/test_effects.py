@@ -5,10 +5,10 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from temporalio import activity
 
-from durable_adk import continuation, payloads
 from durable_adk.activities.definitions import InvocationActivities
 from durable_adk.activities.effects import EFFECTS, EffectRow, row_of
-from durable_adk.effect import Effect
+from durable_adk.wire import checkpoint, steps
+from durable_adk.wire.effect import Effect
 
 NAMES = {
     *("open_invocation", "call_model", "call_tool", "execute_code", "run_callback"),
@@ -21,9 +21,7 @@ def declared(step: type[Any]) -> Any:
     """The type of the result that a step names."""
     (base,) = (b for c in step.__mro__ for b in c.__dict__.get("__orig_bases__", ()) if _is(b))
     (result,) = get_args(base)
-    return {**vars(payloads), **vars(continuation)}.get(
-        getattr(result, "__forward_arg__", ""), result
-    )
+    return {**vars(steps), **vars(checkpoint)}.get(getattr(result, "__forward_arg__", ""), result)
 
 
 def _is(base: Any) -> bool:
@@ -40,9 +38,9 @@ def test_a_step_its_row_and_its_function_name_the_same_result(row: EffectRow[Any
 
 def test_every_step_that_names_a_result_has_a_row() -> None:
     """An effect without one would fail when the first run asks for it."""
-    found = [*vars(payloads).values(), *vars(continuation).values()]
-    steps = {one for one in found if isinstance(one, type) and issubclass(one, Effect)}
-    assert steps - {Effect, payloads.Step} == {row.step for row in EFFECTS}
+    found = [*vars(steps).values(), *vars(checkpoint).values()]
+    rows = {one for one in found if isinstance(one, type) and issubclass(one, Effect)}
+    assert rows - {Effect, steps.Step} == {row.step for row in EFFECTS}
 
 
 def test_activities_have_the_names_and_types_that_histories_have() -> None:
@@ -57,5 +55,5 @@ def test_activities_have_the_names_and_types_that_histories_have() -> None:
 
 def test_a_row_is_found_by_its_step() -> None:
     """By the very class: the steps of an agent have one in common."""
-    step = payloads.PauseStep.model_construct()
+    step = steps.PauseStep.model_construct()
     assert row_of(step).name == "pause_invocation"

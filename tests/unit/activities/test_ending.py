@@ -6,6 +6,7 @@ from google.genai import types
 from durable_adk.activities.ending import UNKNOWN_EPOCH, close_invocation, ending_of
 from durable_adk.activities.world import World
 from durable_adk.apps import AppRegistry
+from durable_adk.conversation.requests import REQUEST_CONFIRMATION
 from durable_adk.errors import (
     InvocationCancelledError,
     InvocationTerminatedError,
@@ -13,9 +14,8 @@ from durable_adk.errors import (
     as_detail,
 )
 from durable_adk.events import Event, EventActions
-from durable_adk.flows.requests import REQUEST_CONFIRMATION
-from durable_adk.payloads import CloseStep
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
+from durable_adk.wire.steps import CloseStep
 
 KEY = SessionKey("app", "u", "s")
 

@@ -10,13 +10,16 @@ from durable_adk.activities.effects import WorldEffects
 from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
-from durable_adk.effect import EffectAttempt
+from durable_adk.conversation.merge import merge_responses
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.events import Event
-from durable_adk.flows.merge import merge_responses
-from durable_adk.messages import user_content
+from durable_adk.heartbeat import Reports
 from durable_adk.models import ScriptedModel
-from durable_adk.payloads import (
+from durable_adk.sessions import InMemorySessionService, SessionKey, Status
+from durable_adk.sessions.state import without_temp
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.messages import user_content
+from durable_adk.wire.steps import (
     CommitGrant,
     CommitStep,
     ModelStep,
@@ -24,9 +27,6 @@ from durable_adk.payloads import (
     StepResult,
     ToolStep,
 )
-from durable_adk.reports import Reports
-from durable_adk.sessions import InMemorySessionService, SessionKey, Status
-from durable_adk.sessions.state import without_temp
 from tests.support.scripts import call, calls
 
 KEY = SessionKey("app", "u", "s")

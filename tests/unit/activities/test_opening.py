@@ -7,11 +7,11 @@ from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.errors import InvocationCancelledError, SessionBusyError
-from durable_adk.holders import TemporalHolder
-from durable_adk.messages import WhenBusy, user_content
 from durable_adk.models import ScriptedModel
-from durable_adk.payloads import OpenStep
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
+from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.wire.messages import WhenBusy, user_content
+from durable_adk.wire.steps import OpenStep
 
 KEY = SessionKey("app", "u", "s")
 

@@ -14,10 +14,10 @@ from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.errors import LeaseLostError, SessionBusyError
 from durable_adk.events import Event
-from durable_adk.messages import InvocationAnswer, user_content
 from durable_adk.models import ScriptedModel
-from durable_adk.payloads import AnswerStep, CloseStep, Ending, OpenStep, PauseStep
 from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
+from durable_adk.wire.messages import InvocationAnswer, user_content
+from durable_adk.wire.steps import AnswerStep, CloseStep, Ending, OpenStep, PauseStep
 
 KEY = SessionKey("app", "u", "s")
 HOLDER = "temporal:n:r:w"

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from durable_adk.activities.tool_run import RunAgain
-from durable_adk.context import ToolContext
-from durable_adk.contracts import REPEATABLE
-from durable_adk.effect import EffectAttempt
+from durable_adk.context.activity import ToolContext
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
-from durable_adk.manifest import ToolSpec
-from durable_adk.payloads import StepResult, ToolStep
 from durable_adk.sessions import Status
 from durable_adk.tools import BaseToolset, FunctionTool, RetryConfig, ToolContract
 from durable_adk.tools.contract import NOT_RUN
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.manifest import ToolSpec
+from durable_adk.wire.steps import StepResult, ToolStep
+from durable_adk.wire.tool_contract import REPEATABLE
 from tests.support.steps import INVOCATION, KEY, Steps, called, said
 
 ONCE = ToolContract.AT_MOST_ONCE

@@ -7,12 +7,12 @@ from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.errors import InvalidRequestError
-from durable_adk.holders import TemporalHolder
-from durable_adk.messages import ToolRun, child_key, user_content
 from durable_adk.models import ScriptedModel
-from durable_adk.payloads import OpenStep
 from durable_adk.sessions import InMemorySessionService, SessionKey
+from durable_adk.sessions.lease_owner import TemporalHolder
 from durable_adk.sessions.session import CHILD_PREFIX
+from durable_adk.wire.messages import ToolRun, child_key, user_content
+from durable_adk.wire.steps import OpenStep
 
 ALICE = SessionKey("app", "alice", "hers")
 CHILD = child_key(ALICE, "i", "call")

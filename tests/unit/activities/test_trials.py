@@ -11,11 +11,11 @@ from durable_adk.activities.session_cache import SessionCache
 from durable_adk.activities.trials import Trials
 from durable_adk.code_executors import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import CodeExecutionResult
-from durable_adk.effect import EffectAttempt
 from durable_adk.errors import StoreUnavailableError
-from durable_adk.payloads import CallbackStep, CodeStep, Hook, ModelStep
-from durable_adk.reports import NONE, Reports
+from durable_adk.heartbeat import NONE, Reports
 from durable_adk.sessions import SessionKey
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.steps import CallbackStep, CodeStep, Hook, ModelStep
 from tests.support.steps import Steps, called
 
 

@@ -13,9 +13,9 @@ from durable_adk.activities.world import World
 from durable_adk.apps import AppRegistry
 from durable_adk.errors import SessionBusyError
 from durable_adk.events import Event
-from durable_adk.payloads import AnswerStep
 from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
 from durable_adk.sessions._pausing import RESUMING_TTL
+from durable_adk.wire.steps import AnswerStep
 
 KEY = SessionKey("app", "u", "s")
 

@@ -14,7 +14,7 @@ from durable_adk.artifacts import (
     artifacts_at,
 )
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
-from durable_adk.object_store import ObjectStore
+from durable_adk.storage.object_store import ObjectStore
 from tests.unit.artifacts import processes
 
 SCOPE = {"app_name": "app", "user_id": "user", "session_id": "session"}

@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from durable_adk.cli import run
 from durable_adk.cli.program import app
-from durable_adk.messages import WhenBusy
+from durable_adk.wire.messages import WhenBusy
 
 
 @pytest.mark.parametrize("wanted", list(WhenBusy))

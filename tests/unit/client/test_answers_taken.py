@@ -9,9 +9,9 @@ from durable_adk.client import temporal_runs
 from durable_adk.client.temporal_runs import TemporalRuns
 from durable_adk.errors import StoreUnavailableError, TemporalUnavailableError
 from durable_adk.events.event import Event
-from durable_adk.messages import InvocationAnswer, answer_event
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.sessions.records import StoredEvent
+from durable_adk.wire.messages import InvocationAnswer, answer_event
 
 KEY = SessionKey("app", "u", "s")
 

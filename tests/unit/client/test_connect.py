@@ -17,13 +17,13 @@ from durable_adk.client.connect import (
     is_local,
     refuse_development_server,
 )
-from durable_adk.converter import data_converter
 from durable_adk.embedded.shared import payloads_place
 from durable_adk.embedded.stores import folder_stores
 from durable_adk.encryption import EncryptionCodec, Key
 from durable_adk.errors import InvalidRequestError, TemporalUnavailableError
 from durable_adk.settings import Settings
 from durable_adk.storage import OwnedStorage
+from durable_adk.wire.converter import data_converter
 from tests.support.s3 import S3
 
 

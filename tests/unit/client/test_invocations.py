@@ -3,8 +3,8 @@
 from hypothesis import given, strategies as st
 
 from durable_adk.client import workflow_id
-from durable_adk.holders import TemporalHolder
 from durable_adk.sessions import SessionKey
+from durable_adk.sessions.lease_owner import TemporalHolder
 
 PARTS = st.tuples(*[st.text("ab:/\"',[] ", min_size=1, max_size=4)] * 4)
 

@@ -8,8 +8,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.client import temporal_runs
 from durable_adk.client.temporal_runs import TemporalRuns
-from durable_adk.messages import InvocationRequest
 from durable_adk.sessions import InMemorySessionService
+from durable_adk.wire.messages import InvocationRequest
 
 REQUEST = InvocationRequest(app="app", user="u", message="go")
 

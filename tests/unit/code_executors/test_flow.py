@@ -20,12 +20,12 @@ from durable_adk.code_executors.flow import (
     is_exhausted,
     prepare,
 )
-from durable_adk.context import CallbackContext, StepScope
+from durable_adk.context.activity import CallbackContext, StepScope
+from durable_adk.json_values import check_json
 from durable_adk.models import LlmRequest, LlmResponse
 from durable_adk.planners import PlanReActPlanner
 from durable_adk.planners.planning import planned
 from durable_adk.sessions import Session
-from durable_adk.values import check_json
 
 OK = CodeExecutionResult(stdout="42\n")
 BAD = CodeExecutionResult(stderr="boom")

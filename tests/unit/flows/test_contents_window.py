@@ -5,8 +5,8 @@ from unittest.mock import patch
 
 from hypothesis import given, strategies as st
 
-from durable_adk.flows import contents
-from durable_adk.flows.contents import build_contents
+from durable_adk.conversation import contents
+from durable_adk.conversation.contents import build_contents
 from tests.support.histories import answer, call, event, histories, session
 
 

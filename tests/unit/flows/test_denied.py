@@ -8,13 +8,13 @@ from google.genai import types
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
-from durable_adk.events import EventActions
-from durable_adk.flows.requests import (
+from durable_adk.conversation.requests import (
     REQUEST_CONFIRMATION,
     asked_by,
     confirmation_request,
     is_denied,
 )
+from durable_adk.events import EventActions
 from durable_adk.models import ScriptedModel
 from durable_adk.plugins import BasePlugin
 from durable_adk.runners import InMemoryRunner

@@ -14,10 +14,10 @@ from durable_adk.errors import (
     raised,
 )
 from durable_adk.flows.event_loop import run_invocation
-from durable_adk.messages import InvocationRequest
-from durable_adk.payloads import CloseStep, Ending, OpenStep
 from durable_adk.runtime import Runtime
 from durable_adk.sessions import InvocationRecord
+from durable_adk.wire.messages import InvocationRequest
+from durable_adk.wire.steps import CloseStep, Ending, OpenStep
 
 
 class Deaf:

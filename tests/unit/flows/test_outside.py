@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from durable_adk.activity_calls import ActivityCall, ActivityEnd, ActivityOptions
 from durable_adk.flows import outside
+from durable_adk.wire.activity_call import ActivityCall, ActivityEnd, ActivityOptions
 
 
 class Runtime:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_adk._process import Process
+from durable_adk.embedded.process import Process
 from durable_adk.partials import SocketPartials
 from durable_adk.partials.sockets import BACKLOG, MAX_DATAGRAM
 from tests.support.chunks import INVOCATION, KEY, chunk

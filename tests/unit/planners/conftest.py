@@ -2,7 +2,7 @@
 
 import pytest
 
-from durable_adk.context import CallbackContext, StepScope
+from durable_adk.context.activity import CallbackContext, StepScope
 from durable_adk.sessions import Session
 
 

@@ -3,7 +3,7 @@
 import pytest
 from google.genai import types
 
-from durable_adk.context import CallbackContext
+from durable_adk.context.activity import CallbackContext
 from durable_adk.errors import InstructionError
 from durable_adk.models import LlmRequest
 from durable_adk.plugins import GlobalInstructionPlugin

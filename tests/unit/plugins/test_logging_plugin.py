@@ -7,7 +7,7 @@ import pytest
 from google.genai import types
 
 from durable_adk.agents import BaseAgent
-from durable_adk.context import CallbackContext, RunContext, ToolContext
+from durable_adk.context.activity import CallbackContext, RunContext, ToolContext
 from durable_adk.events import Event, EventActions
 from durable_adk.models import LlmRequest, LlmResponse
 from durable_adk.plugins import LoggingPlugin

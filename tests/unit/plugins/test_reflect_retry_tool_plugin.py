@@ -2,15 +2,15 @@
 
 import pytest
 
-from durable_adk.context import ToolContext
+from durable_adk.context.activity import ToolContext
 from durable_adk.errors import AgentDefinitionError, ToolError, raised
+from durable_adk.json_values import check_json
 from durable_adk.plugins import PluginManager, ReflectAndRetryToolPlugin
 from durable_adk.plugins.reflect_retry_tool_plugin import (
     REFLECT_AND_RETRY_RESPONSE_TYPE,
     TrackingScope,
 )
 from durable_adk.tools import BaseTool
-from durable_adk.values import check_json
 
 FETCH = BaseTool(name="fetch", description="")
 SEND = BaseTool(name="send", description="")

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from google.genai import types
 
-from durable_adk.context import RunContext, Services
+from durable_adk.context.activity import RunContext, Services
 from durable_adk.errors import InvalidRequestError
 from durable_adk.plugins import SaveFilesAsArtifactsPlugin
 

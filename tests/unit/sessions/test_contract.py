@@ -22,9 +22,9 @@ from durable_adk.errors import (
     StateValueError,
 )
 from durable_adk.events import Event
+from durable_adk.json_values import MAX_ID, MAX_KEY
 from durable_adk.sessions import GetSessionConfig, SessionKey, Status
 from durable_adk.sessions.session import CHILD_PREFIX
-from durable_adk.values import MAX_ID, MAX_KEY
 from tests.unit.sessions.contract import abandon, event, log, names, opened
 
 # ----- ADK's calls

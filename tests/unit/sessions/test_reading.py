@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from durable_adk.conversation.requests import blocked_by, pending_calls, track
 from durable_adk.events import Event
-from durable_adk.flows.requests import blocked_by, pending_calls, track
 from durable_adk.sessions import InMemorySessionService, SessionKey, _transactional, reading
 from durable_adk.sessions.reading import read_from, read_from_calls
 from durable_adk.sessions.rebuilt import Rebuilt

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from durable_adk.errors import StateValueError
+from durable_adk.json_values import MAX_KEY
 from durable_adk.sessions.state import State, is_temp, without_temp
-from durable_adk.values import MAX_KEY
 
 KEYS = st.sampled_from(["a", "b", "app:a", "user:a", "temp:a"])
 SCALARS = (

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
-from durable_adk.object_store import ObjectStore
 from durable_adk.storage import FileBlobs, ObjectBlobs, blobs_at
+from durable_adk.storage.object_store import ObjectStore
 from tests.support.s3 import S3
 
 OWNER = "a" * 32

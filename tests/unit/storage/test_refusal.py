@@ -2,10 +2,10 @@
 
 import pytest
 
-from durable_adk.converter import data_converter
 from durable_adk.errors import PayloadLostError
-from durable_adk.payloads import StepResult
 from durable_adk.storage.refusal import refusal
+from durable_adk.wire.converter import data_converter
+from durable_adk.wire.steps import StepResult
 
 
 def test_whoever_reads_it_gets_the_reason() -> None:

@@ -9,9 +9,9 @@ from pydantic import BaseModel, Field
 from temporalio import activity
 from temporalio.common import Priority, RawValue, RetryPolicy
 
-from durable_adk.activity_calls import ActivityOptions
 from durable_adk.errors import AgentDefinitionError, ToolError
 from durable_adk.tools import ActivityTool, FunctionTool, ToolContext
+from durable_adk.wire.activity_call import ActivityOptions
 
 SOON: dict[str, Any] = {"start_to_close_timeout": timedelta(seconds=5)}
 SCHEMA = {

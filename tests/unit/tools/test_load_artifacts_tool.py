@@ -4,7 +4,7 @@ import pytest
 from google.genai import types
 
 from durable_adk.artifacts import InMemoryArtifactService
-from durable_adk.context import Services, StepScope, ToolContext
+from durable_adk.context.activity import Services, StepScope, ToolContext
 from durable_adk.models import LlmRequest
 from durable_adk.sessions import Session
 from durable_adk.tools import load_artifacts_tool as module

@@ -3,14 +3,14 @@
 import pytest
 from google.genai import types
 
-from durable_adk.context import Services, StepScope, ToolContext
+from durable_adk.context.activity import Services, StepScope, ToolContext
 from durable_adk.errors import InvalidRequestError
+from durable_adk.json_values import canonical, check_json
 from durable_adk.memory import InMemoryMemoryService, MemoryEntry
-from durable_adk.messages import MAX_BYTES
 from durable_adk.models import LlmRequest
 from durable_adk.sessions import Session
 from durable_adk.tools.load_memory_tool import load_memory_tool
-from durable_adk.values import canonical, check_json
+from durable_adk.wire.messages import MAX_BYTES
 
 
 def context_with(memory):

@@ -3,7 +3,7 @@
 import pytest
 from google.genai import types
 
-from durable_adk.context import Services, StepScope, ToolContext
+from durable_adk.context.activity import Services, StepScope, ToolContext
 from durable_adk.memory import InMemoryMemoryService, MemoryEntry
 from durable_adk.models import LlmRequest
 from durable_adk.sessions import Session

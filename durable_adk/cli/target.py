@@ -1,0 +1,207 @@
+"""What the command line calls TARGET: where the user's agent or app is to be found."""
+
+import importlib
+import importlib.util
+import re
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from durable_adk.errors import AgentDefinitionError
+
+_ENTRY_FILES = ("agent.py", "__init__.py")
+_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_SHOWN = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedTarget:
+    """What a target turned out to be."""
+
+    name: str
+    """The app's own name, or one made from the folder, file or module; a valid app name."""
+    value: object
+    """The module's `app` if it has one, else its `root_agent`."""
+    module: str
+    """Import name of the module that defines it."""
+    source: str
+    """File of that module."""
+
+
+def load_target(target: str) -> LoadedTarget:
+    """Import a target and find its `app` or `root_agent` (semantics APP-1).
+
+    A folder is imported as ADK does it: as a package of its parent folder, so that
+    ``from . import tools`` works in it; ``agent.py`` in a folder means the folder. Other files are
+    imported with their folder on the path, as ``python FILE`` would.
+
+    Args:
+        target: A folder with an ``agent.py`` or ``__init__.py``, a ``.py`` file, or a dotted
+            module.
+
+    Raises:
+        AgentDefinitionError: Nothing is there, its import fails, or it defines neither.
+    """
+    path = Path(target).expanduser().resolve()
+    if path.is_dir():
+        return _load_folder(target, path)
+    if path.is_file() and path.suffix == ".py":
+        return _load_file(target, path)
+    if _DOTTED.fullmatch(target) and not target.endswith(".py"):
+        return _load_module(target)
+    wrong = "is not a Python file" if path.exists() else "does not exist"
+    raise AgentDefinitionError(
+        f"{target}: {path} {wrong}; give a folder with an agent.py, a .py file, or a dotted module."
+    )
+
+
+def _load_folder(target: str, folder: Path) -> LoadedTarget:
+    present = [name for name in _ENTRY_FILES if (folder / name).is_file()]
+    if not present:
+        raise AgentDefinitionError(
+            f"{target}: the folder {folder} has neither agent.py nor __init__.py; "
+            f"{_nearest_folders(folder)}write an agent.py that defines `root_agent`."
+        )
+    modules: list[ModuleType] = []
+    if "__init__.py" in present:
+        modules.append(_import_from(target, folder.parent, folder.name))
+    if "agent.py" in present and not any(_find(module) for module in modules):
+        modules.append(_import_from(target, folder.parent, f"{folder.name}.agent"))
+    return _loaded(target, folder.name, modules)
+
+
+def _nearest_folders(folder: Path) -> str:
+    inner = sorted(agent.parent.name for agent in folder.glob("*/agent.py"))
+    return f"did you mean {' or '.join(inner[:_SHOWN])} in it? Else " if inner else ""
+
+
+def _load_file(target: str, file: Path) -> LoadedTarget:
+    if file.name in _ENTRY_FILES:
+        return _load_folder(target, file.parent)
+    root, parts = file.parent, [file.stem]
+    while (root / "__init__.py").is_file():  # part of a package: relative imports need all of it
+        root, parts = root.parent, [root.name, *parts]
+    return _loaded(target, file.stem, [_import_from(target, root, ".".join(parts))])
+
+
+def _load_module(target: str) -> LoadedTarget:
+    _make_importable(Path.cwd())  # as `python -m` does; a console script does not
+    modules = [_import(target, target)]
+    if not _find(modules[0]) and _has_agent_file(modules[0]):
+        modules.append(_import(target, f"{target}.agent"))
+    return _loaded(target, target.rpartition(".")[2], modules)
+
+
+def _has_agent_file(module: ModuleType) -> bool:
+    return any((Path(folder) / "agent.py").is_file() for folder in getattr(module, "__path__", ()))
+
+
+def _import_from(target: str, root: Path, name: str) -> ModuleType:
+    """Import a module of `root`, refusing what Python would import in its place (``json``)."""
+    _make_importable(root)
+    top = name.partition(".")[0]
+    spec = importlib.util.find_spec(top)
+    places = [spec.origin, *(spec.submodule_search_locations or [])] if spec else []
+    if any(_is_in(root, top, place) for place in places):
+        module = _import(target, name)
+        if _is_in(root, top, module.__file__):
+            return module
+        places = [module.__file__]  # of another folder of this name, imported earlier
+    taken = next((place for place in places if place), "nothing")
+    raise AgentDefinitionError(
+        f"{target}: Python finds {taken} by the name {name!r}; rename the folder or file, to "
+        "letters, digits and '_' that no other module is called."
+    )
+
+
+def _is_in(root: Path, top: str, place: str | None) -> bool:
+    path = Path(place or "/").resolve()
+    return path == root / f"{top}.py" or path.is_relative_to(root / top)
+
+
+def _make_importable(root: Path) -> None:
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    importlib.invalidate_caches()  # the file may be younger than the last look at its folder
+
+
+def _import(target: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:  # whatever the user's module does at import
+        if isinstance(error, ModuleNotFoundError) and _is_part(error.name, name):
+            raise AgentDefinitionError(
+                f"{target}: there is no such folder or file here, and no module {name!r} "
+                f"(not found: {error.name!r}); check the spelling, or give a path."
+            ) from error
+        raise AgentDefinitionError(
+            f"{target}: importing {name} failed at {_place(error)}: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _is_part(missing: str | None, name: str) -> bool:
+    return missing is not None and f"{name}.".startswith(f"{missing}.")
+
+
+def _place(error: BaseException) -> str:
+    """``file:line`` in the user's code, rather than in the library that noticed the mistake."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if _is_users(frame.filename)]
+    return f"{(own or frames)[-1].filename}:{(own or frames)[-1].lineno}"
+
+
+def _is_users(filename: str) -> bool:
+    libraries = (sysconfig.get_path(key) for key in ("stdlib", "purelib", "platlib"))
+    return not filename.startswith(("<", str(Path(__file__).parents[1]), *libraries))
+
+
+def _loaded(target: str, fallback: str, modules: list[ModuleType]) -> LoadedTarget:
+    for module in modules:
+        value = _find(module)
+        if value is not None:
+            own = getattr(value, "name", None) if value is getattr(module, "app", None) else None
+            return LoadedTarget(
+                name=own if isinstance(own, str) else _valid_name(fallback),
+                value=value,
+                module=module.__name__,
+                source=module.__file__ or module.__name__,
+            )
+    raise AgentDefinitionError(_nothing_found(target, modules[-1]))
+
+
+def _find(module: ModuleType) -> object | None:
+    app: object = getattr(module, "app", None)
+    if hasattr(app, "root_agent"):  # else somebody's web application
+        return app
+    return getattr(module, "root_agent", None)
+
+
+def _valid_name(text: str) -> str:
+    name = re.sub(r"^[^A-Za-z]+", "", re.sub(r"[^A-Za-z0-9_-]", "_", text))[:64]
+    return name if name and name != "user" else f"{name or 'agent'}_app"
+
+
+def _nothing_found(target: str, module: ModuleType) -> str:
+    head = f"{target}: {module.__file__} defines neither `root_agent` nor an `app` with one"
+    agents = [name for name, value in _defined(module) if hasattr(value, "sub_agents")]
+    if agents:
+        return f"{head}; its agent is called `{agents[0]}`: name it `root_agent`."
+    names = [name for name, _ in _defined(module)]
+    listed = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    return f"{head}; it defines {listed or 'nothing'}. Assign your agent to `root_agent`."
+
+
+def _defined(module: ModuleType) -> Iterator[tuple[str, object]]:
+    """What the module holds that is not private, a module, or a class or function of another."""
+    for name, value in vars(module).items():
+        foreign = getattr(value, "__module__", module.__name__) != module.__name__ and callable(
+            value
+        )
+        if not (name.startswith("_") or isinstance(value, ModuleType) or foreign):
+            yield name, value

@@ -1,8 +1,0 @@
-"""Temporal's codec server: payloads in the open, for its UI and its command line (design D16)."""
-
-from durable_adk.codec_server.access import Access
-from durable_adk.codec_server.application import application
-from durable_adk.codec_server.decoding import Decoder
-from durable_adk.codec_server.serving import serve
-
-__all__ = ["Access", "Decoder", "application", "serve"]

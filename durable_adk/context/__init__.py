@@ -1,0 +1,1 @@
+"""What user code is given: contexts in activities, and in the loop of a custom agent."""

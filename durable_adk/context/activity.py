@@ -1,0 +1,392 @@
+"""What user code in activities is given: the contexts of callbacks, tools and instructions.
+
+They see the whole session. What they change is recorded in the step's `EventActions` and rides on
+the step's event (STA-16). `durable_adk.context.loop` is what a custom agent's body is given.
+"""
+
+import hashlib
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from google.genai import types
+
+from durable_adk.auth.redaction import without_secrets
+from durable_adk.errors import InvalidRequestError
+from durable_adk.events.event import Event
+from durable_adk.events.event_actions import EventActions
+from durable_adk.json_values import canonical
+from durable_adk.retrying import patient
+from durable_adk.sessions.session import Session, SessionKey
+from durable_adk.sessions.state import State
+from durable_adk.wire.run_config import RunConfig
+
+if TYPE_CHECKING:
+    from durable_adk.agents.base_agent import BaseAgent
+    from durable_adk.artifacts.base_artifact_service import (
+        ArtifactReader,
+        ArtifactVersion,
+        BaseArtifactService,
+    )
+    from durable_adk.auth.auth_credential import AuthCredential
+    from durable_adk.auth.auth_tool import AuthConfig
+    from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+    from durable_adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
+    from durable_adk.memory.memory_entry import MemoryEntry
+    from durable_adk.tools._confirmation import Asker
+    from durable_adk.tools.tool_confirmation import ToolConfirmation
+
+MAX_ACTIVITY_ID = 1_000
+"""Bytes of a key that is an activity's id too, by Temporal's `limit.maxIDLength`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """The stores beside the session's that user code reaches through its context; all optional."""
+
+    artifacts: "BaseArtifactService | None" = None
+    memory: "BaseMemoryService | None" = None
+    credentials: "BaseCredentialService | None" = None
+
+
+@dataclass(kw_only=True)
+class StepScope:
+    """Where a step of an agent is: what its contexts are made of."""
+
+    session: Session
+    """A copy of the committed session, plus the invocation's local state."""
+    invocation_id: str
+    agent_name: str
+    branch: str | None
+    user_content: types.Content | None
+    event_id: str = ""
+    """Id of the event the step will produce: the same at every attempt."""
+    run_config: RunConfig = field(default_factory=RunConfig)
+    services: Services = field(default_factory=Services)
+    artifact_owner: SessionKey | None = None
+    """The session whose artifacts these are, if another's: an agent used as a tool (ART-12)."""
+    end_invocation: bool = False
+    ahead: bool = False
+    """Whether the store has events that the loop had not heard of when it asked for the step."""
+    has_call: Callable[[str], bool] = frozenset[str]().__contains__
+    """Whether an earlier function call of the invocation has an id."""
+
+
+class ReadonlyContext:
+    """What an instruction provider may see (semantics CTX-5)."""
+
+    def __init__(self, scope: StepScope) -> None:
+        self._scope = scope
+
+    @property
+    def invocation_id(self) -> str:
+        """Id of the invocation."""
+        return self._scope.invocation_id
+
+    @property
+    def agent_name(self) -> str:
+        """Name of the running agent."""
+        return self._scope.agent_name
+
+    @property
+    def app_name(self) -> str:
+        """Name of the app."""
+        return self._scope.session.app_name
+
+    @property
+    def user_id(self) -> str:
+        """Id of the session's user."""
+        return self._scope.session.user_id
+
+    @property
+    def user_content(self) -> types.Content | None:
+        """The message that started the invocation."""
+        return self._scope.user_content
+
+    @property
+    def run_config(self) -> RunConfig:
+        """How the invocation is run."""
+        return self._scope.run_config
+
+    @property
+    def session(self) -> Session:
+        """The session; changing this copy changes nothing in storage (STA-17)."""
+        return self._scope.session
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """The state, read-only."""
+        return MappingProxyType(self._scope.session.state)
+
+
+class CallbackContext(ReadonlyContext):
+    """What a callback may see and change (semantics CTX-6).
+
+    State changes are recorded in `actions.state_delta`, saved artifacts in
+    `actions.artifact_delta`; both ride on the step's event (STA-16, CTX-9).
+    """
+
+    def __init__(
+        self, scope: StepScope, *, actions: EventActions | None = None, save_key: str = ""
+    ) -> None:
+        super().__init__(scope)
+        self.actions = actions or EventActions()
+        self._state = State(scope.session.state, self.actions.state_delta)
+        self._save_key = f"{scope.invocation_id}/{scope.event_id}/{save_key}"
+        self._saves: dict[str, int] = {}
+
+    @property
+    def state(self) -> State:  # pyright: ignore[reportIncompatibleMethodOverride]: ADK narrows it to a writable state
+        """The state; writes are recorded."""
+        return self._state
+
+    def end_invocation(self) -> None:
+        """End this agent's run before its next step (CTX-11)."""
+        self._scope.end_invocation = True
+
+    # ----- artifacts
+
+    async def save_artifact(
+        self, filename: str, artifact: types.Part, custom_metadata: dict[str, Any] | None = None
+    ) -> int:
+        """Save a new version of an artifact; returns its number, counted from 0 (CTX-9, ART-3).
+
+        The bytes are stored now, the event confirms them. A step that runs again after a crash
+        saves under the same key, so it makes no second version (TRAP-41).
+
+        Raises:
+            InvalidRequestError: There is no artifact service, or the name is unusable.
+        """
+        version = await self._artifacts.save_artifact(
+            **self._owner(),
+            filename=filename,
+            artifact=artifact,
+            custom_metadata=custom_metadata,
+            save_key=self._next_save_key(filename),
+        )
+        self.actions.artifact_delta[filename] = version
+        return version
+
+    async def save_artifact_stream(
+        self,
+        filename: str,
+        chunks: AsyncIterable[bytes],
+        *,
+        mime_type: str = "application/octet-stream",
+        custom_metadata: dict[str, Any] | None = None,
+    ) -> int:
+        """Save a new version from bytes that come piece by piece, for what is too large to hold.
+
+        All else is as in `save_artifact`. A step that runs again may leave `chunks` unread.
+
+        Raises:
+            InvalidRequestError: There is no artifact service, or the name is unusable.
+        """
+        version = await self._artifacts.save_artifact_stream(
+            **self._owner(),
+            filename=filename,
+            chunks=chunks,
+            mime_type=mime_type,
+            custom_metadata=custom_metadata,
+            save_key=self._next_save_key(filename),
+        )
+        self.actions.artifact_delta[filename] = version
+        return version
+
+    async def load_artifact(self, filename: str, version: int | None = None) -> types.Part | None:
+        """A version of an artifact, by default the latest; None if there is none (ART-5)."""
+        return await self._artifacts.load_artifact(
+            **self._owner(), filename=filename, version=version
+        )
+
+    async def open_artifact(
+        self, filename: str, version: int | None = None
+    ) -> "ArtifactReader | None":
+        """A version to be read in chunks, by default the latest; None if there is none."""
+        return await self._artifacts.open_artifact(
+            **self._owner(), filename=filename, version=version
+        )
+
+    async def list_artifacts(self) -> list[str]:
+        """Names of the session's artifacts and of the user's, sorted (ART-6)."""
+        return await self._artifacts.list_artifact_keys(**self._owner())
+
+    async def get_artifact_version(
+        self, filename: str, version: int | None = None
+    ) -> "ArtifactVersion | None":
+        """What is known of a version, by default the latest (ART-11)."""
+        return await self._artifacts.get_artifact_version(
+            **self._owner(), filename=filename, version=version
+        )
+
+    @property
+    def _artifacts(self) -> "BaseArtifactService":
+        return self._required(self._scope.services.artifacts, "artifact_service")
+
+    def _next_save_key(self, filename: str) -> str:
+        """The same at every attempt of the step: its n-th save of this name."""
+        self._saves[filename] = self._saves.get(filename, 0) + 1
+        return f"{self._save_key}/{self._saves[filename]}"
+
+    def _owner(self) -> dict[str, str]:
+        session = self._scope.session
+        owner = self._scope.artifact_owner
+        session_id = owner.session_id if owner else session.id
+        return {
+            "app_name": session.app_name,
+            "user_id": session.user_id,
+            "session_id": session_id,
+        }
+
+    # ----- memory
+
+    async def search_memory(self, query: str) -> "SearchMemoryResponse":
+        """What the user's earlier sessions hold on the query (MEM-5).
+
+        Raises:
+            InvalidRequestError: There is no memory service.
+        """
+        return await self._memory.search_memory(
+            app_name=self.app_name, user_id=self.user_id, query=query
+        )
+
+    async def add_session_to_memory(self) -> None:
+        """Put this session, as committed, into the user's memory; again replaces it (MEM-3)."""
+        await self._memory.add_session_to_memory(self._scope.session)
+
+    async def add_events_to_memory(
+        self, *, events: Sequence[Event], custom_metadata: Mapping[str, object] | None = None
+    ) -> None:
+        """Put some events into the user's memory (MEM-6)."""
+        await self._memory.add_events_to_memory(
+            app_name=self.app_name,
+            user_id=self.user_id,
+            events=events,
+            session_id=self._scope.session.id,
+            custom_metadata=custom_metadata,
+        )
+
+    async def add_memory(
+        self,
+        *,
+        memories: "Sequence[MemoryEntry]",
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Put entries into the user's memory (MEM-6)."""
+        await self._memory.add_memory(
+            app_name=self.app_name,
+            user_id=self.user_id,
+            memories=memories,
+            custom_metadata=custom_metadata,
+        )
+
+    @property
+    def _memory(self) -> "BaseMemoryService":
+        return self._required(self._scope.services.memory, "memory_service")
+
+    # ----- credentials
+
+    async def load_credential(self, auth_config: "AuthConfig") -> "AuthCredential | None":
+        """The user's stored credential for this configuration; None if there is none."""
+        return await self._credentials.load_credential(auth_config, self)
+
+    async def save_credential(self, auth_config: "AuthConfig") -> None:
+        """Store the configuration's exchanged credential for the user; never in an event."""
+        await self._credentials.save_credential(auth_config, self)
+
+    @property
+    def _credentials(self) -> "BaseCredentialService":
+        return self._required(self._scope.services.credentials, "credential_service")
+
+    def _required(self, service: Any, name: str) -> Any:
+        if service is None:
+            raise InvalidRequestError(
+                f"There is no {name}; give one to the Runner, or to the worker."
+            )
+        return service
+
+
+class ToolContext(CallbackContext):
+    """What a tool may see and change (semantics CTX-7, CTX-8).
+
+    A service whose store does not answer is asked again for some seconds; callbacks have less time.
+    """
+
+    def __init__(
+        self,
+        scope: StepScope,
+        *,
+        function_call_id: str,
+        actions: EventActions | None = None,
+        tool_confirmation: "ToolConfirmation | None" = None,
+    ) -> None:
+        super().__init__(scope, actions=actions, save_key=function_call_id)
+        self.function_call_id = function_call_id
+        self.tool_confirmation = tool_confirmation
+        """The user's decision, when this is the run that follows it (TOL-63)."""
+        self.asked_by: Asker | None = None
+        """Who has asked for a confirmation, as far as the runtime has noted it (I16)."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt of this call, different for every other call (DUR-9).
+
+        Pass it to whatever the tool changes outside, so that a second attempt after a crash finds
+        the first one's effect. It has at most `MAX_ACTIVITY_ID` bytes.
+        """
+        scope = self._scope
+        names = [scope.invocation_id, self.function_call_id]
+        if scope.artifact_owner is not None:
+            # An agent used as a tool has its caller's invocation id, and counts its events, by
+            # which calls are named, from the same number.
+            names.insert(1, scope.session.id)
+        key = ":".join(names)
+        if len(key.encode()) <= MAX_ACTIVITY_ID:
+            return key
+        # Providers put what they like into a call's id, whole thoughts for example.
+        return hashlib.sha256(canonical(names).encode()).hexdigest()
+
+    def request_confirmation(self, *, hint: str = "", payload: Any = None) -> None:
+        """Have the user approve this call; the tool runs again with the decision (TOL-60, 61).
+
+        The invocation pauses until then, whatever the tool returns now.
+        """
+        self.actions.requested_tool_confirmations[self.function_call_id] = {
+            "hint": hint,
+            "confirmed": False,
+            "payload": payload,
+        }
+        self.actions.skip_summarization = True
+
+    def request_credential(self, auth_config: "AuthConfig") -> None:
+        """Have the user sign in; the tool runs again when the credential is there (TOL-50..53).
+
+        What enters the event, and so every store and history, holds no secret (TOL-55).
+        """
+        self.actions.requested_auth_configs[self.function_call_id] = without_secrets(
+            auth_config
+        ).model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    async def get_auth_response(self, auth_config: "AuthConfig") -> "AuthCredential | None":
+        """The credential that the user gave for this configuration; None before that (TOL-53)."""
+        return await self.load_credential(auth_config)
+
+    def _required(self, service: Any, name: str) -> Any:
+        return patient(super()._required(service, name))
+
+
+class RunContext(CallbackContext):
+    """What a plugin's hooks round a run may see and change (semantics PLG-2)."""
+
+    def __init__(
+        self,
+        scope: StepScope,
+        *,
+        agent: "BaseAgent | None" = None,
+        actions: EventActions | None = None,
+        save_key: str = "",
+    ) -> None:
+        super().__init__(scope, actions=actions, save_key=save_key)
+        self.agent = agent
+        """The agent that the run starts with or, of an event that one has made, that one."""

@@ -1,0 +1,1 @@
+"""Pure rules on the events of a session, shared by the loop, activities and clients."""

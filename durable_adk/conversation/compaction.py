@@ -1,0 +1,157 @@
+"""When a session's events are to be summarised, and which of them (semantics CMP-1).
+
+Decides only: an activity asks the summarizer and appends the event, after the invocation has ended.
+"""
+
+import json
+from collections.abc import Sequence
+
+from google.genai import types
+
+from durable_adk.apps.compaction import EventsCompactionConfig
+from durable_adk.conversation.history import Calls, Summary, not_rewound, replaced, summaries
+from durable_adk.events.event import Event
+from durable_adk.events.event_compaction import compaction_event
+
+_CHARACTERS_PER_TOKEN = 4
+
+
+def window(events: Sequence[Event], config: EventsCompactionConfig) -> list[Event]:
+    """The events that a summary is due for, in order; [] when none is due.
+
+    Two triggers, the first that applies:
+
+    * *Tokens*: a prompt since the last summary had `token_threshold` tokens. All but the last
+      `event_retention_size` events are due; earlier summaries stand in for what they cover, and the
+      new one will replace them.
+    * *Interval*: `compaction_interval` invocations have events that no summary covers. Those and
+      the `overlap_size` invocations before them are due, unabridged.
+
+    It ends before a call whose response is not within it, so that no pair is split and no pending
+    call is summarised away (CMP-2); it is [] if nothing new would be left.
+
+    Args:
+        events: The session's committed events up to the end of the closed invocation, in order.
+        config: The app's.
+    """
+    live = not_rewound(events)
+    known = summaries(live)
+    return _by_tokens(live, known, config) or _by_interval(live, known, config)
+
+
+def finished(made: Event, covered: Sequence[Event]) -> Event | None:
+    """What a summarizer made as the event to append, or None if it holds no summary.
+
+    It stands for exactly the events of the window: a summarizer knows only their timestamps.
+    """
+    compaction = made.actions.compaction
+    if compaction is None or not compaction.compacted_content.parts:
+        return None
+    summary = compaction.compacted_content
+    return compaction_event(covered, summary, usage_metadata=made.usage_metadata)
+
+
+def _by_tokens(
+    live: Sequence[Event], known: Sequence[Summary], config: EventsCompactionConfig
+) -> list[Event]:
+    if config.token_threshold is None or config.event_retention_size is None:
+        return []
+    if _prompt_tokens(live, known) < config.token_threshold:
+        return []
+    plain = _plain(live)
+    retained = plain[max(0, len(plain) - config.event_retention_size) :]
+    stop = _before_open(live, known, retained[0] if retained else len(live))
+    if not _news(live, known, stop):
+        return []
+    return [event for position, event in replaced(live, known) if position < stop]
+
+
+def _by_interval(
+    live: Sequence[Event], known: Sequence[Summary], config: EventsCompactionConfig
+) -> list[Event]:
+    if config.compaction_interval is None or config.overlap_size is None:
+        return []
+    done = _done(known)
+    fresh = [position for position in _plain(live) if position > done]
+    invocations = {live[position].invocation_id for position in fresh} - {""}
+    if len(invocations) < config.compaction_interval:
+        return []
+    stop = _before_open(live, known, len(live))
+    if not _news(live, known, stop):
+        return []
+    start = _overlap_start(live, fresh[0], config.overlap_size)
+    return [live[position] for position in _plain(live) if start <= position < stop]
+
+
+def _done(known: Sequence[Summary]) -> int:
+    """Position of the last event that is summarised."""
+    return max((summary.last for summary in known), default=-1)
+
+
+def _plain(live: Sequence[Event]) -> list[int]:
+    """Positions of all events but summaries."""
+    return [position for position, event in enumerate(live) if event.actions.compaction is None]
+
+
+def _news(live: Sequence[Event], known: Sequence[Summary], stop: int) -> bool:
+    done = _done(known)
+    return any(done < position < stop for position in _plain(live))
+
+
+def _before_open(live: Sequence[Event], known: Sequence[Summary], stop: int) -> int:
+    """`stop`, or the position before it of the first call that is not answered before it.
+
+    An ordinary call may still be answered in the last invocation; in earlier ones it never will be,
+    and must not hold up all later summaries. Calls that are summarised already are no news: should
+    they be answered late, they are shown again (`visible_history`).
+    """
+    calls = Calls.of(live)
+    plain = _plain(live)
+    last = live[plain[-1]].invocation_id if plain else ""
+    waiting = calls.pending(live) | {
+        position for position, _ in calls.unanswered if live[position].invocation_id == last
+    }
+    done = _done(known)
+    while True:
+        late = {call for call, response in calls.pairs if call < stop <= response} | waiting
+        earliest = min((call for call in late if done < call < stop), default=stop)
+        if earliest == stop:
+            return stop
+        stop = earliest
+
+
+def _overlap_start(live: Sequence[Event], first_fresh: int, overlap_size: int) -> int:
+    """Where the `overlap_size` invocations before the one of the first fresh event begin."""
+    start = first_fresh
+    seen = {live[first_fresh].invocation_id}
+    for position in reversed(_plain(live)):
+        if position > first_fresh:
+            continue
+        if live[position].invocation_id not in seen:
+            if len(seen) > overlap_size:
+                break
+            seen.add(live[position].invocation_id)
+        start = position
+    return start
+
+
+def _prompt_tokens(live: Sequence[Event], known: Sequence[Summary]) -> int:
+    """Tokens of the largest prompt since the last summary, or a guess where no model counts."""
+    counted = 0
+    for event in reversed(live):
+        if event.actions.compaction is not None:
+            break
+        usage = event.usage_metadata
+        counted = max(counted, (usage.prompt_token_count or 0) if usage else 0)
+    return counted or _guessed_tokens([event for _, event in replaced(live, known)])
+
+
+def _guessed_tokens(events: Sequence[Event]) -> int:
+    parts = [part for event in events for part in event.parts]
+    return sum(map(_characters, parts)) // _CHARACTERS_PER_TOKEN
+
+
+def _characters(part: types.Part) -> int:
+    call, response = part.function_call, part.function_response
+    said = (call.args if call else None) or (response.response if response else None)
+    return len(part.text or "") + (len(json.dumps(said, default=str)) if said else 0)

@@ -1,5 +1,0 @@
-"""Removing all that is kept of a person."""
-
-from durable_adk.erasure.erasing import Erasure, Holdings, erase, survey
-
-__all__ = ["Erasure", "Holdings", "erase", "survey"]

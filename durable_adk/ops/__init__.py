@@ -1,0 +1,1 @@
+"""Tools for operators: the doctor, erasure, and the codec server."""

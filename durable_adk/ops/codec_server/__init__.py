@@ -1,0 +1,8 @@
+"""Temporal's codec server: payloads in the open, for its UI and its command line (design D16)."""
+
+from durable_adk.ops.codec_server.access import Access
+from durable_adk.ops.codec_server.application import application
+from durable_adk.ops.codec_server.decoding import Decoder
+from durable_adk.ops.codec_server.serving import serve
+
+__all__ = ["Access", "Decoder", "application", "serve"]

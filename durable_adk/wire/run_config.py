@@ -1,0 +1,153 @@
+"""How one invocation is to run."""
+
+import sys
+from enum import Enum
+from typing import Any
+
+from google.genai import types
+from pydantic import Field, field_validator
+
+from durable_adk.json_values import check_json
+from durable_adk.models.llm_response import Wire
+
+_PER_CALL = {"headers", "extra_body", "timeout", "retry_options"}
+
+
+class StreamingMode(Enum):
+    """Whether a model's answer is shown while it is written (semantics RCF-1)."""
+
+    NONE = None
+    SSE = "sse"
+    BIDI = "bidi"
+    """Of `run_live`, which is not supported."""
+
+
+class ToolThreadPoolConfig(Wire):
+    """ADK's option to run sync tools in threads; here they always are (semantics OPEN-7)."""
+
+    max_workers: int = Field(default=4, ge=1)
+
+
+class GetSessionConfig(Wire):
+    """Which events of a session to use: first those at or after a time, then the last N (SSN-6)."""
+
+    num_recent_events: int | None = Field(default=None, ge=0)
+    after_timestamp: float | None = None
+
+
+class Budget(Wire):
+    """What an invocation may use up; agents that it uses as tools included. None: any amount.
+
+    Going beyond it ends the invocation with an error event that says what was used up.
+    """
+
+    model_calls: int | None = Field(default=None, ge=0)
+    """Logical calls: attempts after a crash are not counted, answers of callbacks neither."""
+    tool_calls: int | None = Field(default=None, ge=0)
+    tokens: int | None = Field(default=None, ge=0)
+    """As the models report them. No further call is made once they are used up."""
+    seconds: float | None = Field(default=None, ge=0)
+    """Wall time from the opening to the end, the time of waiting for answers included."""
+
+    def within(self, other: "Budget | None") -> "Budget":
+        """The smaller amount of each."""
+        if other is None:
+            return self
+        both = ((name, getattr(self, name), getattr(other, name)) for name in Budget.model_fields)
+        return Budget(
+            **{
+                name: min((one for one in (mine, its) if one is not None), default=None)
+                for name, mine, its in both
+            }
+        )
+
+
+class Priority(Wire):
+    """Whose tasks a backlogged task queue gives out first: Temporal's `Priority`.
+
+    It is given to the start, and is no part of what an invocation knows of itself: its activities
+    and children inherit it from the workflow.
+    """
+
+    priority_key: int | None = Field(default=None, ge=1)
+    """1 goes first; None: the server's default, usually 3 of 5."""
+    fairness_key: str | None = Field(default=None, max_length=64)
+    """Those of one key share; None: a hash of app and user, so no user can crowd out the others."""
+    fairness_weight: float | None = Field(default=None, ge=0.001, le=1000)
+    """How large the share is beside others'; None: 1."""
+
+
+class RunConfig(Wire):
+    """Options of one invocation (semantics 14)."""
+
+    max_llm_calls: int = 500
+    """Model calls allowed per invocation; 0 or less: any number (CTX-3)."""
+    budget: Budget | None = None
+    """What the invocation may use up; never more than its app allows (`App.budget`)."""
+    streaming_mode: StreamingMode = StreamingMode.NONE
+    """``SSE``: partial events reach the caller while the model writes; none is stored (FLW-70)."""
+    save_input_blobs_as_artifacts: bool = False
+    """Whether files in the message are kept as artifacts, and named in their place (RUN-22)."""
+    custom_metadata: dict[str, Any] | None = Field(default=None)
+    """Merged into every event's `custom_metadata` (RUN-27)."""
+    model_input_context: list[types.Content] | None = None
+    """Shown to the model before the history, at every call; never stored (FLW-29)."""
+    get_session_config: GetSessionConfig | None = None
+    """Which events the agents see; all by default."""
+    include_thoughts_from_other_agents: bool = False
+    """Whether a model is shown what other agents thought (FLW-22)."""
+    tool_thread_pool_config: ToolThreadPoolConfig | None = None
+    """Accepted for ADK's sake: sync tools always run in threads."""
+    priority: Priority | None = None
+    """Before whom it runs while a task queue has a backlog; in process it means nothing."""
+    http_options: types.HttpOptions | None = None
+    """Headers, body and timeout of this invocation's model calls, before those of the agent."""
+    labels: dict[str, str] | None = None
+    """Sent with every model call, for the provider's billing, before those of the agent."""
+
+    @field_validator("max_llm_calls")
+    @classmethod
+    def _below_maxsize(cls, value: int) -> int:
+        if value >= sys.maxsize:
+            raise ValueError(f"max_llm_calls must be less than {sys.maxsize}; 0 means no limit")
+        return value
+
+    @field_validator("streaming_mode")
+    @classmethod
+    def _one_way(cls, value: StreamingMode) -> StreamingMode:
+        if value is StreamingMode.BIDI:
+            raise ValueError("BIDI is for run_live, which durable_adk does not support; use SSE")
+        return value
+
+    @field_validator("http_options")
+    @classmethod
+    def _per_call(cls, value: types.HttpOptions | None) -> types.HttpOptions | None:
+        given = {name for name, option in value if option is not None} if value else set[str]()
+        others = sorted(given - _PER_CALL)
+        if others:
+            # Whoever sends a message must not choose the host that is shown the model's key.
+            raise ValueError(
+                f"http_options.{others[0]} is a setting of the model's client; set it there"
+            )
+        return value
+
+    @field_validator("custom_metadata")
+    @classmethod
+    def _storable(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        check_json(value, "custom_metadata")
+        return value
+
+    def for_tool(self, budget: Budget | None) -> "RunConfig":
+        """The options of an agent's run as a tool: nobody watches it (TOL-21).
+
+        Args:
+            budget: What is left for it.
+        """
+        changes: dict[str, Any] = {
+            "budget": budget,
+            "streaming_mode": StreamingMode.NONE,
+            "save_input_blobs_as_artifacts": False,
+            "model_input_context": None,
+            "get_session_config": None,
+        }
+        return self.model_copy(update=changes)

@@ -1,0 +1,175 @@
+import sys
+from textwrap import dedent
+from types import SimpleNamespace
+
+import pytest
+
+from durable_adk.cli.target import load_target
+from durable_adk.errors import AgentDefinitionError
+
+AGENT = "from types import SimpleNamespace\nroot_agent = SimpleNamespace(name='a', sub_agents=[])\n"
+
+
+@pytest.fixture(autouse=True)
+def _clean_imports(monkeypatch, tmp_path):
+    """What a test imports is forgotten after it."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+    monkeypatch.chdir(tmp_path)
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(path: str, text: str = AGENT) -> str:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(dedent(text))
+        return str(file)
+
+    return write
+
+
+def failure(target: str) -> str:
+    with pytest.raises(AgentDefinitionError) as caught:
+        load_target(target)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("target", ["trips", "trips/", "trips/agent.py", "trips.agent", "./trips"])
+def test_every_way_to_name_a_folder(write, target):
+    """A folder, its agent.py and its dotted module all lead to the same agent."""
+    source = write("trips/agent.py")
+    loaded = load_target(target)
+    assert loaded.value.name == "a"
+    assert loaded.source == source
+    assert loaded.module == "trips.agent"
+    assert loaded.name == ("agent" if target == "trips.agent" else "trips")
+
+
+@pytest.mark.parametrize("init", ["", "from . import agent", "from .agent import root_agent"])
+def test_a_package_may_import_relatively(write, init):
+    """ADK's folder layouts work: with any __init__.py, and with relative imports (APP-1)."""
+    write("trips/__init__.py", init)
+    write("trips/parts.py")
+    write("trips/agent.py", "from .parts import root_agent")
+    assert load_target("trips").value.name == "a"
+    assert load_target("trips/agent.py").name == "trips"
+
+
+def test_a_module_package_leads_to_its_agent(write):
+    """A dotted package without an agent of its own means its agent module."""
+    write("inside/trips/__init__.py", "")
+    write("inside/trips/agent.py")
+    loaded = load_target("inside.trips")
+    assert (loaded.name, loaded.module) == ("trips", "inside.trips.agent")
+
+
+def test_a_file_is_imported_as_a_script_would_be(write):
+    """A plain file finds its neighbours; its name becomes a valid app name."""
+    write("lonely/neighbour.py")
+    loaded = load_target(write("lonely/1st-try!.py", "from neighbour import root_agent"))
+    assert loaded.name == "st-try_"
+
+
+def test_a_file_in_a_package_belongs_to_it(write):
+    """A file in a package can import from the package."""
+    write("outer/__init__.py", "")
+    write("outer/parts.py")
+    loaded = load_target(write("outer/trip.py", "from .parts import root_agent"))
+    assert (loaded.name, loaded.module) == ("trip", "outer.trip")
+
+
+def test_an_app_comes_before_an_agent(write):
+    """An app is preferred and names itself (APP-1)."""
+    write("trips/agent.py", AGENT + "app = SimpleNamespace(name='mine', root_agent=root_agent)")
+    loaded = load_target("trips")
+    assert loaded.name == loaded.value.name == "mine"
+
+
+def test_a_web_application_is_no_app(write):
+    """An `app` without a root_agent is somebody else's, and the root_agent is used."""
+    write("trips/agent.py", AGENT + "app = SimpleNamespace(name='web')")
+    loaded = load_target("trips")
+    assert (loaded.name, loaded.value.name) == ("trips", "a")
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"), [("user", "user_app"), ("größe", "gr__e"), ("_", "agent_app")]
+)
+def test_a_name_is_made_valid(write, folder, name):
+    """An app name holds letters, digits, _ and -, starts with a letter, and is not user (APP-1)."""
+    write(f"{folder}/agent.py")
+    assert load_target(folder).name == name
+
+
+def test_nothing_there(write):
+    """A target that is nothing is named with what was looked for."""
+    assert "nowhere/agent.py" in failure("nowhere/agent.py")
+    assert "does not exist" in failure("nowhere/agent.py")
+    assert "no such folder or file here, and no module 'nowhere'" in failure("nowhere")
+    assert "is not a Python file" in failure(write("notes.txt", ""))
+
+
+def test_a_folder_of_agents_is_not_an_agent(write):
+    """For the parent of agent folders, the error proposes the folders."""
+    write("agents/trips/agent.py")
+    message = failure("agents")
+    assert "neither agent.py nor __init__.py" in message
+    assert "did you mean trips in it?" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\nraise ValueError('bad tool')", "agent.py:2: ValueError: bad tool"),
+        ("import json\njson.loads('{')", "agent.py:2: JSONDecodeError"),
+        ("\nimport not_installed", "agent.py:2: ModuleNotFoundError: No module named"),
+        ("x = (", "agent.py:1: SyntaxError"),
+        ("import sys\nsys.exit(7)", "agent.py:2: SystemExit: 7"),
+    ],
+)
+def test_a_failing_import_shows_the_users_line(write, text, said):
+    """An error of the user's module keeps its cause, and points at the user's own line."""
+    write("trips/agent.py", text)
+    with pytest.raises(AgentDefinitionError) as caught:
+        load_target("trips")
+    assert said in str(caught.value)
+    assert caught.value.__cause__ is not None
+
+
+def test_a_misnamed_agent_is_recognised(write):
+    """An agent under another name is named, with what to call it."""
+    write("trips/agent.py", AGENT.replace("root_agent", "planner"))
+    assert "its agent is called `planner`: name it `root_agent`" in failure("trips")
+
+
+def test_a_module_without_agent_lists_what_it_has(write):
+    """A module that defines neither says what it does define, without what it imported."""
+    write("trips/agent.py", "import os\nfrom json import loads\nlimit = 3\ndef plan(): ...\n")
+    assert "it defines limit, plan. Assign" in failure("trips")
+
+
+@pytest.mark.parametrize("folder", ["json", "a.b"])
+def test_a_name_python_would_not_find_is_refused(write, folder):
+    """A folder that Python cannot import under its name is an error about the name."""
+    write(f"{folder}/agent.py")
+    assert "rename the folder or file" in failure(folder + "/agent.py")
+
+
+def test_two_folders_of_one_name(write):
+    """A second folder of the same name is an error, not the first one's agent."""
+    write("one/trips/agent.py")
+    write("two/trips/agent.py", AGENT.replace("'a'", "'b'"))
+    assert load_target("one/trips").value.name == "a"
+    assert "one/trips" in failure("two/trips")
+
+
+def test_values_are_whatever_was_found(write):
+    """The value is the module's own object."""
+    write("trips/agent.py")
+    value = load_target("trips").value
+    assert value is sys.modules["trips.agent"].root_agent
+    assert type(value).__name__ == SimpleNamespace.__name__

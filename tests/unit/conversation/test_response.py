@@ -1,0 +1,37 @@
+"""The ids of a model's calls."""
+
+from itertools import pairwise
+
+from google.genai import types
+from hypothesis import given, strategies as st
+
+from durable_adk.conversation.response import CallIds
+
+NAMES = st.lists(st.sampled_from([None, "", "a", "b"]), max_size=8)
+
+
+def calls(names):
+    return [types.FunctionCall(id=name, name="f") for name in names]
+
+
+@given(NAMES, st.lists(st.integers(0, 8), max_size=4))
+def test_ids_do_not_depend_on_how_calls_were_cut_into_chunks(names, cuts):
+    """FLW-40, FLW-74: all different, equal at every attempt, a provider's own kept once."""
+    whole, chunked, ids = calls(names), calls(names), CallIds("e-1.1")
+    CallIds("e-1.1").give(whole)
+    edges = [0, *sorted(cuts), len(names)]
+    for start, end in pairwise(edges):
+        ids.give(chunked[start:end])
+    given_ids = [call.id for call in whole]
+    assert [call.id for call in chunked[: len(names)]] == given_ids
+    assert len(set(given_ids)) == len(names)
+    assert {name for name in names if name} <= set(given_ids)
+    assert all(call.args == {} for call in whole)
+
+
+def test_ids_of_other_events_are_others():
+    """F15: two events whose calls have no id never share one."""
+    first, second = calls([None]), calls([None])
+    CallIds("e-1.1").give(first)
+    CallIds("e-1.2").give(second)
+    assert first[0].id != second[0].id

@@ -1,0 +1,41 @@
+"""A Temporal that is older than the store: which answers its workflows have forgotten."""
+
+from typing import Any, cast
+
+import pytest
+from tests.unit.repair.test_redo import KEY, act, opens, trail
+
+from durable_adk.events import Event
+from durable_adk.ops.doctor.behind import unheard
+from durable_adk.ops.doctor.sources import Sources
+from durable_adk.ops.doctor.trails import Act, Trail
+from durable_adk.sessions import InMemorySessionService
+from durable_adk.wire.checkpoint import Continued, ContinueStep, Cursor
+
+
+def goes_on() -> Act:
+    """The beginning of a run that another one was continued as."""
+    cursor = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
+    return act("read_place", ContinueStep(cursor=cursor, holder="a"), Continued())
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [(trail(opens("a", 1, 1)), ["a.answer.one"]), (trail(goes_on()), []), (None, [])],
+)
+async def test_an_answer_that_temporal_may_have_dropped_with_its_run_is_not_forgotten(
+    known: Trail | None, expected: list[str]
+) -> None:
+    """F38: where all runs are known, what none has heard is; retention takes the first ones away.
+
+    The workflow would drop it when it is sent again, and the doctor find the same for ever.
+    """
+    sessions = InMemorySessionService()
+    first = Event(id="a.0", invocation_id="a", author="user", timestamp=1.0)
+    record = await sessions.open_invocation(
+        KEY, invocation_id="a", holder="a", user_event=first, create_session=True
+    )
+    answer = Event(id="a.answer.one", invocation_id="a", author="user", timestamp=2.0)
+    await sessions.commit_event(KEY, answer, invocation_id="a", epoch=record.epoch)
+    sources = Sources(client=cast("Any", None), sessions=sessions)
+    assert [item.event.id for item in await unheard(sources, KEY, record, known)] == expected
