@@ -3,7 +3,6 @@
 from typing import Any, cast
 
 import pytest
-from tests.unit.repair.test_redo import KEY, act, opens, trail
 
 from durable_adk.events import Event
 from durable_adk.ops.doctor.behind import unheard
@@ -11,6 +10,7 @@ from durable_adk.ops.doctor.sources import Sources
 from durable_adk.ops.doctor.trails import Act, Trail
 from durable_adk.sessions import InMemorySessionService
 from durable_adk.wire.checkpoint import Continued, ContinueStep, Cursor
+from tests.unit.ops.doctor.test_redo import KEY, act, opens, trail
 
 
 def goes_on() -> Act:

@@ -3,11 +3,11 @@
 from typing import Any, cast
 
 import pytest
-from tests.unit.repair.test_redo import KEY, opens, trail
 
 from durable_adk.ops.doctor.regressions import compare, orphans
 from durable_adk.ops.doctor.sources import Missing, Sources
 from durable_adk.sessions import InMemorySessionService
+from tests.unit.ops.doctor.test_redo import KEY, opens, trail
 from tests.unit.sessions.contract import event
 
 CASES = [(Missing.UNKNOWN, "asks"), (Missing.DELETED, "ends"), (Missing.LOST, "puts back")]

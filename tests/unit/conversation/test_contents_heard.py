@@ -4,11 +4,11 @@ import itertools
 
 from google.genai import types
 from hypothesis import given, strategies as st
-from tests.unit.flows.test_contents import shown
 
 from durable_adk.conversation.contents import build_contents
 from durable_adk.events import Event
 from tests.support.histories import answer, call, event, histories
+from tests.unit.conversation.test_contents import shown
 
 HI = event("user", "hi", id="i.0", invocation_id="i")
 HEARD = event("user", "and blue", id="m.0", invocation_id="i")
