@@ -11,8 +11,9 @@ from pydantic import Field
 from durable_adk.activities.world import World
 from durable_adk.errors import DurableAdkError, StoreUnavailableError
 from durable_adk.events.event_actions import EventActions
+from durable_adk.json_model import JsonModel
 from durable_adk.log import get_logger
-from durable_adk.models.llm_response import LlmResponse, Wire
+from durable_adk.models.llm_response import LlmResponse
 from durable_adk.tools._confirmation import Asker
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.steps import Step
@@ -28,7 +29,7 @@ RESULT: Final = "result"
 """What a tool has returned."""
 
 
-class _Arrived(Wire):
+class _Arrived(JsonModel):
     actions: EventActions = Field(default_factory=EventActions)
     """What user code had changed by then."""
     end_invocation: bool = False

@@ -28,10 +28,9 @@ from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.sessions.lease_owner import ttl_of
 from durable_adk.sessions.reading import read_from_calls
-from durable_adk.sessions.records import InvocationRecord, QueueBounds, Status
+from durable_adk.sessions.records import GetSessionConfig, InvocationRecord, QueueBounds, Status
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp
 from durable_adk.wire.messages import WhenBusy
-from durable_adk.wire.run_config import GetSessionConfig
 from durable_adk.wire.steps import Opened, OpenStep
 
 STEERING = 1.5

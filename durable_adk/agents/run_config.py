@@ -1,8 +1,8 @@
-"""`RunConfig` and its parts, at ADK's path."""
+"""`RunConfig` and the types of its fields, at ADK's import path."""
 
+from durable_adk.sessions.records import GetSessionConfig
 from durable_adk.wire.run_config import (
     Budget,
-    GetSessionConfig,
     Priority,
     RunConfig,
     StreamingMode,

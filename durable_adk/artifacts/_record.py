@@ -7,12 +7,12 @@ from pydantic import Field
 
 from durable_adk.artifacts._stored import Draft
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 
 Content: TypeAlias = Literal["text", "inline_data"]
 
 
-class Record(Wire):
+class Record(JsonModel):
     """A version without its content."""
 
     filename: str

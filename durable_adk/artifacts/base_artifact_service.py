@@ -20,10 +20,10 @@ from google.genai import types
 from pydantic import Field
 
 from durable_adk.errors import InvalidRequestError
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 
 
-class ArtifactVersion(Wire):
+class ArtifactVersion(JsonModel):
     """What is known of one version, without its content (semantics ART-11)."""
 
     version: int

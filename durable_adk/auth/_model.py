@@ -5,10 +5,10 @@ from typing import Any, Self
 
 from pydantic import ConfigDict
 
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 
 
-class AuthModel(Wire):
+class AuthModel(JsonModel):
     """A value of ADK's JSON whose secrets show neither in its repr nor in an error about it.
 
     A field declared with ``repr=False`` is a secret. So is every field that is not declared, as

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions, EventCompaction
-from durable_adk.wire.run_config import GetSessionConfig
+from durable_adk.sessions.records import GetSessionConfig
 
 USER = "user"
 SUMMARY_AUTHOR = "model"

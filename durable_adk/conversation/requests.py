@@ -19,8 +19,8 @@ from durable_adk.conversation.history import not_rewound
 from durable_adk.conversation.response import ID_PREFIX
 from durable_adk.events.event import Event
 from durable_adk.events.tool_confirmation import ToolConfirmation
+from durable_adk.json_model import JsonModel
 from durable_adk.json_values import canonical
-from durable_adk.models.llm_response import Wire
 from durable_adk.tools._confirmation import Asker, runtime_hint
 
 REQUEST_CONFIRMATION = "adk_request_confirmation"
@@ -82,7 +82,7 @@ def _question(asked: Any) -> dict[str, Any]:
     return _as_json(ToolConfirmation.read(asked).model_copy(update={"confirmed": False}))
 
 
-def _as_json(value: Wire) -> dict[str, Any]:
+def _as_json(value: JsonModel) -> dict[str, Any]:
     return value.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -165,7 +165,7 @@ def _asked_itself(events: Sequence[Event], request_id: str | None, call_id: str)
             return True
 
 
-class PendingCall(Wire):
+class PendingCall(JsonModel):
     """A call that waits for an answer: a message with a `FunctionResponse` of its id and name."""
 
     model_config = ConfigDict(frozen=True)

@@ -5,10 +5,10 @@ from typing import Any
 from google.genai import types
 from pydantic import Field
 
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 
 
-class EventCompaction(Wire):
+class EventCompaction(JsonModel):
     """A summary, and the stretch of events that it stands for (semantics CMP-1).
 
     ADK names the stretch by timestamps only, and those can tie (TRAP-15). The ids are ours, go
@@ -25,7 +25,7 @@ class EventCompaction(Wire):
     last_event_id: str | None = None
 
 
-class EventActions(Wire):
+class EventActions(JsonModel):
     """What is to happen when the event is committed, and after (semantics 2.4, ACT-1)."""
 
     skip_summarization: bool | None = None

@@ -4,10 +4,10 @@ from typing import Any
 
 from pydantic import StrictBool
 
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 
 
-class ToolConfirmation(Wire):
+class ToolConfirmation(JsonModel):
     """Asked with `confirmed` False, answered with what was decided (semantics TOL-61, TOL-62)."""
 
     hint: str = ""

@@ -17,15 +17,15 @@ from typing import Any
 from pydantic import Field
 
 from durable_adk.events.event import Event
+from durable_adk.json_model import JsonModel
 from durable_adk.memory.memory_entry import MemoryEntry
-from durable_adk.models.llm_response import Wire
 from durable_adk.sessions.session import Session
 
 MAX_RESULTS = 10
 """Memories one search finds at most (semantics MEM-3)."""
 
 
-class SearchMemoryResponse(Wire):
+class SearchMemoryResponse(JsonModel):
     """What a search has found, the best first."""
 
     memories: list[MemoryEntry] = Field(default_factory=list[MemoryEntry])

@@ -5,10 +5,10 @@ from typing import Any
 from google.genai import types
 from pydantic import Field
 
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 
 
-class MemoryEntry(Wire):
+class MemoryEntry(JsonModel):
     """A message out of the past (semantics MEM-2)."""
 
     content: types.Content

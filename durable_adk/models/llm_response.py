@@ -1,42 +1,10 @@
 """What a model answered."""
 
-from typing import Any, Self
+from typing import Any
 
 from google.genai import types
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
 
-
-class Wire(BaseModel):
-    """A value that is written as ADK's JSON: camelCase, no nulls, bytes as base64 (EVT-3).
-
-    Constructing one with an unknown field is an error; reading one ignores it, so that a newer
-    writer does not break an older reader.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        ser_json_bytes="base64",
-        val_json_bytes="base64",
-        protected_namespaces=(),
-    )
-
-    def to_json(self) -> str:
-        """The value as one line of JSON."""
-        return self.model_dump_json(by_alias=True, exclude_none=True)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """The value that `to_json` wrote, by this or a newer version."""
-        return cls.model_validate_json(text, extra="ignore")
-
-    @classmethod
-    def read(cls, value: Any) -> Self:
-        """The value that a process of this or a newer version wrote as a JSON object."""
-        return cls.model_validate(value, extra="ignore")
-
+from durable_adk.json_model import JsonModel
 
 NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 """The error of an answer that stopped by itself and says nothing (semantics FLW-5)."""
@@ -51,7 +19,7 @@ def says_something(part: types.Part) -> bool:
     return not fields <= _NOT_SAID
 
 
-class LlmResponse(Wire):
+class LlmResponse(JsonModel):
     """One answer of a model, whole or (`partial`) a chunk of it (semantics 2.1, EVT-1)."""
 
     content: types.Content | None = None

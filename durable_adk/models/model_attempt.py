@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from google.genai import types
 
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 
 
 class AttemptEnd(StrEnum):
@@ -18,7 +18,7 @@ class AttemptEnd(StrEnum):
     """Its worker died, or was given up: the model may have been asked, and charge for it."""
 
 
-class ModelAttempt(Wire):
+class ModelAttempt(JsonModel):
     """What is known of it.
 
     An attempt that did answer is not among these: its tokens are on the event of its answer.

@@ -5,14 +5,14 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from durable_adk.events.event import Event
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 from durable_adk.sessions.session import SessionKey
 
 MARK = "partial"
 """Key of `custom_metadata` under which a shown chunk says its attempt and index."""
 
 
-class PartialEvent(Wire):
+class PartialEvent(JsonModel):
     """A chunk with what a viewer needs to put it in its place (semantics DUR-8)."""
 
     key: SessionKey

@@ -3,10 +3,10 @@
 from enum import IntEnum, StrEnum
 from typing import Any, Final, NamedTuple
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from durable_adk.events.event import Event
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 from durable_adk.sessions.session import Session
 
 ATTEMPT: Final = "attempt"
@@ -19,14 +19,14 @@ WITHDRAWN: Final = "withdrawn"
 """The kind of notes that say by whom an invocation will not be opened any more: by their names."""
 
 
-class GetSessionConfig(BaseModel):
-    """Which events to load: first those at or after a time, of them the last N (SSN-6)."""
+class GetSessionConfig(JsonModel):
+    """Limits the events of a session: those at or after a time, then the last N of them (SSN-6)."""
 
     num_recent_events: int | None = Field(default=None, ge=0)
     after_timestamp: float | None = None
 
 
-class ListSessionsResponse(Wire):
+class ListSessionsResponse(JsonModel):
     """Sessions without their events."""
 
     sessions: list[Session] = Field(default_factory=list[Session])
@@ -34,7 +34,7 @@ class ListSessionsResponse(Wire):
     """For the next page; None: this is the last."""
 
 
-class StoredEvent(Wire):
+class StoredEvent(JsonModel):
     """An event with its place in the session."""
 
     seq: int
@@ -61,7 +61,7 @@ class Status(StrEnum):
         return self not in (Status.RUNNING, Status.PAUSED)
 
 
-class InvocationRecord(Wire):
+class InvocationRecord(JsonModel):
     """What the store knows of an invocation."""
 
     invocation_id: str
@@ -93,7 +93,7 @@ class InvocationRecord(Wire):
         return self.status.closed and self.end_seq is not None
 
 
-class Note(Wire):
+class Note(JsonModel):
     """What an invocation has written down for itself."""
 
     name: str
@@ -118,7 +118,7 @@ class Place(IntEnum):
     LAST = 1
 
 
-class Ticket(Wire):
+class Ticket(JsonModel):
     """That an invocation waits for its session; their order is place, then number."""
 
     invocation_id: str

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from durable_adk.events.event import Event
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 
 CHILD_PREFIX = "adk-tool:"
 """How the ids of conversations with agents that are used as tools begin: nobody looks for them in a
@@ -29,7 +29,7 @@ class Creation(NamedTuple):
     """Seconds since the epoch, by the clock of the process that created it."""
 
 
-class Session(Wire):
+class Session(JsonModel):
     """A copy of a session as it was when it was read (semantics STA-1)."""
 
     id: str

@@ -10,13 +10,13 @@ from pydantic import Field
 
 from durable_adk.errors import DurableAdkError, ToolError, ToolTimeoutError, raised
 from durable_adk.events.event_actions import EventActions
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 from durable_adk.wire.run_config import Priority
 
 Duration = Annotated[timedelta, Field(gt=timedelta(0))]
 
 
-class ActivityRetry(Wire):
+class ActivityRetry(JsonModel):
     """Temporal's `RetryPolicy`, with its defaults: without a maximum of attempts."""
 
     initial_interval: Duration = timedelta(seconds=1)
@@ -26,7 +26,7 @@ class ActivityRetry(Wire):
     non_retryable_error_types: list[str] | None = None
 
 
-class ActivityOptions(Wire):
+class ActivityOptions(JsonModel):
     """How the activity is scheduled, in Temporal's words."""
 
     task_queue: str | None = None
@@ -39,7 +39,7 @@ class ActivityOptions(Wire):
     priority: Priority | None = None
 
 
-class _Before(Wire):
+class _Before(JsonModel):
     """What the callbacks before the call have done, for those after it."""
 
     changed: dict[str, Any] | None = None

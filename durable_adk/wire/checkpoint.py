@@ -15,7 +15,7 @@ from google.genai import types
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from durable_adk.errors import NewerReleaseError
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 from durable_adk.sessions.base_session_service import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.effect import Effect
@@ -26,7 +26,7 @@ PLACE, TRACE = "place", "trace"
 """Kinds of the notes in the session store."""
 
 
-class Cursor(Wire):
+class Cursor(JsonModel):
     """The argument of every run of an invocation's workflow but the first."""
 
     app: str
@@ -54,7 +54,7 @@ class Cursor(Wire):
         return parsed(cls, raw, "cursor", extra="ignore")
 
 
-class WaitingPlace(Wire):
+class WaitingPlace(JsonModel):
     """A call that waits for somebody outside."""
 
     call_id: str
@@ -65,7 +65,7 @@ class WaitingPlace(Wire):
     lane: str
 
 
-class PausesPlace(Wire):
+class PausesPlace(JsonModel):
     """What waits, and what has been answered."""
 
     paused: bool = False
@@ -90,7 +90,7 @@ class PausesPlace(Wire):
         return {k: v for k, v in whole.items() if v or k not in ("heard", "digests")}
 
 
-class Place(Wire):
+class Place(JsonModel):
     """Where the loop of an invocation stands between two steps."""
 
     number: int
@@ -141,7 +141,7 @@ class Place(Wire):
             ) from error
 
 
-class PlaceStep(Wire, Effect[str | None]):
+class PlaceStep(JsonModel, Effect[str | None]):
     """Write down where an invocation stands; what is written once stays.
 
     Its result is the digest of what is written; None: an earlier version has written it.
@@ -155,7 +155,7 @@ class PlaceStep(Wire, Effect[str | None]):
     """A packed `Place`."""
 
 
-class SaveTraceStep(Wire, Effect[None]):
+class SaveTraceStep(JsonModel, Effect[None]):
     """Write down what a custom agent's body was given in a run."""
 
     key: SessionKey
@@ -169,14 +169,14 @@ class SaveTraceStep(Wire, Effect[None]):
     """Packed: the body's name, and entries."""
 
 
-class ContinueStep(Wire, Effect["Continued"]):
+class ContinueStep(JsonModel, Effect["Continued"]):
     """Go on from a place."""
 
     cursor: Cursor
     holder: str
 
 
-class Continued(Wire):
+class Continued(JsonModel):
     """All that the loop knows when it goes on."""
 
     ending: Ending | None = None
@@ -189,7 +189,7 @@ class Continued(Wire):
     """The session's, if custom agents are there to read it."""
 
 
-class TraceStep(Wire, Effect["TracePage"]):
+class TraceStep(JsonModel, Effect["TracePage"]):
     """Read what the bodies of custom agents were given in earlier runs."""
 
     key: SessionKey
@@ -202,7 +202,7 @@ class TraceStep(Wire, Effect["TracePage"]):
     """Name of the note before the page."""
 
 
-class TracePage(Wire):
+class TracePage(JsonModel):
     """Some of it, in order."""
 
     traces: list[str]

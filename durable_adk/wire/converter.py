@@ -21,7 +21,7 @@ from temporalio.exceptions import ApplicationError, FailureError
 from durable_adk.encryption import EncryptionCodec
 from durable_adk.encryption.unread import UnreadConverter
 from durable_adk.errors import MAX_MESSAGE, TransientError, storable, text_of
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 from durable_adk.storage.payload_driver import storage_at
 from durable_adk.storage.refusal import RefusalConverter
 
@@ -35,7 +35,7 @@ larger one it shows only that it was larger (`limit.mutableStateActivityFailureS
 
 
 class WireJsonConverter(PydanticJSONPlainPayloadConverter):
-    """Writes `Wire` values as ADK's JSON, anything else as the SDK's pydantic converter does.
+    """Writes `JsonModel` values as ADK's JSON, anything else as the SDK's pydantic converter does.
 
     Without nulls an event takes about a third of the bytes; reading ignores unknown fields, so that
     workers of two versions can share a task queue.
@@ -43,13 +43,13 @@ class WireJsonConverter(PydanticJSONPlainPayloadConverter):
 
     def to_payload(self, value: Any) -> Payload | None:
         """See base class."""
-        if not isinstance(value, Wire):
+        if not isinstance(value, JsonModel):
             return super().to_payload(value)
         return Payload(metadata={"encoding": b"json/plain"}, data=value.to_json().encode())
 
     def from_payload(self, payload: Payload, type_hint: type[Any] | None = None) -> Any:
         """See base class."""
-        if isinstance(type_hint, type) and issubclass(type_hint, Wire):
+        if isinstance(type_hint, type) and issubclass(type_hint, JsonModel):
             return type_hint.from_json(payload.data)
         return super().from_payload(payload, type_hint)
 

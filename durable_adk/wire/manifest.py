@@ -8,13 +8,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
 OnDeadline = Literal["reject", "approve", "fail", "tell"]
 
 
-class Wait(Wire):
+class Wait(JsonModel):
     """How long a call waits for its answer, and what happens then (design D9)."""
 
     deadline: float | None = None
@@ -23,7 +23,7 @@ class Wait(Wire):
     """``tell``: the model; ``reject`` and ``approve`` decide a confirmation; ``fail``: the run."""
 
 
-class ToolSpec(Wire):
+class ToolSpec(JsonModel):
     """What the loop needs to know of a tool."""
 
     timeout: float | None = None
@@ -39,7 +39,7 @@ NodeKind = Literal["llm", "sequential", "loop", "parallel", "custom"]
 """Which body an agent has; ``custom``: its own code, in the loop."""
 
 
-class AgentNode(Wire):
+class AgentNode(JsonModel):
     """One agent of the tree as it was when the invocation opened (design D6)."""
 
     name: str

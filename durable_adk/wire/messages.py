@@ -9,13 +9,13 @@ from google.genai import types
 from pydantic import Field, ValidationError
 
 from durable_adk.errors import InvalidRequestError, PayloadTooLargeError
+from durable_adk.json_model import JsonModel
 from durable_adk.json_values import canonical, check_id, check_json, check_state_key
-from durable_adk.models.llm_response import Wire
 from durable_adk.sessions.base_session_service import Status
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.wire.run_config import RunConfig
 
-W = TypeVar("W", bound=Wire)
+W = TypeVar("W", bound=JsonModel)
 
 MAX_RESULT_TEXT = 65_536
 """Characters of the final text that an invocation's result holds; the store has it all."""
@@ -34,7 +34,7 @@ class WhenBusy(StrEnum):
     """Be heard by the active one before its next model call; if there is none, as `ENQUEUE`."""
 
 
-class ToolRun(Wire):
+class ToolRun(JsonModel):
     """That an invocation is an agent's run as a tool of another invocation (OPEN-6)."""
 
     agent: str
@@ -44,7 +44,7 @@ class ToolRun(Wire):
     include_plugins: bool = True
 
 
-class InvocationRequest(Wire):
+class InvocationRequest(JsonModel):
     """The argument of workflow type ``Invocation``: plain JSON from any Temporal client.
 
     Keys may be camelCase or snake_case. `docs/temporal-clients.md` describes it field by field.
@@ -114,7 +114,7 @@ def is_reserved(answer_id: str) -> bool:
     return _RESERVED.match(answer_id) is not None
 
 
-class InvocationAnswer(Wire):
+class InvocationAnswer(JsonModel):
     """An answer to calls that wait: the argument of signal ``answer`` (design D9).
 
     Either a whole `message` of function responses, as ADK's clients send, or one call by its id
@@ -236,7 +236,7 @@ def child_key(key: SessionKey, invocation_id: str, call_id: str) -> SessionKey:
     return key._replace(session_id=f"{CHILD_PREFIX}{digest.hexdigest()[:32]}")
 
 
-class InvocationResult(Wire):
+class InvocationResult(JsonModel):
     """What workflow type ``Invocation`` returns: plain JSON for any Temporal client."""
 
     app: str

@@ -7,8 +7,9 @@ from typing import Any
 from google.genai import types
 from pydantic import Field, field_validator
 
+from durable_adk.json_model import JsonModel
 from durable_adk.json_values import check_json
-from durable_adk.models.llm_response import Wire
+from durable_adk.sessions.records import GetSessionConfig
 
 _PER_CALL = {"headers", "extra_body", "timeout", "retry_options"}
 
@@ -22,20 +23,13 @@ class StreamingMode(Enum):
     """Of `run_live`, which is not supported."""
 
 
-class ToolThreadPoolConfig(Wire):
+class ToolThreadPoolConfig(JsonModel):
     """ADK's option to run sync tools in threads; here they always are (semantics OPEN-7)."""
 
     max_workers: int = Field(default=4, ge=1)
 
 
-class GetSessionConfig(Wire):
-    """Which events of a session to use: first those at or after a time, then the last N (SSN-6)."""
-
-    num_recent_events: int | None = Field(default=None, ge=0)
-    after_timestamp: float | None = None
-
-
-class Budget(Wire):
+class Budget(JsonModel):
     """What an invocation may use up; agents that it uses as tools included. None: any amount.
 
     Going beyond it ends the invocation with an error event that says what was used up.
@@ -62,7 +56,7 @@ class Budget(Wire):
         )
 
 
-class Priority(Wire):
+class Priority(JsonModel):
     """Whose tasks a backlogged task queue gives out first: Temporal's `Priority`.
 
     It is given to the start, and is no part of what an invocation knows of itself: its activities
@@ -77,7 +71,7 @@ class Priority(Wire):
     """How large the share is beside others'; None: 1."""
 
 
-class RunConfig(Wire):
+class RunConfig(JsonModel):
     """Options of one invocation (semantics 14)."""
 
     max_llm_calls: int = 500

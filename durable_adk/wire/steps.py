@@ -13,7 +13,7 @@ from google.genai import types
 from pydantic import Field
 
 from durable_adk.events import Event, EventActions
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 from durable_adk.sessions.base_session_service import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
@@ -24,7 +24,7 @@ from durable_adk.wire.messages import InvocationAnswer, ToolRun, WhenBusy
 from durable_adk.wire.run_config import Budget, RunConfig
 
 
-class OpenStep(Wire, Effect["Opened"]):
+class OpenStep(JsonModel, Effect["Opened"]):
     """Open an invocation."""
 
     key: SessionKey
@@ -48,7 +48,7 @@ class OpenStep(Wire, Effect["Opened"]):
     when_busy: WhenBusy = WhenBusy.ENQUEUE
 
 
-class Ending(Wire):
+class Ending(JsonModel):
     """How an invocation ended, as the store tells it."""
 
     record: InvocationRecord
@@ -63,7 +63,7 @@ class Ending(Wire):
     """The invocation that had heard the message before it could be withdrawn."""
 
 
-class Opened(Wire):
+class Opened(JsonModel):
     """An open invocation: all that the loop knows at its start."""
 
     record: InvocationRecord | None = None
@@ -94,7 +94,7 @@ class Opened(Wire):
     that a deploy which adds or removes a plugin disturbs no open invocation (design D6)."""
 
 
-class AgentRun(Wire):
+class AgentRun(JsonModel):
     """One run of one agent, for those who watch: nothing that the loop does depends on it."""
 
     number: int
@@ -109,7 +109,7 @@ class AgentRun(Wire):
     """Name of the error it ended with."""
 
 
-class CommitGrant(Wire):
+class CommitGrant(JsonModel):
     """The loop's leave for a step to commit its event itself, in its own activity.
 
     Given when the loop would commit the event as it comes and at once: no custom agent stands
@@ -131,7 +131,7 @@ class CommitGrant(Wire):
     """The runs of agents that end where the event ends the invocation."""
 
 
-class Step(Wire, Effect["StepResult"]):
+class Step(JsonModel, Effect["StepResult"]):
     """What every step of an agent names."""
 
     key: SessionKey
@@ -179,7 +179,7 @@ class ModelStep(Step):
     """What the invocation was given in all; for the message when it is used up."""
 
 
-class ChildRun(Wire):
+class ChildRun(JsonModel):
     """The question of a call to an agent, which the loop puts to it (OPEN-6)."""
 
     agent: str
@@ -189,7 +189,7 @@ class ChildRun(Wire):
     """What the callbacks before the call have changed."""
 
 
-class ChildEnd(Wire):
+class ChildEnd(JsonModel):
     """How the agent's run ended; its events are in its own session."""
 
     key: SessionKey
@@ -261,7 +261,7 @@ class HookStep(Step):
     """`errors.as_detail` of what the notice is about."""
 
 
-class StepResult(Wire):
+class StepResult(JsonModel):
     """What a step produced."""
 
     event: Event | None = None
@@ -296,7 +296,7 @@ class StepResult(Wire):
         return self.model_dump_json(by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
-class CommitStep(Wire, Effect[int]):
+class CommitStep(JsonModel, Effect[int]):
     """Commit one event."""
 
     key: SessionKey
@@ -309,7 +309,7 @@ class CommitStep(Wire, Effect[int]):
     """The session has at least this many events, unless its store is older than the run (I21)."""
 
 
-class PauseStep(Wire, Effect[bool | None]):
+class PauseStep(JsonModel, Effect[bool | None]):
     """Let an invocation wait without its session's lease."""
 
     key: SessionKey
@@ -321,7 +321,7 @@ class PauseStep(Wire, Effect[bool | None]):
     """The loop's; see `BaseSessionService.pause_invocation`."""
 
 
-class AnswerStep(Wire, Effect["AnswerTaken"]):
+class AnswerStep(JsonModel, Effect["AnswerTaken"]):
     """Check an answer to calls that wait, and store it."""
 
     key: SessionKey
@@ -345,7 +345,7 @@ class AnswerStep(Wire, Effect["AnswerTaken"]):
     """As `CommitStep.revision`."""
 
 
-class AnswerTaken(Wire):
+class AnswerTaken(JsonModel):
     """What became of an answer."""
 
     refused: str | None = None
@@ -360,7 +360,7 @@ class AnswerTaken(Wire):
     """The session's, if it was wanted and fits."""
 
 
-class CompactStep(Wire, Effect[None]):
+class CompactStep(JsonModel, Effect[None]):
     """Summarise a session's events, if that is due after an invocation which is closed."""
 
     key: SessionKey
@@ -375,7 +375,7 @@ UNKNOWN_EPOCH = 0
 """Of an end before the loop has learnt whether it was opened; the first epoch is 1."""
 
 
-class CloseStep(Wire, Effect[Ending]):
+class CloseStep(JsonModel, Effect[Ending]):
     """End an invocation."""
 
     key: SessionKey

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from pydantic import ConfigDict, Field, field_validator
 
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 
 
 class ToolContract(StrEnum):
@@ -26,7 +26,7 @@ REPEATABLE = (ToolContract.PURE, ToolContract.IDEMPOTENT)
 """The contracts under which a tool that raised may be run again."""
 
 
-class RetryConfig(Wire):
+class RetryConfig(JsonModel):
     """Which errors that a tool raises are worth another run, and when (ADK's names)."""
 
     model_config = ConfigDict(frozen=True)

@@ -16,8 +16,8 @@ from durable_adk.models import ScriptedModel
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.plugins import BasePlugin
 from durable_adk.runners import Runner
-from durable_adk.sessions import SessionKey
-from durable_adk.wire.run_config import GetSessionConfig, RunConfig
+from durable_adk.sessions import GetSessionConfig, SessionKey
+from durable_adk.wire.run_config import RunConfig
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, ensure_session, gist, send, state, stored
 

@@ -5,7 +5,7 @@ from typing import Any
 from durable_adk.activities import opening, session_cache, staleness, tool
 from durable_adk.client import conversation
 from durable_adk.client.invocations import Invocations
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 from durable_adk.runtime import Inbox
 from durable_adk.serving import LeaseWatcher
 from durable_adk.sessions._head import Head
@@ -125,7 +125,7 @@ IDENTITY = [
     mutant(
         "what a newer release adds is refused",
         "newer fields",
-        replaces(Wire, "from_json", classmethod(_strict)),
+        replaces(JsonModel, "from_json", classmethod(_strict)),
     ),
     mutant(
         "an invocation fails whose place only a newer release can read",

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from durable_adk.activities import attempting
 from durable_adk.client.invocations import as_argument
 from durable_adk.errors import InvalidRequestError, NewerReleaseError
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 from durable_adk.sessions import records
 from durable_adk.wire import activity_call, checkpoint, manifest, messages, steps
 from durable_adk.wire.checkpoint import Cursor, Place
@@ -30,7 +30,7 @@ OURS = sorted(
         each
         for module in MODULES
         for each in vars(module).values()
-        if isinstance(each, type) and issubclass(each, Wire) and each is not Wire
+        if isinstance(each, type) and issubclass(each, JsonModel) and each is not JsonModel
     },
     key=lambda each: each.__name__,
 )
@@ -78,7 +78,7 @@ def example(annotation: Any, within: tuple[Any, ...] = ()) -> Any:  # noqa: C901
     return annotation("1") if annotation in (int, float, str) else annotation()
 
 
-def newer(cls: type[Wire], within: tuple[Any, ...] = ()) -> dict[str, Any]:
+def newer(cls: type[JsonModel], within: tuple[Any, ...] = ()) -> dict[str, Any]:
     """An object of a class as a newer release may write it."""
     within = (*within, cls)
     fields = {
@@ -91,7 +91,7 @@ def newer(cls: type[Wire], within: tuple[Any, ...] = ()) -> dict[str, Any]:
 
 def is_ours(annotation: Any) -> bool:
     """Whether a type is one of the classes that cross processes."""
-    return isinstance(annotation, type) and issubclass(annotation, Wire)
+    return isinstance(annotation, type) and issubclass(annotation, JsonModel)
 
 
 def nested(annotation: Any) -> list[Any]:
@@ -102,7 +102,7 @@ def nested(annotation: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("cls", OURS, ids=lambda cls: cls.__name__)
-async def test_what_a_newer_release_adds_is_ignored(cls: type[Wire]) -> None:
+async def test_what_a_newer_release_adds_is_ignored(cls: type[JsonModel]) -> None:
     """I13, F35: as JSON, as a payload, and nested in each other."""
     value = newer(cls)
     read = cls.read(value)
@@ -179,6 +179,6 @@ def strict_readers(path: Path) -> Iterator[int]:
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.name)
 def test_only_what_callers_write_is_read_strictly(path: Path) -> None:
-    """I13: of values that other releases write, `Wire.read` and `Wire.from_json` ignore the new."""
+    """I13: `read` and `from_json` of a `JsonModel` ignore fields that a newer release adds."""
     if path.relative_to(PACKAGE).as_posix() not in OF_CALLERS:
         assert list(strict_readers(path)) == []

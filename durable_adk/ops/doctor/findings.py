@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 from durable_adk.sessions.session import SessionKey
 
 
@@ -27,7 +27,7 @@ class Kind(StrEnum):
     """A session's events or state do not add up (I3, I4)."""
 
 
-class Finding(Wire):
+class Finding(JsonModel):
     """One thing that is wrong."""
 
     kind: Kind

@@ -9,7 +9,7 @@ from temporalio.client import WorkflowExecution, WorkflowExecutionStatus, Workfl
 from temporalio.converter import DataConverter, WorkflowSerializationContext
 
 from durable_adk.errors import DurableAdkError
-from durable_adk.models.llm_response import Wire
+from durable_adk.json_model import JsonModel
 from durable_adk.ops.doctor.findings import Case, Kind, case
 from durable_adk.ops.doctor.sources import Sources, if_known
 from durable_adk.sessions.lease_owner import TemporalHolder
@@ -26,7 +26,7 @@ Whose = tuple[SessionKey, str | None]
 """A session, and its invocation; empty names are unknown."""
 
 
-class _Argument(Wire):
+class _Argument(JsonModel):
     """What the arguments of all runs of an invocation have in common."""
 
     app: str = ""

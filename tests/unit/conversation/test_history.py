@@ -4,7 +4,7 @@ from hypothesis import given, strategies as st
 
 from durable_adk.conversation.history import Calls, not_rewound, recent, visible_history
 from durable_adk.events import Event
-from durable_adk.wire.run_config import GetSessionConfig
+from durable_adk.sessions.records import GetSessionConfig
 from tests.support.histories import (
     answer,
     call,
