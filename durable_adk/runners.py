@@ -15,13 +15,13 @@ from durable_adk.auth.credential_service.in_memory_credential_service import (
     InMemoryCredentialService,
 )
 from durable_adk.client.attempts import read_attempts
-from durable_adk.client.conversation import Conversation, Runs
 from durable_adk.client.debugging import show
+from durable_adk.client.invocation_client import Backend, InvocationClient
 from durable_adk.client.invocations import Invocations
-from durable_adk.client.local_runs import LocalRuns
-from durable_adk.client.rewinding import Rewinding
+from durable_adk.client.local_backend import LocalBackend
+from durable_adk.client.rewind import Rewinding
 from durable_adk.client.sync import iterate
-from durable_adk.client.temporal_runs import TemporalRuns
+from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.context.activity import Services
 from durable_adk.conversation.requests import PendingCall
 from durable_adk.errors import AlreadyExistsError, InvalidRequestError
@@ -88,23 +88,25 @@ class Runner:
         self.memory_service = memory_service
         self.credential_service = credential_service
         self.partials = partials or partials_of(session_service)
-        self._conversation = Conversation(
+        self._client = InvocationClient(
             sessions=session_service,
-            runs=self._make_runs(client, task_queue, limits or Limits()),
+            backend=self._make_backend(client, task_queue, limits or Limits()),
             credentials=credential_service,
             partials=self.partials,
             auto_create_session=auto_create_session,
         )
 
-    def _make_runs(self, client: Client | None, task_queue: str, limits: Limits) -> Runs:
+    def _make_backend(self, client: Client | None, task_queue: str, limits: Limits) -> Backend:
         if client is not None:
-            return TemporalRuns(Invocations(client, task_queue), self.session_service)
+            return TemporalBackend(Invocations(client, task_queue), self.session_service)
         services = Services(
             artifacts=self.artifact_service,
             memory=self.memory_service,
             credentials=self.credential_service,
         )
-        return LocalRuns(self.app, self.session_service, limits, services, partials=self.partials)
+        return LocalBackend(
+            self.app, self.session_service, limits, services, partials=self.partials
+        )
 
     @property
     def app_name(self) -> str:
@@ -156,10 +158,10 @@ class Runner:
             request = self._request(
                 user_id, session_id, new_message, invocation_id=invocation_id, **options
             )
-            feed = self._conversation.send(request)
+            feed = self._client.send(request)
         elif invocation_id:
             key = SessionKey(self.app_name, user_id, session_id)
-            feed = self._conversation.attach(key, invocation_id)
+            feed = self._client.attach(key, invocation_id)
         else:
             raise InvalidRequestError("Give new_message, or the invocation_id to attach to.")
         async with aclosing(feed):
@@ -242,7 +244,7 @@ class Runner:
         """
         rewinding = Rewinding(
             sessions=self.session_service,
-            runs=self._conversation.runs,
+            backend=self._client.backend,
             artifacts=self.artifact_service,
         )
         key = SessionKey(self.app_name, user_id, session_id)
@@ -250,7 +252,7 @@ class Runner:
 
     async def pending(self, *, user_id: str, session_id: str) -> list[PendingCall]:
         """The session's calls that wait for an answer (design D9)."""
-        return await self._conversation.pending(SessionKey(self.app_name, user_id, session_id))
+        return await self._client.pending(SessionKey(self.app_name, user_id, session_id))
 
     async def attempts(
         self, *, user_id: str, session_id: str, invocation_id: str
@@ -272,7 +274,7 @@ class Runner:
             InvocationNotFoundError: The session has none of this id.
         """
         key = SessionKey(self.app_name, user_id, session_id)
-        return await self._conversation.cancel(key, invocation_id)
+        return await self._client.cancel(key, invocation_id)
 
     def run(
         self, *, user_id: str, session_id: str, new_message: types.Content | str, **options: Any
@@ -295,7 +297,7 @@ class Runner:
 
     async def close(self) -> None:
         """End invocations that run in this process; those on Temporal go on."""
-        await self._conversation.runs.close()
+        await self._client.backend.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -28,7 +28,7 @@ async def check_tool_run(world: World, step: OpenStep) -> None:
     if step.tool_run is None and not child:
         return
     if ttl_of(step.holder) is not None:
-        return  # in process `LocalRuns.start` has refused what others ask
+        return  # in process `LocalBackend.start` has refused what others ask
     if await world.sessions.get_invocation(step.key, step.invocation_id) is not None:
         return
     if step.tool_run is not None and child:

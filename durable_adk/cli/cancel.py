@@ -22,8 +22,8 @@ from durable_adk.cli.places import Places
 from durable_adk.cli.reach import Scope, reach
 from durable_adk.cli.terminal import EventPrinter
 from durable_adk.cli.waiting import find_invocation
-from durable_adk.client.conversation import Conversation
 from durable_adk.client.feed import follow
+from durable_adk.client.invocation_client import InvocationClient
 from durable_adk.log import configure
 from durable_adk.sessions.base_session_service import InvocationRecord
 from durable_adk.sessions.session import SessionKey
@@ -91,14 +91,14 @@ async def _cancel(
 
 
 async def _follow(
-    conversation: Conversation,
+    conversation: InvocationClient,
     key: SessionKey,
     record: InvocationRecord,
     cursor: int,
     printer: EventPrinter,
 ) -> None:
     name = record.invocation_id
-    run = await conversation.runs.attach(key, name, record)
+    run = await conversation.backend.attach(key, name, record)
     feed = follow(
         conversation.sessions,
         key,

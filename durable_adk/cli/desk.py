@@ -16,7 +16,7 @@ from durable_adk.cli.questions import show_questions
 from durable_adk.cli.reach import Scope, reach
 from durable_adk.cli.terminal import EventPrinter
 from durable_adk.cli.waiting import Waiting, find_waiting, pick, waiting_of
-from durable_adk.client.conversation import Conversation
+from durable_adk.client.invocation_client import InvocationClient
 from durable_adk.conversation.requests import PendingCall
 from durable_adk.embedded.stores import Stores
 from durable_adk.log import configure
@@ -62,7 +62,7 @@ class Desk:
 
     async def _send(
         self,
-        conversation: Conversation,
+        conversation: InvocationClient,
         found: Waiting,
         message: types.Content,
         printer: EventPrinter,

@@ -12,9 +12,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from durable_adk.apps.app import App
 from durable_adk.cli.places import Places, load_app
 from durable_adk.cli.waiting import Where, app_names
-from durable_adk.client.conversation import Conversation
+from durable_adk.client.invocation_client import InvocationClient
 from durable_adk.client.invocations import Invocations
-from durable_adk.client.temporal_runs import TemporalRuns
+from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.embedded.stores import Stores
 from durable_adk.errors import InvalidRequestError, NoWorkerError, TemporalUnavailableError
 from durable_adk.sessions.base_session_service import InvocationRecord
@@ -67,7 +67,7 @@ async def reach(
     *,
     app: App | None,
     needs_worker: bool = True,
-) -> AsyncGenerator[Conversation]:
+) -> AsyncGenerator[InvocationClient]:
     """Deal with an invocation as its clients do.
 
     Args:
@@ -92,10 +92,10 @@ async def reach(
             await stack.enter_async_context(serving)
         elif needs_worker:
             await await_worker(invocations, record.invocation_id)
-        runs = TemporalRuns(invocations, stores.session_service)
+        runs = TemporalBackend(invocations, stores.session_service)
         stack.push_async_callback(runs.close)
-        yield Conversation(
-            sessions=stores.session_service, runs=runs, credentials=stores.credential_service
+        yield InvocationClient(
+            sessions=stores.session_service, backend=runs, credentials=stores.credential_service
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from durable_adk.client.waiting_calls import calls_of
+from durable_adk.client.pending import pending_calls_of
 from durable_adk.conversation.requests import PendingCall
 from durable_adk.errors import InvalidRequestError
 from durable_adk.sessions.base_session_service import (
@@ -115,7 +115,7 @@ async def _of(
 ) -> list[Waiting]:
     return [
         Waiting(key=key, record=records[call.invocation_id], call=call)
-        for call in await calls_of(sessions, key, records)
+        for call in await pending_calls_of(sessions, key, records)
     ]
 
 

@@ -35,7 +35,7 @@ SEALING = 3.0
 paused: they come when the session is free, which may be much later. Its end is told before."""
 
 
-class Elsewhere(Exception):  # noqa: N818 - no error: what comes next is to be followed there
+class DeliveredToOther(Exception):  # noqa: N818 - no error: what comes next is to be followed there
     """What comes of a message is in another invocation, which has heard it."""
 
     def __init__(self, listener: str) -> None:
@@ -90,7 +90,7 @@ async def follow(
                 "next message ends it; send the message again."
             )
         if over and run is not None:
-            raise Elsewhere(_listener(invocation_id, await run))
+            raise DeliveredToOther(_listener(invocation_id, await run))
         await _wait(sessions, key, cursor, run)
 
 

@@ -84,7 +84,7 @@ async def test_a_locked_store_delays_a_run_in_process_and_stops_no_one_else(
         options = {**USER, "new_message": "go", "invocation_id": INVOCATION}
         async with aclosing(runner.run_async(**options)) as stream:
             events = [await anext(stream)]
-            (invocation,) = runner._conversation.runs._tasks.values()  # pyright: ignore[reportPrivateUsage]
+            (invocation,) = runner._client.backend._tasks.values()  # pyright: ignore[reportPrivateUsage]
             rest = asyncio.create_task(_rest(stream))
             await until(traces.runs)
             async with locked(tmp_path):

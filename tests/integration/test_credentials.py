@@ -72,7 +72,7 @@ async def test_a_tool_gets_the_credential_and_nothing_else_does(
 
 async def _history(runner: Any, invocation_id: str) -> str:
     """What Temporal holds of an invocation; in process there is none."""
-    runs = runner._conversation.runs
+    runs = runner._client.backend
     if not hasattr(runs, "_invocations"):
         return ""
     handle = runs._invocations.handle(SessionKey("app", "u", "s"), invocation_id)
@@ -87,7 +87,7 @@ async def test_without_a_service_the_credential_is_refused(make_runner: MakeRunn
     await send(runner)
     (pending,) = await runner.pending(**USER)
     before = len(await stored(runner))
-    object.__setattr__(runner._conversation, "credentials", None)
+    object.__setattr__(runner._client, "credentials", None)
     with pytest.raises(InvalidRequestError, match="credential_service"):
         [event async for event in runner.run_async(**USER, new_message=given(pending))]
     assert len(await stored(runner)) == before

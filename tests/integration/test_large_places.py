@@ -11,7 +11,7 @@ from google.genai import types
 from temporalio.client import Client
 
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
-from durable_adk.client.temporal_runs import TemporalRuns
+from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.events import Event
 from durable_adk.flows.rolling import AGAIN, Rolling
 from durable_adk.models import LlmRequest, ScriptedModel
@@ -53,9 +53,9 @@ def rolls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 def often(runner: Runner) -> bool:
     """Have it go on in a new run wherever it can; whether that is one of a workflow."""
-    if isinstance(runner._conversation.runs, TemporalRuns):
+    if isinstance(runner._client.backend, TemporalBackend):
         return True
-    runner._conversation.runs.roll_every = 1
+    runner._client.backend.roll_every = 1
     return False
 
 

@@ -392,7 +392,7 @@ async def test_no_answers_name_switches_a_deadline_off(make_runner: MakeRunner) 
             call_id=asked, confirmed=True, answer_id=f"{pending.call_id}.expired"
         )
         with pytest.raises(InvalidRequestError):
-            await runner._conversation.runs.answer(key, record, forged)
+            await runner._client.backend.answer(key, record, forged)
     await closed(runner, name)
     assert await status(runner, name) is Status.COMPLETED
     assert refunds.made == []

@@ -12,7 +12,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowFailureError
 
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, LoopAgent, SequentialAgent
-from durable_adk.client.temporal_runs import TemporalRuns
+from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.errors import AgentError
 from durable_adk.events import Event, EventActions
 from durable_adk.models import LlmRequest, ScriptedModel
@@ -210,7 +210,7 @@ TREES = {
 
 def on_temporal(runner: Runner) -> bool:
     """In process the loop is only taken down and set up again."""
-    return isinstance(runner._conversation.runs, TemporalRuns)
+    return isinstance(runner._client.backend, TemporalBackend)
 
 
 async def _workflows(client: Client, invocation_id: str) -> list[str]:
@@ -232,7 +232,7 @@ async def test_an_invocation_is_the_same_in_one_run_and_in_many(
     RUNS.clear()
     runner = await make_runner(TREES[tree](), limits=OFTEN)
     if not on_temporal(runner):
-        runner._conversation.runs.roll_every = 1
+        runner._client.backend.roll_every = 1
     events = await send(runner, invocation_id=invocation_id)
     assert [shape(event) for event in events] == expected
     assert await state(runner) == expected_state
@@ -258,7 +258,7 @@ async def test_a_body_that_has_changed_is_told_so(make_runner: MakeRunner) -> No
     """D6, D10: brought back with other code, a body fails with what to do, and nothing hangs."""
     RUNS.clear()
     runner = await make_runner(Fickle(name="f", sub_agents=[worker_agent()]))
-    runner._conversation.runs.roll_every = 1
+    runner._client.backend.roll_every = 1
     with pytest.raises(AgentError, match="Worker Versioning"):
         await send(runner)
     assert gist((await stored(runner))[-1]).startswith("f error")
@@ -277,7 +277,7 @@ class Waiting(BaseAgent):
 async def test_what_was_slept_is_not_slept_again(make_runner: MakeRunner) -> None:
     """D10: a body that is brought back goes past its waits: ten runs wait as long as one."""
     runner = await make_runner(Waiting(name="w", sub_agents=[worker_agent(steps=10)]))
-    runner._conversation.runs.roll_every = 1
+    runner._client.backend.roll_every = 1
     began = time.monotonic()
     await send(runner)
     assert time.monotonic() - began < 2 < 10 * 0.4

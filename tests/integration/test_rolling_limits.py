@@ -99,7 +99,7 @@ async def test_what_was_written_for_a_run_that_did_not_end_is_not_read_twice(
         Long(name="long", sub_agents=[speaker("b")]),
     ]
     runner = await make_runner(ParallelAgent(name="p", sub_agents=agents))
-    runner._conversation.runs.roll_every = 1
+    runner._client.backend.roll_every = 1
     async with asyncio.timeout(60):
         await send(runner)
     said = [gist(event) for event in await stored(runner) if event.author == "long"]
@@ -152,7 +152,7 @@ async def test_the_memo_of_others_goes_along(
         "Invocation",
         {"app": "app", "user": "u", "session": "s", "message": "one"},
         id=f"memo-{uuid.uuid4().hex}",
-        task_queue=runner._conversation.runs._invocations.task_queue,
+        task_queue=runner._client.backend._invocations.task_queue,
         memo=memo,
     )
     assert (await asyncio.wait_for(handle.result(), 30))["status"] == "completed"

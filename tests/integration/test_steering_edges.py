@@ -167,7 +167,7 @@ async def test_a_message_reaches_no_other_session(make_runner: MakeRunner, clien
     """I18: a workflow id that its owner has used up may be another user's by now."""
     name = uuid.uuid4().hex
     runner = await make_runner(listener(name))
-    queue = runner._conversation.runs._invocations.task_queue
+    queue = runner._client.backend._invocations.task_queue
 
     async def start(user: str) -> Any:
         request = {"app": "app", "user": user, "session": "s", "message": "one"}

@@ -269,7 +269,7 @@ async def test_a_client_that_sends_nothing_gets_the_derived_trace(
 ) -> None:
     """D17, D18: the trace of a plain Temporal client follows from the invocation's name."""
     runner = await make_runner(reporter())
-    name, queue = uuid.uuid4().hex, runner._conversation.runs._invocations.task_queue
+    name, queue = uuid.uuid4().hex, runner._client.backend._invocations.task_queue
     request = {"app": "app", "user": "u", "session": "s", "message": "hi", "invocationId": name}
     await client.execute_workflow("Invocation", request, id=f"mine-{name}", task_queue=queue)
     seen = await ended(spans)
@@ -287,7 +287,7 @@ async def test_the_sampler_decides_about_whole_traces(
     """D17: nobody carries its decision; it follows from the trace's id in each process."""
     with watched(ParentBased(TraceIdRatioBased(ratio))) as spans:
         runner = await make_runner(reporter())
-        runs = runner._conversation.runs
+        runs = runner._client.backend
         if hasattr(runs, "_invocations"):
             request = {"app": "app", "user": "u", "session": "s", "message": "hi"}
             name, queue = f"mine-{uuid.uuid4().hex}", runs._invocations.task_queue

@@ -3,7 +3,7 @@
 from typing import Any
 
 from durable_adk.activities import opening, session_cache, staleness, tool
-from durable_adk.client import conversation
+from durable_adk.client import invocation_client
 from durable_adk.client.invocations import Invocations
 from durable_adk.json_model import JsonModel
 from durable_adk.runtime import Inbox
@@ -119,7 +119,7 @@ IDENTITY = [
     mutant(
         "an answer that is sent again is another one",
         "answers sent again",
-        replaces(conversation, "sent_before", does_nothing),
+        replaces(invocation_client, "sent_before", does_nothing),
     ),
     # ----- releases
     mutant(

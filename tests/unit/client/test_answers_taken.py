@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from durable_adk.client import temporal_runs
-from durable_adk.client.temporal_runs import TemporalRuns
+from durable_adk.client import temporal_backend
+from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.errors import StoreUnavailableError, TemporalUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.sessions import InMemorySessionService, SessionKey
@@ -70,12 +70,12 @@ Taken = Callable[..., Coroutine[Any, Any, bool]]
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> Taken:
-    """`TemporalRuns._is_taken`, with little patience."""
-    monkeypatch.setattr(temporal_runs, "WORKER_CHECK", 0.05)
-    monkeypatch.setattr(temporal_runs, "PATIENCE", 0.5)
+    """`TemporalBackend._is_taken`, with little patience."""
+    monkeypatch.setattr(temporal_backend, "WORKER_CHECK", 0.05)
+    monkeypatch.setattr(temporal_backend, "PATIENCE", 0.5)
 
     def ask(handle: Handle, store: Store | None = None) -> Coroutine[Any, Any, bool]:
-        made: Any = TemporalRuns(Workers(), store or Store())  # pyright: ignore[reportArgumentType]
+        made: Any = TemporalBackend(Workers(), store or Store())  # pyright: ignore[reportArgumentType]
         return made._is_taken(handle, InvocationAnswer(answer_id="a"))
 
     return ask

@@ -37,7 +37,7 @@ CLOSE_PATIENCE = 30.0
 """Seconds a summary may take after the runner was closed."""
 
 
-class LocalRuns:
+class LocalBackend:
     """Runs invocations as tasks of the current event loop."""
 
     def __init__(

@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from durable_adk.client.live import with_partials
+from durable_adk.client.streaming import with_partials
 from durable_adk.errors import ModelError
 from durable_adk.partials import InProcessPartials, LiveText, Subscription
 from durable_adk.partials.partial import encode

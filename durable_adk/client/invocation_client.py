@@ -11,10 +11,10 @@ from google.genai import types
 
 from durable_adk.activities.steering import heard_event
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
-from durable_adk.client.feed import Elsewhere, follow
-from durable_adk.client.live import with_partials
+from durable_adk.client.feed import DeliveredToOther, follow
+from durable_adk.client.pending import session_pending_calls
 from durable_adk.client.repeated import answer_id_of, sent_before
-from durable_adk.client.waiting_calls import waiting_calls
+from durable_adk.client.streaming import with_partials
 from durable_adk.conversation.answers import (
     Answer,
     answer_message,
@@ -48,7 +48,7 @@ Feed = AsyncGenerator[Event, None]
 """An invocation's events, with the chunks of those that are still being written."""
 
 
-class Runs(Protocol):
+class Backend(Protocol):
     """How invocations are run."""
 
     async def start(self, request: InvocationRequest) -> "asyncio.Task[Any]":
@@ -87,11 +87,11 @@ class Runs(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conversation:
+class InvocationClient:
     """The invocations of an app's sessions, as a client deals with them."""
 
     sessions: BaseSessionService
-    runs: Runs
+    backend: Backend
     credentials: BaseCredentialService | None = None
     partials: PartialChannel | None = None
     auto_create_session: bool = False
@@ -117,7 +117,7 @@ class Conversation:
         with following("run", key, name) as shown:
             async with self._watch(key, name, wanted=streaming) as chunks:
                 with shown.current():
-                    run = await self.runs.start(request)
+                    run = await self.backend.start(request)
                 async with aclosing(self._follow(key, name, cursor, run, chunks)) as events:
                     async for event in events:
                         _require_sent(event, name, request)
@@ -132,7 +132,7 @@ class Conversation:
         record = await self.sessions.get_invocation(key, invocation_id)
         over = record is not None and record.status.closed
         async with self._watch(key, invocation_id, wanted=not over) as chunks:
-            run = await self.runs.attach(key, invocation_id, record)
+            run = await self.backend.attach(key, invocation_id, record)
             if record is None and run is None:
                 async for event in self._heard(key, invocation_id):
                     yield event
@@ -159,7 +159,7 @@ class Conversation:
         record = await self.sessions.get_invocation(key, listener)
         cursor = record.start_seq - 1 if record else 0
         # Watched as by who has started it: whatever runs it may be ended from outside.
-        run = await self.runs.attach(key, listener, record)
+        run = await self.backend.attach(key, listener, record)
         found = False
         async with aclosing(self._follow(key, listener, cursor, run, None)) as events:
             async for event in events:
@@ -208,14 +208,14 @@ class Conversation:
         name = first.event.invocation_id
         record = await self.sessions.get_invocation(key, name)
         over = record is None or record.status.closed
-        run = None if over else await self.runs.attach(key, name, record)
+        run = None if over else await self.backend.attach(key, name, record)
         async with aclosing(self._follow(key, name, first.seq - 1, run, None)) as events:
             async for event in events:
                 yield event
 
     async def pending(self, key: SessionKey) -> list[PendingCall]:
         """The session's calls that wait for an answer, of invocations that can still take it."""
-        return await waiting_calls(self.sessions, key)
+        return await session_pending_calls(self.sessions, key)
 
     async def cancel(self, key: SessionKey, invocation_id: str) -> bool:
         """Ask an invocation to end; what is committed stays (CAN-1). False: it had ended.
@@ -226,7 +226,7 @@ class Conversation:
         record = await self.sessions.get_invocation(key, invocation_id)
         if record is not None and record.status.closed:
             return False
-        if await self.runs.cancel(key, invocation_id, record):
+        if await self.backend.cancel(key, invocation_id, record):
             return True
         if record is None:
             raise InvocationNotFoundError(
@@ -280,7 +280,7 @@ class Conversation:
     async def _hand_over(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
     ) -> "asyncio.Task[Any]":
-        run = await self.runs.answer(key, record, answer)
+        run = await self.backend.answer(key, record, answer)
         if run is not None:
             return run
         # Not closed in the store: from the wrong server it looks gone too, and waits all the same.
@@ -325,11 +325,11 @@ class Conversation:
             async with aclosing(self._shown(feed, chunks, cursor)) as events:
                 async for event in events:
                     yield event
-        except Elsewhere as elsewhere:
+        except DeliveredToOther as elsewhere:
             listener = elsewhere.listener
         finally:
             if run is not None:
-                self.runs.release(run)
+                self.backend.release(run)
         if listener is not None:
             async with aclosing(self._elsewhere(key, invocation_id, listener)) as events:
                 async for event in events:

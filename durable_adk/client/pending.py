@@ -9,17 +9,17 @@ from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 
 
-async def waiting_calls(sessions: BaseSessionService, key: SessionKey) -> list[PendingCall]:
+async def session_pending_calls(sessions: BaseSessionService, key: SessionKey) -> list[PendingCall]:
     """Those of all invocations of the session that run or are paused."""
     records = {
         record.invocation_id: record
         for status in (Status.PAUSED, Status.RUNNING)
         async for _, record in all_invocations(sessions, **key._asdict(), status=status)
     }
-    return await calls_of(sessions, key, records)
+    return await pending_calls_of(sessions, key, records)
 
 
-async def calls_of(
+async def pending_calls_of(
     sessions: BaseSessionService, key: SessionKey, records: Mapping[str, InvocationRecord]
 ) -> list[PendingCall]:
     """Those of some open invocations, by their ids; no event before these began is read."""

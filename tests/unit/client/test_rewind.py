@@ -11,7 +11,7 @@ import pytest
 from google.genai import types
 
 from durable_adk.artifacts import InMemoryArtifactService
-from durable_adk.client.rewinding import ATTEMPTS, Rewinding
+from durable_adk.client.rewind import ATTEMPTS, Rewinding
 from durable_adk.errors import InvocationNotFoundError, SessionBusyError, StaleSessionError
 from durable_adk.events import Event, EventActions
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
@@ -40,7 +40,7 @@ class Gone:
     """Nothing runs here."""
 
     async def cancel(self, *_: Any) -> bool:
-        """See `Runs.cancel`."""
+        """See `Backend.cancel`."""
         return False
 
 
@@ -52,7 +52,7 @@ class SealsLate:
         self.sealing: asyncio.Task[Any] | None = None
 
     async def cancel(self, key: SessionKey, invocation_id: str, _: Any) -> bool:
-        """See `Runs.cancel`."""
+        """See `Backend.cancel`."""
         busy = await self._place.open("busy")
         end = Event(id="end", invocation_id=invocation_id, author="a", timestamp=2.0)
         close = partial(
@@ -83,7 +83,7 @@ class Place:
         self.sessions = Disturbed()
         self.artifacts = InMemoryArtifactService()
         runs: Any = Gone()
-        self.rewinding = Rewinding(sessions=self.sessions, runs=runs, artifacts=self.artifacts)
+        self.rewinding = Rewinding(sessions=self.sessions, backend=runs, artifacts=self.artifacts)
 
     async def open(self, invocation_id: str, delta: dict[str, Any] | None = None) -> int:
         """Open an invocation; its epoch."""
@@ -171,7 +171,7 @@ async def test_what_waits_is_sealed_before_it_is_rewound() -> None:
     epoch = await place.open("e-1")
     await place.sessions.pause_invocation(KEY, invocation_id="e-1", epoch=epoch)
     runs: Any = SealsLate(place)
-    await replace(place.rewinding, runs=runs).rewind(KEY, "e-1")
+    await replace(place.rewinding, backend=runs).rewind(KEY, "e-1")
     assert await place.ids() == ["e-1.0", "busy.0", "end", "!"]
     await runs.sealing
 

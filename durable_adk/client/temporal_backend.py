@@ -40,7 +40,7 @@ _NEVER = 2**62
 """After this many events: any change is news."""
 
 
-class TemporalRuns:
+class TemporalBackend:
     """Runs invocations as workflows; the task only watches."""
 
     def __init__(self, invocations: Invocations, sessions: BaseSessionService) -> None:

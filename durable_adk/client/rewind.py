@@ -10,7 +10,7 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.artifacts.base_artifact_service import BaseArtifactService
-from durable_adk.client.conversation import Runs
+from durable_adk.client.invocation_client import Backend
 from durable_adk.conversation.rewind import artifacts_to_restore, rewind_event, taken_back
 from durable_adk.errors import InvalidRequestError, SessionBusyError, StaleSessionError
 from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord, Status
@@ -29,7 +29,7 @@ class Rewinding:
     """Rewinds the sessions of a store."""
 
     sessions: BaseSessionService
-    runs: Runs
+    backend: Backend
     artifacts: BaseArtifactService | None
 
     async def rewind(self, key: SessionKey, before_invocation_id: str) -> None:
@@ -94,7 +94,7 @@ class Rewinding:
                 await self._end(key, record)
 
     async def _end(self, key: SessionKey, record: InvocationRecord) -> None:
-        if not await self.runs.cancel(key, record.invocation_id, record):
+        if not await self.backend.cancel(key, record.invocation_id, record):
             # Whatever waited is gone; say so in the store, for everybody.
             await self.sessions.close_invocation(
                 key,
