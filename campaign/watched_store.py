@@ -12,7 +12,7 @@ from durable_adk.sessions import DatabaseSessionService, InvocationRecord, Sessi
 from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._tables import Row, Store, T, Tables
 from durable_adk.sessions.records import Note
-from durable_adk.wire.checkpoint import PLACE
+from durable_adk.wire.checkpoint import CHECKPOINT
 
 ADDED = "addedByTheNextRelease"
 """A field that only workers of the second release write, wherever a run is to go on."""
@@ -122,7 +122,7 @@ class WatchedSessionService(DatabaseSessionService):
         """See the base class; it is noted when a run goes on from what another release wrote."""
         found = await super().read_notes(key, **options)
         name, kind = options["invocation_id"], options["kind"]
-        if kind == PLACE and any(f'"{ADDED}"' in one.body for one in found):
+        if kind == CHECKPOINT and any(f'"{ADDED}"' in one.body for one in found):
             note(self._journal, phase="newer", event="", invocation=name)
         return found
 

@@ -25,7 +25,7 @@ from campaign.workload import QUEUED
 from durable_adk.client import connect
 from durable_adk.log import configure
 from durable_adk.settings import Limits
-from durable_adk.wire.checkpoint import Place
+from durable_adk.wire.checkpoint import Checkpoint
 from durable_adk.wire.steps import ToolStep
 from durable_adk.worker import WorkerOptions, worker
 
@@ -73,14 +73,14 @@ def _begin(folder: RunFolder) -> int:
     real = time.time
     time.time = lambda: real() + clock
     if release > 1:
-        setattr(Place, "to_json", _newer(Place.to_json))  # noqa: B010 - for the type checker
+        setattr(Checkpoint, "to_json", _newer(Checkpoint.to_json))  # noqa: B010 - for the type checker
     return release
 
 
-def _newer(to_json: Callable[[Place], str]) -> Callable[[Place], str]:
+def _newer(to_json: Callable[[Checkpoint], str]) -> Callable[[Checkpoint], str]:
     """Write a field that the other release does not know (I13, F35)."""
 
-    def newer(place: Place) -> str:
+    def newer(place: Checkpoint) -> str:
         return json.dumps(json.loads(to_json(place)) | {ADDED: 1})
 
     return newer

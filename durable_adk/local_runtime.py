@@ -17,7 +17,7 @@ from durable_adk.errors import (
 from durable_adk.runtime import Inbox
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
-from durable_adk.wire.checkpoint import Continued, ContinueStep
+from durable_adk.wire.checkpoint import LoadedCheckpoint, ReadCheckpointStep
 from durable_adk.wire.effect import Effect, EffectAttempt
 from durable_adk.wire.messages import InvocationRequest, InvocationResult, WhenBusy
 from durable_adk.wire.steps import (
@@ -97,7 +97,7 @@ class LocalRuntime:
             ModelStep: self._called,
             AnswerStep: self._until_free,
             CloseStep: self._until_free,
-            ContinueStep: self._read_place,
+            ReadCheckpointStep: self._read_place,
             CompactStep: effects.perform,  # at most once: it is due again after the next run
         }
 
@@ -137,7 +137,7 @@ class LocalRuntime:
             await asyncio.sleep(delay)
             attempt += 1
 
-    async def _read_place(self, step: ContinueStep) -> Continued:
+    async def _read_place(self, step: ReadCheckpointStep) -> LoadedCheckpoint:
         """Count model calls anew, as a new run's history is empty."""
         self._steps = 0
         return await self._until_stored(step)

@@ -13,16 +13,16 @@ from durable_adk.errors import (
 )
 from durable_adk.failpoints import failpoint
 from durable_adk.wire.checkpoint import (
-    PLACE,
-    TRACE,
-    Continued,
-    ContinueStep,
+    CHECKPOINT,
+    JOURNAL,
+    Checkpoint,
     Cursor,
-    Place,
-    PlaceStep,
-    SaveTraceStep,
-    TracePage,
-    TraceStep,
+    JournalPage,
+    LoadedCheckpoint,
+    ReadCheckpointStep,
+    ReadJournalStep,
+    SaveCheckpointStep,
+    SaveJournalStep,
     packed,
     unpacked,
 )
@@ -31,7 +31,7 @@ PAGE_BYTES = 700_000
 """Of packed traces, the last of which may be as large; an activity's result may be 2 MiB (1c)."""
 
 
-async def save_place(world: World, step: PlaceStep) -> str:
+async def save_place(world: World, step: SaveCheckpointStep) -> str:
     """Write a place down. It is named after what it says, so no late attempt can change it.
 
     Returns:
@@ -42,7 +42,7 @@ async def save_place(world: World, step: PlaceStep) -> str:
     await world.sessions.note(
         step.key,
         invocation_id=step.invocation_id,
-        kind=PLACE,
+        kind=CHECKPOINT,
         name=_name(step.number, step.digest),
         body=unpacked(step.place),
     )
@@ -50,15 +50,15 @@ async def save_place(world: World, step: PlaceStep) -> str:
     return step.digest
 
 
-async def save_trace(world: World, step: SaveTraceStep) -> None:
+async def save_trace(world: World, step: SaveJournalStep) -> None:
     """Write a part of a trace down; of two that differ the longer one is the later one."""
     name = f"{step.number:09}.{step.index:06}.{step.body}"
     run = step.invocation_id
-    known = await world.sessions.read_notes(step.key, invocation_id=run, kind=TRACE, name=name)
+    known = await world.sessions.read_notes(step.key, invocation_id=run, kind=JOURNAL, name=name)
     body = json.dumps(step.trace)
     if not known or _entries(known[0].body) < _entries(body):
         await world.sessions.note(
-            step.key, invocation_id=run, kind=TRACE, name=name, body=body, replace=True
+            step.key, invocation_id=run, kind=JOURNAL, name=name, body=body, replace=True
         )
 
 
@@ -66,7 +66,7 @@ def _entries(body: str) -> int:
     return len(json.loads(unpacked(json.loads(body)))[1])
 
 
-async def read_place(world: World, step: ContinueStep) -> Continued:
+async def read_place(world: World, step: ReadCheckpointStep) -> LoadedCheckpoint:
     """What the loop has to know to go on.
 
     Raises:
@@ -80,13 +80,13 @@ async def read_place(world: World, step: ContinueStep) -> Continued:
     if record is None:
         raise await _lost(world, cursor)
     if record.status.closed:
-        return Continued(ending=await ending_of(world, cursor.key, record))
+        return LoadedCheckpoint(ending=await ending_of(world, cursor.key, record))
     if record.holder != step.holder:
         raise InvalidRequestError(f"Invocation {cursor.invocation_id!r} is run by {record.holder}.")
     notes = await world.sessions.read_notes(
         cursor.key,
         invocation_id=cursor.invocation_id,
-        kind=PLACE,
+        kind=CHECKPOINT,
         name=_name(cursor.place, cursor.digest),
     )
     if not notes:
@@ -98,13 +98,13 @@ async def read_place(world: World, step: ContinueStep) -> Continued:
     (message,) = await world.sessions.read_events(
         cursor.key, after=record.start_seq - 1, upto=record.start_seq
     )
-    state, place = None, Place.from_json(notes[0].body)
+    state, place = None, Checkpoint.from_json(notes[0].body)
     if place.opened.manifest.any_custom():
         state = await state_for_bodies(
             world, cursor.key, invocation_id=cursor.invocation_id, revision=place.revision
         )
     failpoint("roll.read")
-    return Continued(place=packed(notes[0].body), message=message.event.content, state=state)
+    return LoadedCheckpoint(place=packed(notes[0].body), message=message.event.content, state=state)
 
 
 async def _lost(world: World, cursor: Cursor) -> DurableAdkError:
@@ -125,7 +125,7 @@ async def _lost(world: World, cursor: Cursor) -> DurableAdkError:
     )
 
 
-async def read_traces(world: World, step: TraceStep) -> TracePage:
+async def read_traces(world: World, step: ReadJournalStep) -> JournalPage:
     """Notes of what bodies were given, as many as fit.
 
     An invocation that has ended has none any more. An earlier attempt of this may have ended it,
@@ -135,15 +135,15 @@ async def read_traces(world: World, step: TraceStep) -> TracePage:
     # Asked behind the notes: they are removed with the end.
     record = await world.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status.closed:
-        return TracePage(traces=[], ending=await ending_of(world, step.key, record))
+        return JournalPage(traces=[], ending=await ending_of(world, step.key, record))
     return page
 
 
-async def _page(world: World, step: TraceStep) -> TracePage:
-    page, after = TracePage(traces=[]), step.after
+async def _page(world: World, step: ReadJournalStep) -> JournalPage:
+    page, after = JournalPage(traces=[]), step.after
     while True:
         notes = await world.sessions.read_notes(
-            step.key, invocation_id=step.invocation_id, kind=TRACE, after=after, limit=1
+            step.key, invocation_id=step.invocation_id, kind=JOURNAL, after=after, limit=1
         )
         if not notes:
             return page

@@ -34,12 +34,12 @@ from durable_adk.activities.world import World
 from durable_adk.errors import SessionBusyError
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import (
-    Continued,
-    ContinueStep,
-    PlaceStep,
-    SaveTraceStep,
-    TracePage,
-    TraceStep,
+    JournalPage,
+    LoadedCheckpoint,
+    ReadCheckpointStep,
+    ReadJournalStep,
+    SaveCheckpointStep,
+    SaveJournalStep,
 )
 from durable_adk.wire.effect import Effect, EffectAttempt
 from durable_adk.wire.messages import WhenBusy
@@ -229,10 +229,10 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         what=lambda step: f"The summary after {step.invocation_id}",
         summary=lambda step: step.invocation_id,
     ),
-    StoreEffect("save_place", PlaceStep, str, continuing.save_place),
-    StoreEffect("save_trace", SaveTraceStep, type(None), continuing.save_trace),
-    StoreEffect("read_place", ContinueStep, Continued, continuing.read_place),
-    StoreEffect("read_traces", TraceStep, TracePage, continuing.read_traces),
+    StoreEffect("save_place", SaveCheckpointStep, str, continuing.save_place),
+    StoreEffect("save_trace", SaveJournalStep, type(None), continuing.save_trace),
+    StoreEffect("read_place", ReadCheckpointStep, LoadedCheckpoint, continuing.read_place),
+    StoreEffect("read_traces", ReadJournalStep, JournalPage, continuing.read_traces),
 )
 
 _ROWS: dict[type[Any], EffectRow[Any]] = {row.step: row for row in EFFECTS}

@@ -17,7 +17,7 @@ from durable_adk.retrying import again
 from durable_adk.sessions.base_session_service import Status, StoredEvent
 from durable_adk.sessions.state import is_temp
 from durable_adk.wire.effect import EffectAttempt
-from durable_adk.wire.steps import CommitGrant, CommitStep, ModelStep, Step, StepResult, ToolStep
+from durable_adk.wire.steps import CommitStep, EarlyCommit, ModelStep, Step, StepResult, ToolStep
 
 PATIENCE: Final = 2.0
 """Seconds in which an attempt that is not the first asks the store again to take its event."""
@@ -145,7 +145,7 @@ async def _told(world: World, step: Step, found: StepResult) -> StepResult:
     return found
 
 
-def _completed(event: Event, grant: CommitGrant) -> Event:
+def _completed(event: Event, grant: EarlyCommit) -> Event:
     event.timestamp = time.time()
     if grant.custom_metadata:
         event.custom_metadata = {**grant.custom_metadata, **(event.custom_metadata or {})}
@@ -183,7 +183,7 @@ def _says_it_all(step: Step, event: Event) -> bool:
 async def _commit(
     world: World,
     step: Step,
-    grant: CommitGrant,
+    grant: EarlyCommit,
     result: StepResult,
     event: Event,
     *,
@@ -234,7 +234,7 @@ def _ends_the_run(step: Step, event: Event) -> bool:
 async def _left_to_loop(
     world: World,
     step: Step,
-    grant: CommitGrant,
+    grant: EarlyCommit,
     result: StepResult,
     attempt: EffectAttempt,
 ) -> StepResult:

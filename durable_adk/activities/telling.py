@@ -27,7 +27,7 @@ from durable_adk.wire.steps import (
     UNKNOWN_EPOCH,
     AgentRun,
     CloseStep,
-    CommitGrant,
+    EarlyCommit,
     Ending,
     Opened,
     OpenStep,
@@ -193,7 +193,7 @@ async def closed(world: World, step: CloseStep, ending: Ending) -> None:
     await _ended(world, step.key, ending.record, agent=step.author, runs=step.ended, again=again)
 
 
-async def closed_by_step(world: World, step: Step, grant: CommitGrant, *, again: bool) -> None:
+async def closed_by_step(world: World, step: Step, grant: EarlyCommit, *, again: bool) -> None:
     """A step has ended its invocation with its event, or found that an attempt before had."""
     if not _is_heard():
         metrics.invocations_ended.add(0 if again else 1, _labels(step.key, Status.COMPLETED))

@@ -35,7 +35,7 @@ BEGIN, STATE, EVENT, END, ERROR, VALUE, GONE_ON, SLEPT, GIVEN_UP = (
 )
 
 
-class Trace:
+class Journal:
     """The record of one body, and what is left of it while the body is brought back.
 
     Args:

@@ -14,7 +14,7 @@ from durable_adk.wire.run_config import RunConfig
 
 if TYPE_CHECKING:
     from durable_adk.agents.base_agent import BaseAgent
-    from durable_adk.context.journal import Trace
+    from durable_adk.context.journal import Journal
 
 
 class FunctionCall(NamedTuple):
@@ -70,7 +70,7 @@ class SubRun(AsyncGenerator[Event, None]):
             self._left.append(self._events)
 
 
-class Lane:
+class Branch:
     """One line of execution within an invocation: the main one, or a child of a ParallelAgent.
 
     Ids are counted within a lane, so that they do not depend on how lanes interleave.
@@ -82,7 +82,7 @@ class Lane:
     """
 
     def __init__(
-        self, prefix: str, family: "dict[str, Lane] | None" = None, *, ids: int = 0
+        self, prefix: str, family: "dict[str, Branch] | None" = None, *, ids: int = 0
     ) -> None:
         self.prefix = prefix
         self.family = {} if family is None else family
@@ -96,13 +96,13 @@ class Lane:
         self.ids += 1
         return f"{self.prefix}.{self.ids}"
 
-    def fork(self, place: str, number: int) -> "list[Lane]":
+    def fork(self, place: str, number: int) -> "list[Branch]":
         """The lanes of the children of a ParallelAgent, named after a position of this one.
 
         Those that the invocation has brought along from an earlier run of its workflow are found.
         """
         names = [f"{place}.{index}" for index in range(number)]
-        return [self.family.get(name) or Lane(name, self.family) for name in names]
+        return [self.family.get(name) or Branch(name, self.family) for name in names]
 
     @property
     def is_open(self) -> bool:
@@ -238,7 +238,7 @@ class InvocationContext:
     """Whom its model has handed over to: that agent runs next."""
     frame: Frame = field(default_factory=Frame, repr=False)
     """Where its run is; see `Frame`."""
-    trace: "Trace | None" = field(default=None, repr=False)
+    trace: "Journal | None" = field(default=None, repr=False)
     """What its body was given, if it is one of a custom agent."""
     body: str | None = field(default=None, repr=False)
     """Name of the trace of a body that began in an earlier run of the workflow."""
@@ -246,7 +246,7 @@ class InvocationContext:
         default_factory=list[AsyncGenerator[Event, None]], repr=False
     )
     """Runs of sub-agents that the body has begun and let go of before their end."""
-    lane: Lane = field(repr=False)
+    lane: Branch = field(repr=False)
     loop: Loop = field(repr=False)
 
     async def step(

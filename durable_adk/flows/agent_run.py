@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from durable_adk.agents import determinism
 from durable_adk.agents.step_function import name_of
 from durable_adk.closing import abandoned, closing
-from durable_adk.context.journal import Trace
+from durable_adk.context.journal import Journal
 from durable_adk.context.loop import FunctionCall, InvocationContext, SubRun
 from durable_adk.errors import AgentError, DurableAdkError, from_detail, raised
 from durable_adk.events.event import Event
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.llm_flow import run_llm
 from durable_adk.flows.parallel import run_parallel
-from durable_adk.flows.run_hooks import agent_failed
+from durable_adk.flows.plugin_hooks import agent_failed
 from durable_adk.flows.workflow_agents import run_loop, run_sequential
 from durable_adk.json_values import canonical, check_json
 from durable_adk.wire.manifest import AgentNode
@@ -318,7 +318,7 @@ class AgentLoop:
 
 
 async def _checked(
-    agent: "BaseAgent", ctx: InvocationContext, safe_point: Callable[[Trace], Awaitable[None]]
+    agent: "BaseAgent", ctx: InvocationContext, safe_point: Callable[[Journal], Awaitable[None]]
 ) -> AsyncGenerator[Event, None]:
     """Run a custom agent's body; what it yields is checked here, where it can be named."""
     trace = ctx.trace

@@ -25,9 +25,9 @@ from durable_adk.errors import (
     raised,
 )
 from durable_adk.flows.agent_run import AgentLoop
-from durable_adk.flows.beginning import Ended, Heard, begin, go_on
+from durable_adk.flows.begin import Ended, Steered, begin, go_on
 from durable_adk.flows.invocation import Invocation
-from durable_adk.flows.run_hooks import hooked_run, run_failed
+from durable_adk.flows.plugin_hooks import hooked_run, run_failed
 from durable_adk.runtime import Runtime
 from durable_adk.sessions.base_session_service import Status
 from durable_adk.wire.checkpoint import Cursor
@@ -66,7 +66,7 @@ async def run_invocation(
         if isinstance(request, Cursor)
         else begin(runtime, request, holder)
     )
-    if isinstance(invocation, Ended | Heard):
+    if isinstance(invocation, Ended | Steered):
         return invocation.result(runtime)
     if opened is not None:
         opened(invocation)

@@ -10,23 +10,23 @@ from typing import Any, Self
 from google.genai import types
 
 from durable_adk.closing import uninterrupted
-from durable_adk.context.loop import Frame, InvocationContext, Lane, LoopSession
+from durable_adk.context.loop import Branch, Frame, InvocationContext, LoopSession
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_runs import AgentRuns
-from durable_adk.flows.pausing import Pauses
-from durable_adk.flows.rolling import Rolling
-from durable_adk.flows.run_hooks import on_event
-from durable_adk.flows.spending import Spending
+from durable_adk.flows.budget import BudgetMeter
+from durable_adk.flows.continue_as_new import ContinueAsNew
+from durable_adk.flows.pending_calls import PendingCalls
+from durable_adk.flows.plugin_hooks import on_event
 from durable_adk.json_values import canonical, check_json
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.runtime import Runtime
 from durable_adk.sessions.base_session_service import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.state import is_temp, without_temp
-from durable_adk.wire.checkpoint import Continued, Place
+from durable_adk.wire.checkpoint import Checkpoint, LoadedCheckpoint
 from durable_adk.wire.messages import MAX_RESULT_TEXT, InvocationRequest, check_size
 from durable_adk.wire.run_config import Budget, RunConfig
-from durable_adk.wire.steps import AnswerTaken, CommitGrant, CommitStep, Opened, StepResult
+from durable_adk.wire.steps import AnswerTaken, CommitStep, EarlyCommit, Opened, StepResult
 
 
 class Invocation:
@@ -69,15 +69,15 @@ class Invocation:
         self._seen_by_plugins: set[str] = set()
         self.left_calls = False
         """Whether a custom agent has left a sub-agent's run, and perhaps calls without response."""
-        self.lane = Lane(self.invocation_id)
+        self.lane = Branch(self.invocation_id)
         self.frame = Frame()
         """Where its agents are."""
         self.bodies = 0
         """How many bodies of custom agents have begun."""
         self.holder = holder
         self.epoch = record.epoch
-        self.pauses = Pauses(self)
-        self.rolling = Rolling(self)
+        self.pauses = PendingCalls(self)
+        self.rolling = ContinueAsNew(self)
         self.opened_at = runtime.now()
         self.runs = AgentRuns(runtime.now)
         self.spending = self._spending()
@@ -90,8 +90,8 @@ class Invocation:
         *,
         runtime: Runtime,
         key: SessionKey,
-        place: Place,
-        told: Continued,
+        place: Checkpoint,
+        told: LoadedCheckpoint,
         past: dict[str, list[Any]],
         holder: str,
     ) -> Self:
@@ -118,7 +118,7 @@ class Invocation:
         invocation.rolling.past = past
         return invocation
 
-    def _stand_at(self, place: Place) -> None:
+    def _stand_at(self, place: Checkpoint) -> None:
         for name, number in place.counters.items():
             setattr(self, name, number)
         self.begun = True
@@ -133,14 +133,14 @@ class Invocation:
         self.runs.go_on_from(place.runs)
         lanes = self.lane.family
         for prefix, ids in place.lanes.items():
-            Lane(prefix, lanes, ids=ids)
+            Branch(prefix, lanes, ids=ids)
         self.lane = lanes[self.invocation_id]
         self.pauses.go_on_from(place.pauses)
-        self.rolling = Rolling(self, number=place.number)
+        self.rolling = ContinueAsNew(self, number=place.number)
 
-    def place_now(self, number: int, bodies: list[str]) -> Place:
+    def place_now(self, number: int, bodies: list[str]) -> Checkpoint:
         """Where the loop stands; what `continued` takes."""
-        return Place(
+        return Checkpoint(
             number=number,
             request=self.request.model_copy(update={"message": "", "state_delta": {}}),
             opened=self.opened.model_copy(update={"state": None, "record": None}),
@@ -162,9 +162,9 @@ class Invocation:
             pauses=self.pauses.place_now(),
         )
 
-    def _spending(self, used: dict[str, int] | None = None) -> Spending:
+    def _spending(self, used: dict[str, int] | None = None) -> BudgetMeter:
         budget = (self.request.run_config.budget or Budget()).within(self.opened.budget)
-        return Spending(budget, started=self.opened_at, used=used)
+        return BudgetMeter(budget, started=self.opened_at, used=used)
 
     def new_body(self) -> str:
         """A name for the body of a custom agent that begins, the same at every replay."""
@@ -228,8 +228,8 @@ class Invocation:
         """The session whose artifacts the run sees, if it is not its own."""
         return self.request.tool_run.caller if self.request.tool_run else None
 
-    def _grant(self, ctx: InvocationContext) -> CommitGrant:
-        return CommitGrant(
+    def _grant(self, ctx: InvocationContext) -> EarlyCommit:
+        return EarlyCommit(
             epoch=self.epoch,
             custom_metadata=self.request.run_config.custom_metadata,
             closes=ctx.closes,

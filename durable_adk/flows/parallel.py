@@ -14,7 +14,7 @@ from durable_adk.closing import abandoned, closing, uninterrupted
 from durable_adk.context.loop import InvocationContext
 from durable_adk.conversation.merge import unanswered
 from durable_adk.events.event import Event
-from durable_adk.flows.pausing import Pauses
+from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.flows.workflow_agents import RunNode
 from durable_adk.wire.manifest import AgentNode
 
@@ -51,7 +51,7 @@ _News = asyncio.Queue[tuple[_Child, Event | BaseException | None]]
 
 
 async def run_parallel(
-    node: AgentNode, ctx: InvocationContext, run: RunNode, pauses: Pauses
+    node: AgentNode, ctx: InvocationContext, run: RunNode, pauses: PendingCalls
 ) -> AsyncGenerator[Event, None]:
     """Run the children side by side (AGT-33).
 
@@ -99,7 +99,7 @@ def _children(node: AgentNode, ctx: InvocationContext) -> list[_Child]:
 
 
 async def _events(
-    children: Sequence[_Child], news: _News, pauses: Pauses
+    children: Sequence[_Child], news: _News, pauses: PendingCalls
 ) -> AsyncGenerator[Event, None]:
     """The children's events as they come, then what answers the calls of those stopped."""
     while True:
@@ -158,7 +158,7 @@ async def _stop(children: Sequence[_Child]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _seals(children: Sequence[_Child], pauses: Pauses) -> list[Event]:
+def _seals(children: Sequence[_Child], pauses: PendingCalls) -> list[Event]:
     stopped = [child for child in children if child.ctx.lane.stopped]
     known = pauses.delivered  # those answers did not come through here
     return [seal for child in stopped for seal in unanswered(child.events, STOPPED, known)]

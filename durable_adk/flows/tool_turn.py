@@ -22,8 +22,8 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
+from durable_adk.flows.delegated_call import MAX_TASK_BYTES, finished
 from durable_adk.flows.invocation import Invocation
-from durable_adk.flows.outside import MAX_TASK_BYTES, finished
 from durable_adk.json_values import canonical
 from durable_adk.wire.manifest import AgentNode, Wait
 from durable_adk.wire.messages import check_size

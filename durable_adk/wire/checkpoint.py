@@ -1,7 +1,7 @@
-"""What an invocation takes along when its workflow continues as new (design D10).
+"""What an invocation carries over when its workflow continues as new (design D10).
 
-The argument of the next run is a `Cursor` of a few hundred bytes. Where the loop stands is a
-`Place`, which is written into the session store before: however much waits, the cursor is small.
+The argument of the next workflow run is a `Cursor` of a few hundred bytes. The loop's state is a
+`Checkpoint`, written to the session store before: the cursor stays small, however many calls wait.
 
 As in `payloads`, fields are only ever added: a place that an older version has written is read.
 """
@@ -22,7 +22,7 @@ from durable_adk.wire.effect import Effect
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, parsed
 from durable_adk.wire.steps import AgentRun, Ending, Opened
 
-PLACE, TRACE = "place", "trace"
+CHECKPOINT, JOURNAL = "place", "trace"
 """Kinds of the notes in the session store."""
 
 
@@ -90,7 +90,7 @@ class PausesPlace(JsonModel):
         return {k: v for k, v in whole.items() if v or k not in ("heard", "digests")}
 
 
-class Place(JsonModel):
+class Checkpoint(JsonModel):
     """Where the loop of an invocation stands between two steps."""
 
     number: int
@@ -141,7 +141,7 @@ class Place(JsonModel):
             ) from error
 
 
-class PlaceStep(JsonModel, Effect[str | None]):
+class SaveCheckpointStep(JsonModel, Effect[str | None]):
     """Write down where an invocation stands; what is written once stays.
 
     Its result is the digest of what is written; None: an earlier version has written it.
@@ -152,10 +152,10 @@ class PlaceStep(JsonModel, Effect[str | None]):
     number: int
     digest: str
     place: str
-    """A packed `Place`."""
+    """A packed `Checkpoint`."""
 
 
-class SaveTraceStep(JsonModel, Effect[None]):
+class SaveJournalStep(JsonModel, Effect[None]):
     """Write down what a custom agent's body was given in a run."""
 
     key: SessionKey
@@ -169,27 +169,27 @@ class SaveTraceStep(JsonModel, Effect[None]):
     """Packed: the body's name, and entries."""
 
 
-class ContinueStep(JsonModel, Effect["Continued"]):
+class ReadCheckpointStep(JsonModel, Effect["LoadedCheckpoint"]):
     """Go on from a place."""
 
     cursor: Cursor
     holder: str
 
 
-class Continued(JsonModel):
+class LoadedCheckpoint(JsonModel):
     """All that the loop knows when it goes on."""
 
     ending: Ending | None = None
     """If the invocation was ended meanwhile, by whoever took its session over."""
     place: str = ""
-    """A packed `Place`."""
+    """A packed `Checkpoint`."""
     message: types.Content | None = None
     """The user's."""
     state: dict[str, Any] | None = None
     """The session's, if custom agents are there to read it."""
 
 
-class TraceStep(JsonModel, Effect["TracePage"]):
+class ReadJournalStep(JsonModel, Effect["JournalPage"]):
     """Read what the bodies of custom agents were given in earlier runs."""
 
     key: SessionKey
@@ -202,7 +202,7 @@ class TraceStep(JsonModel, Effect["TracePage"]):
     """Name of the note before the page."""
 
 
-class TracePage(JsonModel):
+class JournalPage(JsonModel):
     """Some of it, in order."""
 
     traces: list[str]

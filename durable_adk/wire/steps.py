@@ -109,7 +109,7 @@ class AgentRun(JsonModel):
     """Name of the error it ended with."""
 
 
-class CommitGrant(JsonModel):
+class EarlyCommit(JsonModel):
     """The loop's leave for a step to commit its event itself, in its own activity.
 
     Given when the loop would commit the event as it comes and at once: no custom agent stands
@@ -146,7 +146,7 @@ class Step(JsonModel, Effect["StepResult"]):
     """Id of the event the step will produce: the same at every attempt (design D5)."""
     attempt_timeout: float
     """Seconds one attempt may take."""
-    grant: CommitGrant | None = None
+    grant: EarlyCommit | None = None
     epoch: int | None = None
     """Of the run's lease, unless `grant` has it."""
     run_config: RunConfig | None = None
@@ -266,7 +266,7 @@ class StepResult(JsonModel):
 
     event: Event | None = None
     seq: int | None = None
-    """The event's sequence number, if the step has committed it; see `CommitGrant`."""
+    """The event's sequence number, if the step has committed it; see `EarlyCommit`."""
     closed: bool = False
     """Whether the step has closed the invocation with it."""
     hooked: bool | None = None

@@ -16,7 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from durable_adk.sessions.lease_owner import TemporalHolder
     from durable_adk.wire.checkpoint import Cursor
     from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, InvocationResult
-    from durable_adk.workflows.board import Board
+    from durable_adk.workflows.status import StatusDisplay
     from durable_adk.workflows.temporal_runtime import TemporalRuntime
 
 TYPE_NAME = "Invocation"
@@ -115,7 +115,7 @@ class InvocationWorkflow:
             ApplicationError: Of the name of one of `durable_adk.errors`, with `as_detail` in its
                 details.
         """
-        self._runtime = TemporalRuntime(self._inbox, Board(self.pending))
+        self._runtime = TemporalRuntime(self._inbox, StatusDisplay(self.pending))
         try:
             outcome = await run_invocation(
                 self._runtime,

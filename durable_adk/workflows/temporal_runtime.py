@@ -23,7 +23,7 @@ from durable_adk.runtime import Inbox
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
-from durable_adk.wire.checkpoint import Continued, Place, TracePage, unpacked
+from durable_adk.wire.checkpoint import Checkpoint, JournalPage, LoadedCheckpoint, unpacked
 from durable_adk.wire.effect import Effect
 from durable_adk.wire.messages import MAX_BYTES, InvocationRequest, InvocationResult, workflow_id
 from durable_adk.wire.steps import (
@@ -37,8 +37,8 @@ from durable_adk.wire.steps import (
     Step,
     ToolStep,
 )
-from durable_adk.workflows import theirs
-from durable_adk.workflows.board import Board, for_child
+from durable_adk.workflows import external_activity
+from durable_adk.workflows.status import StatusDisplay, for_child
 
 R = TypeVar("R")
 STORE_TIMEOUT = timedelta(seconds=30)
@@ -54,7 +54,7 @@ RETRY = RetryPolicy(
     backoff_coefficient=2.0,
     # So that what has lost many workers goes on soon after the last of them (I11).
     maximum_interval=timedelta(seconds=10),
-    non_retryable_error_types=theirs.TOO_LARGE,
+    non_retryable_error_types=external_activity.TOO_LARGE,
 )
 STORE_RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=2)
@@ -66,7 +66,7 @@ class TemporalRuntime:
 
     rolls = True
 
-    def __init__(self, inbox: Inbox, board: Board) -> None:
+    def __init__(self, inbox: Inbox, board: StatusDisplay) -> None:
         self.inbox = inbox
         self._board = board
         self._limits = Limits()
@@ -142,9 +142,9 @@ class TemporalRuntime:
                     self._board.goes_on()
                 if done.state is not None or done.heard is not None:
                     await self._recorded()  # several messages too: a task reports 4 MB (1c)
-            case Continued(ending=None):
-                self._is_open_as(Place.from_json(unpacked(done.place)).opened)
-            case TracePage() if done.next is not None:
+            case LoadedCheckpoint(ending=None):
+                self._is_open_as(Checkpoint.from_json(unpacked(done.place)).opened)
+            case JournalPage() if done.next is not None:
                 await self._recorded()  # what one task reports has 4 MB (1c)
             case _:
                 pass
@@ -177,7 +177,7 @@ class TemporalRuntime:
     async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
         """The activity of others itself, in this history."""
         with self._board.step(f"{step.agent}: {step.tool}"):
-            result = await theirs.run(call, summary=f"{step.agent}: {step.tool}")
+            result = await external_activity.run(call, summary=f"{step.agent}: {step.tool}")
         self.look()
         return result
 

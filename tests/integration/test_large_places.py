@@ -13,7 +13,7 @@ from temporalio.client import Client
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.events import Event
-from durable_adk.flows.rolling import AGAIN, Rolling
+from durable_adk.flows.continue_as_new import AGAIN, ContinueAsNew
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey
@@ -38,16 +38,16 @@ def noise(size: int) -> str:
 def rolls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each attempt to end a run, in this process, whether it has ended."""
     outcomes: list[bool] = []
-    roll = Rolling.roll
+    roll = ContinueAsNew.roll
 
-    async def counted(rolling: Rolling) -> bool:
+    async def counted(rolling: ContinueAsNew) -> bool:
         if len(outcomes) == MANY:
             raise AssertionError("It is attempted for ever.")
         outcomes.append(False)
         outcomes[-1] = await roll(rolling)
         return outcomes[-1]
 
-    monkeypatch.setattr(Rolling, "roll", counted)
+    monkeypatch.setattr(ContinueAsNew, "roll", counted)
     return outcomes
 
 

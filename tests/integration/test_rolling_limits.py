@@ -14,11 +14,11 @@ from temporalio.common import RawValue
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelAgent
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.events import Event
-from durable_adk.flows import rolling
+from durable_adk.flows import continue_as_new
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.settings import Limits
-from durable_adk.wire.checkpoint import PLACE, Place
+from durable_adk.wire.checkpoint import CHECKPOINT, Checkpoint
 from tests.conftest import MakeRunner
 from tests.integration.test_large_places import noise
 from tests.integration.test_rolling import OFTEN, says, worker_agent
@@ -69,7 +69,7 @@ class Long(BaseAgent):
     """Asks its agent again and again."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        for given in range(rolling.AGAIN):
+        for given in range(continue_as_new.AGAIN):
             async for event in self.sub_agents[0].run_async(ctx):
                 yield event
             yield says(self.name, str(given))
@@ -85,7 +85,7 @@ async def test_what_was_written_for_a_run_that_did_not_end_is_not_read_twice(
     make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D10: the parts of traces are written again, when one of the bodies has ended."""
-    check, refused = rolling.check_size, []
+    check, refused = continue_as_new.check_size, []
 
     def smaller(text: str, what: str, *limit: int) -> None:
         if what.startswith("What the invocation"):
@@ -93,7 +93,7 @@ async def test_what_was_written_for_a_run_that_did_not_end_is_not_read_twice(
             limit = (30_000,)
         check(text, what, *limit)
 
-    monkeypatch.setattr(rolling, "check_size", smaller)
+    monkeypatch.setattr(continue_as_new, "check_size", smaller)
     agents: list[BaseAgent] = [
         Short(name="short", sub_agents=[speaker("a")]),
         Long(name="long", sub_agents=[speaker("b")]),
@@ -103,7 +103,7 @@ async def test_what_was_written_for_a_run_that_did_not_end_is_not_read_twice(
     async with asyncio.timeout(60):
         await send(runner)
     said = [gist(event) for event in await stored(runner) if event.author == "long"]
-    assert said == [f"long text {given}" for given in range(rolling.AGAIN)]
+    assert said == [f"long text {given}" for given in range(continue_as_new.AGAIN)]
     assert refused
 
 
@@ -115,22 +115,22 @@ async def test_a_run_goes_on_from_the_place_that_was_written_by_whatever_release
 
     The store is away at first, so there is a workflow task between the two.
     """
-    note, to_json = SqliteSessionService.note, Place.to_json
+    note, to_json = SqliteSessionService.note, Checkpoint.to_json
     written: list[str] = []
 
     async def slow(self: SqliteSessionService, key: SessionKey, **options: Any) -> str:
-        if options["kind"] == PLACE:
+        if options["kind"] == CHECKPOINT:
             written.append(options["name"])
             if len(written) == 1:
                 raise StoreUnavailableError
         return await note(self, key, **options)
 
-    def newer(self: Place) -> str:
+    def newer(self: Checkpoint) -> str:
         more = {"addedByTheNextRelease": 1} if len(written) > 1 else {}
         return json.dumps(json.loads(to_json(self)) | more)
 
     monkeypatch.setattr(SqliteSessionService, "note", slow)
-    monkeypatch.setattr(Place, "to_json", newer)
+    monkeypatch.setattr(Checkpoint, "to_json", newer)
     runner = await make_runner(worker_agent(), limits=OFTEN)
     async with asyncio.timeout(60):
         await send(runner)

@@ -26,19 +26,19 @@ from durable_adk.activities.user_loop import UserLoop
 from durable_adk.activities.user_threads import UserThreads
 from durable_adk.cli import waiting
 from durable_adk.context.activity import ToolContext
-from durable_adk.context.loop import Lane
+from durable_adk.context.loop import Branch
 from durable_adk.conversation import answers, requests
 from durable_adk.conversation.requests import REQUEST_CONFIRMATION
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.flows import invocation
-from durable_adk.flows.pausing import Pauses
+from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.runtime import Inbox
 from durable_adk.sessions import _entry, _log, _steering
 from durable_adk.sessions._head import Head
 from durable_adk.sessions._transactional import TransactionalSessionService
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
 from durable_adk.wire import converter
-from durable_adk.wire.checkpoint import PlaceStep
+from durable_adk.wire.checkpoint import SaveCheckpointStep
 from durable_adk.workflows import invocation as workflows, temporal_runtime
 from durable_adk.workflows.temporal_runtime import TemporalRuntime
 from simulation.attempts import current
@@ -117,7 +117,7 @@ async def _stale(original: Any, self: Any, *where: Any) -> Any:
     return await original(self, *where)
 
 
-def _same_lane(self: Lane, place: str, number: int) -> list[Lane]:
+def _same_lane(self: Branch, place: str, number: int) -> list[Branch]:
     del place
     return [self] * number
 
@@ -138,7 +138,7 @@ async def _first_begins(_self: Any, _name: str, token: str) -> str:
     return token
 
 
-def _no_ids_kept(original: Any, self: Lane, prefix: str, family: Any = None, **_ids: int) -> None:
+def _no_ids_kept(original: Any, self: Branch, prefix: str, family: Any = None, **_ids: int) -> None:
     original(self, prefix, family)
 
 
@@ -157,8 +157,8 @@ def _any_approval(events: Any, request_id: str | None) -> Any:
 
 
 def _nothing_is_saved(patch: Any) -> None:
-    row = dataclasses.replace(effects._ROWS[PlaceStep], function=does_nothing)
-    patch.setitem(effects._ROWS, PlaceStep, row)
+    row = dataclasses.replace(effects._ROWS[SaveCheckpointStep], function=does_nothing)
+    patch.setitem(effects._ROWS, SaveCheckpointStep, row)
 
 
 def _retried(patch: Any) -> None:
@@ -173,7 +173,7 @@ MUTANTS = [
     mutant(
         "event ids are random",
         "replay",
-        replaces(Lane, "next_id", lambda self: f"{self.prefix}.{uuid.uuid4()}"),
+        replaces(Branch, "next_id", lambda self: f"{self.prefix}.{uuid.uuid4()}"),
     ),
     mutant(
         "the store takes an event id twice",
@@ -286,7 +286,7 @@ MUTANTS = [
     mutant(
         "the children of a ParallelAgent share their ids",
         "lanes",
-        replaces(Lane, "fork", _same_lane),
+        replaces(Branch, "fork", _same_lane),
     ),
     mutant(
         "the loop reads a clock of its own",
@@ -371,7 +371,7 @@ MUTANTS = [
     mutant(
         "an answer counts twice",
         "approval",
-        replaces(Pauses, "_not_waited_for", lambda _self, _answer: None),
+        replaces(PendingCalls, "_not_waited_for", lambda _self, _answer: None),
         replaces(answers, "_check_standing", lambda *_args: False),
     ),
     mutant(
@@ -414,7 +414,7 @@ MUTANTS = [
     mutant(
         "the next run does not know which answers were taken",
         "answers over a roll",
-        wraps(Pauses, "go_on_from", _no_answers_kept),
+        wraps(PendingCalls, "go_on_from", _no_answers_kept),
     ),
     mutant(
         "the place is not written down before the run ends",
@@ -424,7 +424,7 @@ MUTANTS = [
     mutant(
         "the next run starts with the ids of the first",
         "roll",
-        wraps(Lane, "__init__", _no_ids_kept),
+        wraps(Branch, "__init__", _no_ids_kept),
     ),
     # ----- user code that stops its worker
     mutant(

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 from google.genai import types
 
-from durable_adk.context.loop import Lane
+from durable_adk.context.loop import Branch
 from durable_adk.conversation.answers import check_answers
 from durable_adk.conversation.requests import REQUEST_CONFIRMATION
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
-from durable_adk.flows.pausing import Pauses
+from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.runtime import Inbox
 from durable_adk.sessions._entry import Entry, decode_event
 from durable_adk.wire.messages import InvocationAnswer
@@ -100,8 +100,10 @@ def _no_forged_answers() -> str:
 
 
 def _answers_over_a_roll() -> str:
-    def pauses() -> Pauses:
-        return Pauses(SimpleNamespace(runtime=SimpleNamespace(inbox=Inbox()), lane=Lane("i")))  # pyright: ignore[reportArgumentType]: all that it looks at
+    def pauses() -> PendingCalls:
+        return PendingCalls(
+            SimpleNamespace(runtime=SimpleNamespace(inbox=Inbox()), lane=Branch("i"))
+        )  # pyright: ignore[reportArgumentType]: all that it looks at
 
     before, after = pauses(), pauses()
     before._inbox.put(InvocationAnswer(call_id="c", confirmed=True))

@@ -11,7 +11,7 @@ from durable_adk.serving import LeaseWatcher
 from durable_adk.sessions._head import Head
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
 from durable_adk.tools import function_tool
-from durable_adk.wire.checkpoint import Place
+from durable_adk.wire.checkpoint import Checkpoint
 from durable_adk.workflows import invocation as workflows
 from tests.mutants.mutant import does_nothing, ignored, mutant, replaces, rewrites
 
@@ -130,6 +130,6 @@ IDENTITY = [
     mutant(
         "an invocation fails whose place only a newer release can read",
         "newer places",
-        replaces(Place, "from_json", classmethod(_unexplained)),
+        replaces(Checkpoint, "from_json", classmethod(_unexplained)),
     ),
 ]

@@ -18,7 +18,7 @@ from durable_adk.client import connect
 from durable_adk.embedded import TemporalServer
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import InMemorySessionService, SessionKey, SqliteSessionService, Status
-from durable_adk.wire.checkpoint import Place
+from durable_adk.wire.checkpoint import Checkpoint
 from durable_adk.worker import WorkerOptions, worker, workflow_runner
 from tests.integration import test_holders, test_pausing, test_reset, test_when_busy
 from tests.unit import test_runtime, test_versions
@@ -29,7 +29,7 @@ from tests.unit.activities import (
     test_staleness,
     test_waiting,
 )
-from tests.unit.flows import test_denied
+from tests.unit.conversation import test_denied
 from tests.unit.sessions import test_contract_creation, test_contract_queue
 
 Check = Callable[[], str]
@@ -209,7 +209,7 @@ PROOFS: dict[str, Check] = {
     ),
     "answers sent again": proven(test_pausing.test_an_approval_can_be_sent_again_under_its_id),
     # ----- which release it is
-    "newer fields": proven(test_versions.test_what_a_newer_release_adds_is_ignored, cls=Place),
+    "newer fields": proven(test_versions.test_what_a_newer_release_adds_is_ignored, cls=Checkpoint),
     "newer places": proven(
         test_versions.test_a_place_that_cannot_be_read_fails_the_task_and_not_the_workflow
     ),

@@ -12,7 +12,7 @@ from durable_adk.apps import App, AppRegistry
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.wire.messages import user_content
-from durable_adk.wire.steps import CommitGrant, ModelStep, OpenStep, StepResult, ToolStep
+from durable_adk.wire.steps import EarlyCommit, ModelStep, OpenStep, StepResult, ToolStep
 from tests.support.scripts import call
 
 KEY = SessionKey("app", "u", "s")
@@ -49,7 +49,7 @@ class Steps:
         registry = AppRegistry([App(name="app", root_agent=self.agent, **(app or {}))])
         self.effects = WorldEffects(World(registry=registry, sessions=self.sessions))
 
-    async def open(self) -> CommitGrant:
+    async def open(self) -> EarlyCommit:
         """Open the invocation; the grant for its steps."""
         step = OpenStep(
             key=KEY, invocation_id=INVOCATION, holder="h", event_id="e-1.0", timestamp=1.0,
@@ -57,9 +57,9 @@ class Steps:
         )  # fmt: skip
         opened = await self.effects.perform(step)
         assert opened.record is not None
-        return CommitGrant(epoch=opened.record.epoch, closes=True)
+        return EarlyCommit(epoch=opened.record.epoch, closes=True)
 
-    def place(self, event_id: str, revision: int, grant: CommitGrant | None) -> dict[str, Any]:
+    def place(self, event_id: str, revision: int, grant: EarlyCommit | None) -> dict[str, Any]:
         """The fields of a step."""
         return {
             "key": KEY, "invocation_id": INVOCATION, "revision": revision, "run_start": 1,

@@ -16,7 +16,7 @@ from durable_adk.errors import InvalidRequestError, NewerReleaseError
 from durable_adk.json_model import JsonModel
 from durable_adk.sessions import records
 from durable_adk.wire import activity_call, checkpoint, manifest, messages, steps
-from durable_adk.wire.checkpoint import Cursor, Place
+from durable_adk.wire.checkpoint import Checkpoint, Cursor
 from durable_adk.wire.converter import data_converter
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, InvocationResult
 from durable_adk.wire.run_config import RunConfig
@@ -121,7 +121,7 @@ def test_a_cursor_of_a_newer_release_is_taken() -> None:
 def test_a_place_that_cannot_be_read_fails_the_task_and_not_the_workflow() -> None:
     """I13: the invocation waits for a worker that can read it."""
     with pytest.raises(NewerReleaseError) as raised:
-        Place.from_json("{}")
+        Checkpoint.from_json("{}")
     assert not isinstance(raised.value, tuple(ARGUMENT_ERRORS))
 
 
@@ -132,7 +132,7 @@ def test_an_activity_that_cannot_read_a_value_is_retried(monkeypatch: pytest.Mon
         pytest.raises(attempting.ApplicationError) as raised,
         attempting.translated(retry=lambda _: False, number=1),
     ):
-        Place.from_json("{}")
+        Checkpoint.from_json("{}")
     assert not raised.value.non_retryable
 
 

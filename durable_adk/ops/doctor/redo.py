@@ -34,8 +34,8 @@ from durable_adk.wire.steps import (
     AnswerStep,
     AnswerTaken,
     CloseStep,
-    CommitGrant,
     CommitStep,
+    EarlyCommit,
     Ending,
     Opened,
     OpenStep,
@@ -78,7 +78,7 @@ def place_of(act: Act) -> Place | None:
             place = Place(step.epoch, inf)
         case CloseStep(), Ending() as ending:
             place = Place(ending.record.epoch, inf)
-        case Step(grant=CommitGrant() as grant), StepResult(seq=int() as seq):
+        case Step(grant=EarlyCommit() as grant), StepResult(seq=int() as seq):
             place = Place(grant.epoch, seq)
         case _:
             pass

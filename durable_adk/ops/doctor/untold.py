@@ -9,7 +9,12 @@ from durable_adk.ops.doctor.trails import Act, Trail
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
-from durable_adk.wire.checkpoint import Continued, ContinueStep, TracePage, TraceStep
+from durable_adk.wire.checkpoint import (
+    JournalPage,
+    LoadedCheckpoint,
+    ReadCheckpointStep,
+    ReadJournalStep,
+)
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.steps import UNKNOWN_EPOCH, CloseStep, Ending, Opened, OpenStep
 
@@ -39,10 +44,10 @@ def _told(act: Act, author: str) -> list[Act]:
     to the session then was another attempt to open it, or the run continued as a new one.
     """
     match act.step, act.result:
-        case ContinueStep(cursor=cursor), Continued(ending=Ending() as ending):
+        case ReadCheckpointStep(cursor=cursor), LoadedCheckpoint(ending=Ending() as ending):
             step = _end(cursor.key, cursor.invocation_id, ending.record, author)
             return [replace(act, step=step, result=ending) if step else act]
-        case TraceStep(key=key, invocation_id=name), TracePage(ending=Ending() as ending):
+        case ReadJournalStep(key=key, invocation_id=name), JournalPage(ending=Ending() as ending):
             step = _end(key, name, ending.record, author)
             return [replace(act, step=step, result=ending) if step else act]
         case OpenStep() as opening, Opened(ending=Ending() as ending) as opened:

@@ -17,7 +17,7 @@ from durable_adk.models import ScriptedModel
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.messages import user_content
-from durable_adk.wire.steps import CodeStep, CommitGrant, ModelStep, OpenStep
+from durable_adk.wire.steps import CodeStep, EarlyCommit, ModelStep, OpenStep
 
 KEY = SessionKey("app", "u", "s")
 FILE = {"app_name": "app", "user_id": "u", "session_id": "s", "filename": "a.txt"}
@@ -49,7 +49,7 @@ class Place:
         )
         self.effects = WorldEffects(world)
 
-    async def open(self) -> CommitGrant:
+    async def open(self) -> EarlyCommit:
         """Open the invocation."""
         step = OpenStep(
             key=KEY, invocation_id="e-1", holder="h", event_id="e-1.0", timestamp=1.0,
@@ -57,9 +57,9 @@ class Place:
         )  # fmt: skip
         opened = await self.effects.perform(step)
         assert opened.record is not None
-        return CommitGrant(epoch=opened.record.epoch, closes=True)
+        return EarlyCommit(epoch=opened.record.epoch, closes=True)
 
-    async def written(self) -> CommitGrant:
+    async def written(self) -> EarlyCommit:
         """Have the model write code, and commit that."""
         grant = await self.open()
         result = await self.effects.perform(ModelStep(**step("e-1.1", 1, grant)))
@@ -67,7 +67,7 @@ class Place:
         return grant
 
 
-def step(event_id: str, revision: int, grant: CommitGrant | None) -> dict[str, Any]:
+def step(event_id: str, revision: int, grant: EarlyCommit | None) -> dict[str, Any]:
     """The fields of a step."""
     return {
         "key": KEY, "invocation_id": "e-1", "revision": revision, "run_start": 1, "agent": "a",

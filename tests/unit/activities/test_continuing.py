@@ -9,16 +9,16 @@ from durable_adk.errors import LeaseLostError, SessionRegressedError
 from durable_adk.events import Event
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
 from durable_adk.wire.checkpoint import (
-    ContinueStep,
     Cursor,
-    SaveTraceStep,
-    TracePage,
-    TraceStep,
+    JournalPage,
+    ReadCheckpointStep,
+    ReadJournalStep,
+    SaveJournalStep,
     packed,
 )
 
 KEY = SessionKey("app", "u", "s")
-STEP = TraceStep(key=KEY, invocation_id="i", bodies=["b"], upto=1)
+STEP = ReadJournalStep(key=KEY, invocation_id="i", bodies=["b"], upto=1)
 KEPT = packed('["b", []]')
 
 
@@ -29,9 +29,9 @@ async def test_the_notes_of_what_has_ended_are_not_taken_for_none() -> None:
     record = await world.sessions.open_invocation(
         KEY, invocation_id="i", holder="h", user_event=message, create_session=True
     )
-    kept = SaveTraceStep(key=KEY, invocation_id="i", number=1, index=0, body="b", trace=KEPT)
+    kept = SaveJournalStep(key=KEY, invocation_id="i", number=1, index=0, body="b", trace=KEPT)
     await save_trace(world, kept)
-    assert await read_traces(world, STEP) == TracePage(traces=[KEPT])
+    assert await read_traces(world, STEP) == JournalPage(traces=[KEPT])
     await world.sessions.close_invocation(
         KEY, invocation_id="i", epoch=record.epoch, status=Status.COMPLETED
     )
@@ -63,4 +63,4 @@ async def test_a_run_goes_on_in_no_other_session_and_waits_for_one_that_was_lost
     cursor = Cursor(app="app", user="u", session="s", invocation_id="i", place=1, digest="d")
     world = World(registry=AppRegistry([]), sessions=sessions)
     with pytest.raises(error):
-        await read_place(world, ContinueStep(cursor=cursor, holder="h"))
+        await read_place(world, ReadCheckpointStep(cursor=cursor, holder="h"))

@@ -20,8 +20,8 @@ from durable_adk.sessions.state import without_temp
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.messages import user_content
 from durable_adk.wire.steps import (
-    CommitGrant,
     CommitStep,
+    EarlyCommit,
     ModelStep,
     OpenStep,
     StepResult,
@@ -51,23 +51,23 @@ class Runs:
         registry = AppRegistry([App(name="app", root_agent=agent)])
         self.effects = WorldEffects(World(registry=registry, sessions=self.sessions))
 
-    async def open(self) -> CommitGrant:
+    async def open(self) -> EarlyCommit:
         """Open invocation e-1; the grant for its steps."""
         step = OpenStep(
             key=KEY, invocation_id="e-1", holder="h", event_id="e-1.0", timestamp=1.0,
             message=user_content("hi"), create_session=True,
         )  # fmt: skip
         opened = await self.effects.perform(step)
-        return CommitGrant(epoch=opened.record.epoch, closes=True)
+        return EarlyCommit(epoch=opened.record.epoch, closes=True)
 
-    def step(self, event_id: str, revision: int, grant: CommitGrant | None) -> dict[str, Any]:
+    def step(self, event_id: str, revision: int, grant: EarlyCommit | None) -> dict[str, Any]:
         """The fields of a step."""
         return {
             "key": KEY, "invocation_id": "e-1", "revision": revision, "run_start": 1, "agent": "a",
             "event_id": event_id, "attempt_timeout": 10, "grant": grant,
         }  # fmt: skip
 
-    def commit(self, result: StepResult, grant: CommitGrant) -> CommitStep:
+    def commit(self, result: StepResult, grant: EarlyCommit) -> CommitStep:
         """The loop's commit of what a step has left to it."""
         assert result.event is not None
         event = result.event.model_copy(deep=True)
@@ -227,7 +227,7 @@ async def test_the_responses_of_several_calls_are_no_call_s_own(
     assert again.id == names[0]
 
 
-async def store(runs: Runs, event: Event | None, grant: CommitGrant, revision: int) -> None:
+async def store(runs: Runs, event: Event | None, grant: EarlyCommit, revision: int) -> None:
     """What the loop does with an event that no step may commit."""
     assert event is not None
     await runs.effects.perform(

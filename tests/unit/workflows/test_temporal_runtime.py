@@ -7,7 +7,7 @@ import pytest
 from temporalio import workflow
 
 from durable_adk.runtime import Inbox
-from durable_adk.workflows.board import Board
+from durable_adk.workflows.status import StatusDisplay
 from durable_adk.workflows.temporal_runtime import TemporalRuntime
 
 
@@ -35,7 +35,7 @@ def test_the_history_is_as_long_as_it_was_at_the_last_news(monkeypatch: pytest.M
     """
     history = History()
     monkeypatch.setattr(workflow, "info", lambda: cast("workflow.Info", history))
-    runtime = TemporalRuntime(Inbox(), Board(list))
+    runtime = TemporalRuntime(Inbox(), StatusDisplay(list))
     history.events, history.suggested = 10_000, True
     assert runtime.fullness() < 1
     runtime.look()

@@ -9,14 +9,14 @@ from durable_adk.ops.doctor.behind import unheard
 from durable_adk.ops.doctor.sources import Sources
 from durable_adk.ops.doctor.trails import Act, Trail
 from durable_adk.sessions import InMemorySessionService
-from durable_adk.wire.checkpoint import Continued, ContinueStep, Cursor
+from durable_adk.wire.checkpoint import Cursor, LoadedCheckpoint, ReadCheckpointStep
 from tests.unit.ops.doctor.test_redo import KEY, act, opens, trail
 
 
 def goes_on() -> Act:
     """The beginning of a run that another one was continued as."""
     cursor = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
-    return act("read_place", ContinueStep(cursor=cursor, holder="a"), Continued())
+    return act("read_place", ReadCheckpointStep(cursor=cursor, holder="a"), LoadedCheckpoint())
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,13 @@ from durable_adk.ops.doctor.trails import Act, Trail
 from durable_adk.ops.doctor.untold import tell_all
 from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
 from durable_adk.settings import Limits
-from durable_adk.wire.checkpoint import Continued, ContinueStep, Cursor, TracePage, TraceStep
+from durable_adk.wire.checkpoint import (
+    Cursor,
+    JournalPage,
+    LoadedCheckpoint,
+    ReadCheckpointStep,
+    ReadJournalStep,
+)
 from durable_adk.wire.manifest import AgentNode
 from durable_adk.wire.messages import InvocationAnswer, ToolRun
 from durable_adk.wire.steps import (
@@ -218,10 +224,12 @@ async def test_an_end_is_made_again_that_only_the_next_run_knows_of(
     """
     place = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
     found = Ending(record=record("a", 1, 1, status=status, end_seq=2))
-    going_on = act(asked, ContinueStep(cursor=place, holder="a"), Continued(ending=found))
+    going_on = act(
+        asked, ReadCheckpointStep(cursor=place, holder="a"), LoadedCheckpoint(ending=found)
+    )
     if asked == "read_traces":  # it has ended since the place was read
-        going_on.step = TraceStep(key=KEY, invocation_id="a", bodies=["body-1"], upto=1)
-        going_on.result = TracePage(traces=[], ending=found)
+        going_on.step = ReadJournalStep(key=KEY, invocation_id="a", bodies=["body-1"], upto=1)
+        going_on.result = JournalPage(traces=[], ending=found)
     first = trail(opens("a", 1, 1), commits("a", 1, 2), going_on)
     tell_all([first], [])
     one, store = await redone(first, trail(opens("b", 2, 3), commits("b", 2, 4)))
@@ -294,7 +302,9 @@ async def test_so_is_an_end_by_an_error_and_what_seals_the_session() -> None:
         )
     )
     place = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
-    going_on = act("read_place", ContinueStep(cursor=place, holder="a"), Continued(ending=ending))
+    going_on = act(
+        "read_place", ReadCheckpointStep(cursor=place, holder="a"), LoadedCheckpoint(ending=ending)
+    )
     call = types.Part(function_call=types.FunctionCall(id="c", name="look", args={}))
     first = trail(opens("a", 1, 1), commits("a", 1, 2, parts=[call]), going_on)
     tell_all([first], [])

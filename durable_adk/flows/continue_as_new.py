@@ -11,16 +11,16 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from durable_adk.context.journal import Entry, Trace
+from durable_adk.context.journal import Entry, Journal
 from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import DurableAdkError, PayloadTooLargeError
 from durable_adk.json_values import canonical
 from durable_adk.runtime import Runtime
 from durable_adk.wire.checkpoint import (
     Cursor,
-    PlaceStep,
-    SaveTraceStep,
-    TraceStep,
+    ReadJournalStep,
+    SaveCheckpointStep,
+    SaveJournalStep,
     digest,
     packed,
     unpacked,
@@ -46,14 +46,14 @@ events late, of the thousands that it may have.
 """
 
 
-class Rolling:
+class ContinueAsNew:
     """Decides when an invocation goes on in a new run, and takes it there."""
 
     def __init__(self, invocation: "Invocation", *, number: int = 0) -> None:
         self._invocation = invocation
         self._number = number
         self._parked: list[asyncio.Future[None]] = []
-        self._traces: dict[str, Trace] = {}
+        self._traces: dict[str, Journal] = {}
         self._moves = 0
         """Since the run began; below zero since its place was too large to be taken along."""
         self.past: dict[str, list[Entry]] = {}
@@ -65,7 +65,7 @@ class Rolling:
         """The invocation has got on: a run of the workflow does not end before."""
         self._moves += 1
 
-    async def safe_point(self, body: Trace | None = None) -> None:
+    async def safe_point(self, body: Journal | None = None) -> None:
         """A lane's place where nothing is under way; it may be the last in this run.
 
         Args:
@@ -144,11 +144,11 @@ class Rolling:
             if not parked.done():
                 parked.set_exception(error)
 
-    def _step(self, number: int) -> PlaceStep:
+    def _step(self, number: int) -> SaveCheckpointStep:
         text = self._invocation.place_now(number, list(self._traces)).to_json()
         place = packed(text)
         check_size(place, "What the invocation has to take along", MAX_PLACE_BYTES)
-        return PlaceStep(
+        return SaveCheckpointStep(
             key=self._invocation.key,
             invocation_id=self._invocation.invocation_id,
             number=number,
@@ -167,7 +167,7 @@ class Rolling:
         ]
         for name, index, part in parts:
             check_size(part, "What a custom agent's body was given at once", MAX_PLACE_BYTES)
-            step = SaveTraceStep(
+            step = SaveJournalStep(
                 key=self._invocation.key,
                 invocation_id=self._invocation.invocation_id,
                 number=number,
@@ -179,18 +179,18 @@ class Rolling:
 
     # ----- the bodies of custom agents
 
-    def trace(self, ctx: InvocationContext) -> Trace | None:
+    def trace(self, ctx: InvocationContext) -> Journal | None:
         """The trace of a body that begins or is brought back; None where nothing rolls over."""
         if not self._invocation.runtime.rolls:
             return None
         name = ctx.body or self._invocation.new_body()
         past = self.past.pop(name, ())
-        trace = Trace(name, ctx.agent_name, self._invocation.session, past)
+        trace = Journal(name, ctx.agent_name, self._invocation.session, past)
         trace.on_tangled = self._go_on
         self._traces[name] = trace
         return trace
 
-    def forget(self, trace: Trace | None) -> None:
+    def forget(self, trace: Journal | None) -> None:
         """The body has ended."""
         if trace is not None:
             self._traces.pop(trace.name, None)
@@ -225,7 +225,7 @@ async def past_traces(
     past: dict[str, list[Entry]] = {name: [] for name in bodies}
     after: str | None = None
     while bodies:
-        step = TraceStep(
+        step = ReadJournalStep(
             key=cursor.key,
             invocation_id=cursor.invocation_id,
             bodies=list(bodies),

@@ -13,13 +13,13 @@ from durable_adk.errors import (
     as_detail,
     from_detail,
 )
+from durable_adk.flows.continue_as_new import past_traces
 from durable_adk.flows.invocation import Invocation
-from durable_adk.flows.rolling import past_traces
-from durable_adk.flows.run_hooks import prepared
+from durable_adk.flows.plugin_hooks import prepared
 from durable_adk.runtime import Runtime
 from durable_adk.sessions.base_session_service import Status
 from durable_adk.sessions.session import SessionKey
-from durable_adk.wire.checkpoint import ContinueStep, Cursor, Place, unpacked
+from durable_adk.wire.checkpoint import Checkpoint, Cursor, ReadCheckpointStep, unpacked
 from durable_adk.wire.messages import InvocationRequest, InvocationResult, user_content
 from durable_adk.wire.run_config import RunConfig
 from durable_adk.wire.steps import UNKNOWN_EPOCH, CloseStep, Ending, Opened, OpenStep
@@ -61,7 +61,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Heard:
+class Steered:
     """A message that the active invocation has heard, so that it opens none of its own."""
 
     key: SessionKey
@@ -89,7 +89,7 @@ class Heard:
 
 async def begin(
     runtime: Runtime, request: InvocationRequest, holder: str
-) -> Invocation | Ended | Heard:
+) -> Invocation | Ended | Steered:
     """Open an invocation, unless its message is heard by another, or it is over already.
 
     Raises:
@@ -113,15 +113,15 @@ async def begin(
         run_config=None if request.run_config == RunConfig() else request.run_config,
     )
     opened, cancelled = await _opened(runtime, step)
-    while not isinstance(opened, Heard) and opened.record is None and opened.steered is None:
+    while not isinstance(opened, Steered) and opened.record is None and opened.steered is None:
         if cancelled:
             raise asyncio.CancelledError
         step = await prepared(runtime, request, step, opened)
         opened, cancelled = await _opened(runtime, step)
-    if isinstance(opened, Heard):
+    if isinstance(opened, Steered):
         return opened
     if opened.record is None:
-        return Heard(key, invocation_id, opened.steered or "")
+        return Steered(key, invocation_id, opened.steered or "")
     key = key._replace(session_id=request.session or opened.record.invocation_id)  # as recorded
     if opened.ending is not None:
         return Ended(key, opened.ending)
@@ -147,10 +147,10 @@ async def go_on(runtime: Runtime, cursor: Cursor, holder: str) -> Invocation | E
         DurableAdkError: It cannot go on; it is closed with that.
     """
     try:
-        told = await runtime.perform(ContinueStep(cursor=cursor, holder=holder))
+        told = await runtime.perform(ReadCheckpointStep(cursor=cursor, holder=holder))
         if told.ending is not None:
             return Ended(cursor.key, told.ending)
-        place = Place.from_json(unpacked(told.place))
+        place = Checkpoint.from_json(unpacked(told.place))
         past = await past_traces(runtime, cursor, place.bodies)
         if isinstance(past, Ending):
             return Ended(cursor.key, past)
@@ -168,7 +168,7 @@ async def go_on(runtime: Runtime, cursor: Cursor, holder: str) -> Invocation | E
     return invocation
 
 
-async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Heard, bool]:
+async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Steered, bool]:
     """The opening, and whether the run was cancelled meanwhile, too late for what was heard."""
     opening = asyncio.ensure_future(runtime.perform(step))
     try:
@@ -185,7 +185,7 @@ async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Heard, boo
             end.create_session = step.create_session
             ending = await uninterrupted(runtime.perform(end))
             if ending.heard_by is not None:
-                return Heard(step.key, step.invocation_id, ending.heard_by), True
+                return Steered(step.key, step.invocation_id, ending.heard_by), True
             raise asyncio.CancelledError from None
 
 

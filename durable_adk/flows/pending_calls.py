@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from google.genai import types
 
-from durable_adk.context.loop import InvocationContext, Lane
+from durable_adk.context.loop import Branch, InvocationContext
 from durable_adk.conversation.requests import REQUEST_CONFIRMATION
 from durable_adk.errors import AgentError, DurableAdkError, ToolTimeoutError, raised
 from durable_adk.sessions.state import without_temp
@@ -41,7 +41,7 @@ class WaitingCall:
     on_deadline: str
     due: float | None
     """Seconds since the epoch."""
-    lane: Lane
+    lane: Branch
     """Whose agent asked."""
 
     def place(self) -> WaitingPlace:
@@ -66,7 +66,7 @@ class _Rest:
     )
 
 
-class Pauses:
+class PendingCalls:
     """The waiting calls of one invocation."""
 
     def __init__(self, invocation: "Invocation") -> None:

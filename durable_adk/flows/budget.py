@@ -21,7 +21,7 @@ NAMES = {
 }
 
 
-class Spending:
+class BudgetMeter:
     """The use of one budget.
 
     Args:

@@ -28,7 +28,7 @@ Waiting = Callable[[], list[dict[str, Any]]]
 """The calls that wait, as query ``pending`` tells them."""
 
 
-class Board:
+class StatusDisplay:
     """The status among the search attributes, and the current details.
 
     Replay-safe: a search attribute is changed only if the workflow was started with the status,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from durable_adk.flows import outside
+from durable_adk.flows import delegated_call
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd, ActivityOptions
 
 
@@ -42,7 +42,7 @@ async def run(
     )
     invocation: Any = SimpleNamespace(runtime=runtime)
     step: Any = SimpleNamespace(local_state={"temp:x": "y" * local})
-    return await outside._run(invocation, step, call, room)
+    return await delegated_call._run(invocation, step, call, room)
 
 
 @pytest.mark.parametrize(
