@@ -124,9 +124,9 @@ def test_the_tests_a_document_names_exist(document: Path) -> None:
         assert (ROOT / "tests" / path).is_file(), path
 
 
-def test_every_promise_names_a_test() -> None:
-    """No row of the table of promises is without one."""
-    rows = table("promise")
+def test_every_guarantee_names_a_test() -> None:
+    """Every row of the guarantees table in docs/durability.md names a test."""
+    rows = table("guarantee")
     assert len(rows) > 20
     assert all("::test_" in row for row in rows)
 
