@@ -22,8 +22,8 @@ from rich.console import Console
 from campaign.auditor import audit, show
 from campaign.links import STORES
 from campaign.run import QUIET, Plan, run
+from campaign.scale import Size
 from campaign.schedule import GAP
-from campaign.shape import Size
 
 ROUND = 300.0
 """Seconds of faults in each run of a long campaign."""

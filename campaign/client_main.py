@@ -14,13 +14,13 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
+from campaign.access_probe import AccessProbe
 from campaign.apps import make_apps
-from campaign.clearing import Clearing, Leaving
 from campaign.journals import Line, RunFolder, notes
-from campaign.shape import SHAPES, Shape, Size
+from campaign.player import PAUSE, Player
+from campaign.scale import SCALES, Scale, Size
+from campaign.session_deletion import PartialAnswerer, SessionDeleter
 from campaign.stores import converter, shared
-from campaign.trespasser import Trespasser
-from campaign.turns import PAUSE, Player
 from campaign.worker_main import QUEUE
 from campaign.workload import BURST, CLEARED, CROWD, DENIED, SLOW, STEADY, Turn, courses
 from durable_adk.client import connect
@@ -29,19 +29,19 @@ from durable_adk.runners import Runner
 from durable_adk.sessions import DatabaseSessionService
 
 BESIDE = ((CROWD, DENIED), (DENIED,))
-"""The apps that clients play besides, by slot, a lane for each; not in a crowd."""
+"""The apps that clients play besides, by slot, a sequence for each; not in a crowd."""
 
 
 @dataclass(frozen=True)
-class Lane:
+class SessionSequence:
     """One session after the other; which, and of which app, is the seed's choice."""
 
     slot: str
     seed: int
     number: int
-    shape: Shape
+    scale: Scale
     app: str | None = None
-    """The only one of the lane; None: those that it draws."""
+    """The only one of the sequence; None: those that it draws."""
 
     def groups(self) -> Iterator[list[Turn]]:
         """All turns, without end; those that are sent beside each other together."""
@@ -50,7 +50,7 @@ class Lane:
             while True:
                 yield list(islice(turns, BURST))
         for turn in turns:
-            yield [turn] if turn.rival_after is None else [turn, next(turns)]
+            yield [turn] if turn.competing_after is None else [turn, next(turns)]
 
     @property
     def owed(self) -> int:
@@ -58,30 +58,30 @@ class Lane:
         return 1 if self.app else len(self._dealt())
 
     def _turns(self) -> Iterator[Turn]:
-        user, lane = f"user-{self.slot}", f"{self.slot}-{self.number}"
+        user, sequence = f"user-{self.slot}", f"{self.slot}-{self.number}"
         if self.app is not None:
-            turns = BURST if self.app == CROWD else self.shape.turns
-            for name in (f"{self.app}-{lane}-{session}" for session in count()):
+            turns = BURST if self.app == CROWD else self.scale.turns
+            for name in (f"{self.app}-{sequence}-{session}" for session in count()):
                 yield from (Turn(self.app, user, name, turn + 1) for turn in range(turns))
         # One session for ever: what is terminated needs a next message.
-        if self.number == 0 and self.shape.everything:
-            yield from (Turn(SLOW, user, f"{SLOW}-{lane}", turn) for turn in count(1))
-        dice = random.Random(f"{self.seed}/{lane}")  # noqa: S311 - dice are no secrets
+        if self.number == 0 and self.scale.everything:
+            yield from (Turn(SLOW, user, f"{SLOW}-{sequence}", turn) for turn in count(1))
+        dice = random.Random(f"{self.seed}/{sequence}")  # noqa: S311 - dice are no secrets
         dealt = self._dealt()
-        for session in islice(count(), self.shape.sessions):
-            app, turns = dealt.pop(0) if dealt else (dice.choice(STEADY), self.shape.turns)
-            name = f"{app}-{lane}-{session}"
+        for session in islice(count(), self.scale.sessions):
+            app, turns = dealt.pop(0) if dealt else (dice.choice(STEADY), self.scale.turns)
+            name = f"{app}-{sequence}-{session}"
             yield from (Turn(app, user, name, turn) for turn in range(1, turns + 1))
 
     def _dealt(self) -> list[tuple[str, int]]:
-        """The apps this lane begins with, and for how many turns: together lanes play them all."""
-        if self.number == 0 or not self.shape.everything:
+        """Return the apps of its first sessions, with their turns; all sequences cover all apps."""
+        if self.number == 0 or not self.scale.everything:
             return []
         deck = list(STEADY)
         random.Random(self.seed).shuffle(deck)  # noqa: S311 - dice are no secrets
-        players = self.shape.lanes - 1
+        players = self.scale.sequences - 1
         place = int(self.slot) * players + self.number - 1
-        own = deck[place :: players * self.shape.clients]
+        own = deck[place :: players * self.scale.clients]
         # The one with the many turns last: the others are to have their turn in any case.
         return sorted(((app, courses(app, 1)) for app in own), key=lambda one: one[1])
 
@@ -100,7 +100,7 @@ class _Known:
 
 
 async def main(  # noqa: PLR0917 - as the command line has them
-    folder: RunFolder, address: str, store: str, slot: str, seed: int, shape: Shape
+    folder: RunFolder, address: str, store: str, slot: str, seed: int, scale: Scale
 ) -> None:
     """Play until told to stop."""
     journal = folder.journal(slot)
@@ -113,7 +113,7 @@ async def main(  # noqa: PLR0917 - as the command line has them
             for name, app in make_apps(folder.path).items()
         }
         players = {name: Player(runner, journal) for name, runner in runners.items()}
-        trespasser = Trespasser(
+        probe = AccessProbe(
             folder,
             slot,
             f"user-{slot}",
@@ -122,28 +122,32 @@ async def main(  # noqa: PLR0917 - as the command line has them
             stores.memory_service,
             options["client"],
         )
-        roaming = asyncio.create_task(trespasser.roam())
+        probing = asyncio.create_task(probe.run())
         async with asyncio.TaskGroup() as group:
-            besides = BESIDE[int(slot) % len(BESIDE)] if shape.everything else ()
-            for number, app in enumerate((*[None] * shape.lanes, *besides)):
-                lane = Lane(slot, seed, number, shape, app)
-                group.create_task(_play(lane, players, known, folder.stop))
-            if shape.everything and not _is_there(folder.restores):
-                clearing = Clearing(folder, slot, Leaving(runners[CLEARED], journal), folder.stop)
-                group.create_task(clearing.go_on(notes(journal)))
-        roaming.cancel()
-        await asyncio.gather(roaming, return_exceptions=True)
+            besides = BESIDE[int(slot) % len(BESIDE)] if scale.everything else ()
+            for number, app in enumerate((*[None] * scale.sequences, *besides)):
+                sequence = SessionSequence(slot, seed, number, scale, app)
+                group.create_task(_play(sequence, players, known, folder.stop))
+            if scale.everything and not _is_there(folder.restores):
+                deleter = SessionDeleter(
+                    folder, slot, PartialAnswerer(runners[CLEARED], journal), folder.stop
+                )
+                group.create_task(deleter.go_on(notes(journal)))
+        probing.cancel()
+        await asyncio.gather(probing, return_exceptions=True)
     # Not by the usual way: a client's connection may abort the process at exit (reliability 1g).
     os._exit(0)
 
 
-async def _play(lane: Lane, players: dict[str, Player], known: _Known, stop: Path) -> None:
+async def _play(
+    sequence: SessionSequence, players: dict[str, Player], known: _Known, stop: Path
+) -> None:
     outcomes: set[str] = set()
-    for number, group in enumerate(lane.groups()):
+    for number, group in enumerate(sequence.groups()):
         left = [turn for turn in group if turn.invocation not in known.over]
         # A terminated invocation is ended by its session's next message, so there must be one.
         owed = (
-            number < lane.owed
+            number < sequence.owed
             or InvocationTerminatedError.__name__ in outcomes
             or any(turn.invocation in known.sent for turn in left)
         )
@@ -154,9 +158,9 @@ async def _play(lane: Lane, players: dict[str, Player], known: _Known, stop: Pat
 
 
 async def _after(players: dict[str, Player], first: Turn, turn: Turn) -> str:
-    """Play a turn; a rival of the first somewhat later."""
+    """Play a turn; one that competes with the first somewhat later."""
     if turn != first:
-        await asyncio.sleep(first.rival_after or 0.0)
+        await asyncio.sleep(first.competing_after or 0.0)
     return await players[turn.app].play(turn)
 
 
@@ -175,5 +179,5 @@ async def _connected(address: str, folder: RunFolder):  # noqa: ANN202 - of Temp
 def start(arguments: list[str]) -> None:
     """Run it."""
     folder, address, store, slot, seed, size = arguments
-    shape = SHAPES[Size(size)]
-    asyncio.run(main(RunFolder(Path(folder)), address, store, slot, int(seed), shape))
+    scale = SCALES[Size(size)]
+    asyncio.run(main(RunFolder(Path(folder)), address, store, slot, int(seed), scale))

@@ -8,7 +8,7 @@ from typing import Any
 
 from campaign.apps import make_apps
 from campaign.journals import Line, RunFolder, notes
-from campaign.turns import Player
+from campaign.player import Player
 from campaign.workload import CROWD, PREFIX, STEADY, Turn, courses
 from durable_adk.apps import App
 from durable_adk.artifacts import InMemoryArtifactService
@@ -20,13 +20,11 @@ from durable_adk.sessions import InMemorySessionService, SessionKey
 
 PATIENCE = 120.0
 """Seconds in which all controls must be over."""
-Shape = dict[str, Any]
-"""An event as it must be in every run."""
 Control = dict[str, Any]
 """Of one app: by `Turn.course` what its client learns and its events; and the state at the end."""
 
 
-def shaped(event: dict[str, Any], turn: Turn) -> Shape:
+def normalized(event: dict[str, Any], turn: Turn) -> dict[str, Any]:
     """An event without what differs between runs: times, ids of the run, the model's numbers."""
     kept = {name: value for name, value in event.items() if name != "timestamp"}
     return json.loads(plain(json.dumps(kept, sort_keys=True), turn))
@@ -92,7 +90,7 @@ async def _control(folder: RunFolder, app: App, count: int) -> Control:
             {
                 "outcome": outcome_of(notes(journal), turn),
                 "events": [
-                    shaped(event.model_dump(mode="json", exclude_none=True), turn)
+                    normalized(event.model_dump(mode="json", exclude_none=True), turn)
                     for event in stored
                     if event.invocation_id == turn.invocation
                 ],

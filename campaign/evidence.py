@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from campaign.controls import Control, outcome_of
 from campaign.journals import Line, RunFolder, notes
 from campaign.leaks import search
-from campaign.turns import digest
+from campaign.player import digest
 from campaign.workload import CLEARED, Turn, is_control
 from durable_adk.events import Event
 

@@ -4,19 +4,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from campaign.checks import calm
-from campaign.checks.asking import question_of
+from campaign.access_probe import WAYS
+from campaign.checks import after_faults
 from campaign.checks.clients import FULL, REFUSED, undisturbed
-from campaign.checks.neighbours import beside_poison, poisons, served_by_both
-from campaign.checks.outside import cleared_under_way, denials, denied_after_deploy
+from campaign.checks.containment import beside_poison, poisons, served_by_both
+from campaign.checks.model_calls import question_of
+from campaign.checks.operators import cleared_under_way, denials, denied_after_deploy
 from campaign.checks.privacy import signed_in, trespasses
 from campaign.checks.restored import left_alone, lost_events
 from campaign.evidence import Evidence
 from campaign.leaks import SECRETS, SEEN, SPOKEN
 from campaign.links import links_of
+from campaign.scale import SCALES, Size
 from campaign.schedule import Kind, least, least_links
-from campaign.shape import SHAPES, Size
-from campaign.trespasser import WAYS
 from campaign.workload import CLEARED, FREE, KINDS, Poison
 from durable_adk.wire.messages import WhenBusy
 
@@ -56,20 +56,22 @@ def guards(found: Evidence) -> list[Guard]:
     kinds = Counter(line["kind"] for line in found.faults if line["done"])
     links = Counter(line["link"] for line in found.faults if line["done"] and "link" in line)
     figures = measured(found)
-    shape = SHAPES[Size(found.meta.get("size", Size.USUAL))]
+    scale = SCALES[Size(found.meta.get("size", Size.USUAL))]
     restores = bool(found.meta.get("restores"))
-    faults = least(seconds, [k for k in shape.faults if not (restores and k is Kind.DELETE)])
-    broken = least_links(seconds, links_of(found.meta["store"]), shape.faults)
+    faults = least(seconds, [k for k in scale.faults if not (restores and k is Kind.DELETE)])
+    broken = least_links(seconds, links_of(found.meta["store"]), scale.faults)
     common = [
-        Guard("messages answered", figures["turns"], shape.messages or seconds * TURNS_PER_SECOND),
+        Guard("messages answered", figures["turns"], scale.messages or seconds * TURNS_PER_SECOND),
         Guard("share that ended as undisturbed", figures["success"], SUCCESS),
-        Guard("cancellations judged in the calm", figures["cancelled_in_calm"], CANCELLED),
+        Guard(
+            "cancellations judged after the faults", figures["cancelled_after_faults"], CANCELLED
+        ),
         Guard("messages sent three times at once", _repeated(found), REPEATED),
         Guard("takeovers", figures["takeovers"], 1),
         *(Guard(f"faults: {kind}", kinds[kind], number) for kind, number in faults.items()),
         *(Guard(f"faults of link: {link}", links[link], number) for link, number in broken.items()),
     ]
-    if not shape.everything:
+    if not scale.everything:
         return [
             *common,
             Guard("faults before the last answer", _in_time(found), sum(faults.values())),
@@ -101,14 +103,14 @@ def _widths(found: Evidence, seconds: float) -> Iterator[Guard]:
     played = Counter(
         turns[name].app
         for name, outcome in outcomes.items()
-        if outcome and not calm.is_calm(turns[name].user)
+        if outcome and not after_faults.is_after_faults(turns[name].user)
     )
     for kind in KINDS:
         if kind != CLEARED or not found.meta.get("restores"):
             yield Guard(f"played: {kind}", played[kind], 1)
     yield Guard("messages refused by a full queue", list(outcomes.values()).count(FULL), 1)
     yield Guard("denied after a deploy", denied_after_deploy(found), 1)
-    beside = sum(len(beside) for _, beside in calm.rounds(found))
+    beside = sum(len(beside) for _, beside in after_faults.rounds(found))
     yield Guard("a neighbour's turns beside a crowd", beside, BESIDE)
     yield Guard("tasks that workers have ended", _tasks(found, "ended"), seconds)
     off = {line["pid"] for line in found.starts if line.get("clock")}
@@ -136,9 +138,11 @@ def measured(found: Evidence) -> dict[str, Any]:
     turns = found.turns
     told = {name: outcome for name, outcome in found.outcomes().items() if outcome}
     outcomes = {
-        name: outcome for name, outcome in told.items() if not calm.is_calm(turns[name].user)
+        name: outcome
+        for name, outcome in told.items()
+        if not after_faults.is_after_faults(turns[name].user)
     }
-    cancelled = {name: took for name, took in calm.cancelled_in(found) if took is not None}
+    cancelled = {name: took for name, took in after_faults.cancelled_in(found) if took is not None}
     wrong = {violation.where for violation in undisturbed(found)}
     steady = [name for name in outcomes if turns[name].app not in FREE]
     refused = Counter(line["error"] for line in found.commits if line["phase"] == "refused")
@@ -160,18 +164,21 @@ def measured(found: Evidence) -> dict[str, Any]:
             for row in rows
             for answer in row.responses
         ),
-        "interrupts": _rivals(found, WhenBusy.INTERRUPT),
+        "interrupts": _competing(found, WhenBusy.INTERRUPT),
         "heard": len(found.listeners()),
         "refusals": sum(outcome == REFUSED for outcome in outcomes.values()),
         "full": list(told.values()).count(FULL),
         "resets": sum(line["done"] and "reset" in line for line in found.faults),
         "cleared": cleared_under_way(found),
         "denied": sum(1 for _ in denials(found)),
-        "neighbour": [[round(calm.slowest(some), 3) for some in one] for one in calm.rounds(found)],
+        "neighbour": [
+            [round(after_faults.slowest(some), 3) for some in one]
+            for one in after_faults.rounds(found)
+        ],
         "settled_in": _settled_in(found),
         "lost_by_restore": _lost(found),
         "put_back": _put_back(found),
-        "cancelled_in_calm": len(cancelled),
+        "cancelled_after_faults": len(cancelled),
         "slowest_cancellation": round(max(cancelled.values(), default=0.0), 2),
         "repeated_model_calls": sum(questions.values()) - len(questions),
         "model_calls": sum(questions.values()),
@@ -187,7 +194,7 @@ def _settled_in(found: Evidence) -> dict[str, Any]:
     ends = [
         (line["at"], line["invocation"])
         for line in runs
-        if line["type"] in ("ok", "fail") and not calm.is_calm(line["user"])
+        if line["type"] in ("ok", "fail") and not after_faults.is_after_faults(line["user"])
     ]
     at, invocation = max(ends, default=(healed, ""))
     return {
@@ -225,7 +232,7 @@ def _tasks(found: Evidence, phase: str) -> int:
     return sum(line["phase"] == phase for line in found.tasks)
 
 
-def _rivals(found: Evidence, when_busy: WhenBusy) -> int:
+def _competing(found: Evidence, when_busy: WhenBusy) -> int:
     """How many messages came that wanted this of a busy session."""
     return sum(turn.when_busy is when_busy for turn in found.turns.values())
 

@@ -1,4 +1,4 @@
-"""The connections between a run's processes, which the nemesis breaks."""
+"""The connections between a run's processes, which the injector breaks."""
 
 from enum import StrEnum
 

@@ -24,7 +24,11 @@ Answer = tuple[str, list[tuple[str, dict[str, Any]]]]
 
 SCRIPTS: dict[str, list[Answer]] = {
     "cashier": [("", [("charge", {"amount": 10})]), ("Charged.", [])],
-    "scoped": [("", [("scope", {"amount": 3})]), ("", [("charge", {"amount": 1})]), ("Kept.", [])],
+    "scoped": [
+        ("", [("scope", {"amount": 3})]),
+        ("", [("charge", {"amount": 1})]),
+        ("Kept.", []),
+    ],
     "tripler": [
         ("", [("charge", {"amount": 1}), ("late", {}), ("charge", {"amount": 2})]),
         ("All.", []),

@@ -30,7 +30,7 @@ from durable_adk.sessions import SessionKey
 from durable_adk.wire.messages import workflow_id
 
 if TYPE_CHECKING:
-    from campaign.world import World
+    from campaign.cluster import Cluster
 
 TERMINATING = "terminating"
 """The note before a workflow is terminated or deleted."""
@@ -58,23 +58,23 @@ class _Target(NamedTuple):
         return WorkflowExecution(workflow_id=self.handle.id)
 
 
-async def terminate(world: "World", pick: float) -> Done:
+async def terminate(cluster: "Cluster", pick: float) -> Done:
     """Terminate a workflow of the app whose invocations may end so."""
-    found = await _one_of(world, (SLOW,), pick)
+    found = await _one_of(cluster, (SLOW,), pick)
     if found is None:
         return None
-    _announce(world, found.turn)
+    _announce(cluster, found.turn)
     with suppress(RPCError):  # that may have been done all the same
         await found.handle.terminate(reason="by hand")
     return {"invocation": found.turn.invocation}
 
 
-async def delete(world: "World", pick: float) -> Done:
+async def delete(cluster: "Cluster", pick: float) -> Done:
     """Delete one, with its history."""
-    found = await _one_of(world, (SLOW,), pick)
+    found = await _one_of(cluster, (SLOW,), pick)
     if found is None:
         return None
-    _announce(world, found.turn)
+    _announce(cluster, found.turn)
     what = DeleteWorkflowExecutionRequest(
         namespace=found.client.namespace, workflow_execution=found.execution
     )
@@ -83,13 +83,13 @@ async def delete(world: "World", pick: float) -> Done:
     return {"invocation": found.turn.invocation}
 
 
-async def reset(world: "World", pick: float) -> Done:
+async def reset(cluster: "Cluster", pick: float) -> Done:
     """Have a workflow begin anew from its first task, or do its last one again.
 
     A body whose steps give something else each time cannot: what the last task that the server
     knew of came after may be stored already.
     """
-    found = await _one_of(world, [app for app in STEADY if app not in DRAWS], pick)
+    found = await _one_of(cluster, [app for app in STEADY if app not in DRAWS], pick)
     if found is None:
         return None
     try:
@@ -114,9 +114,9 @@ async def reset(world: "World", pick: float) -> Done:
     return {"reset": found.turn.invocation, "to": "first" if first else "last"}
 
 
-async def forge(world: "World", pick: float) -> Done:
+async def forge(cluster: "Cluster", pick: float) -> Done:
     """Send a workflow what nobody would send: none of it may be taken."""
-    found = await _one_of(world, (*STEADY, SLOW), pick)
+    found = await _one_of(cluster, (*STEADY, SLOW), pick)
     if found is None:
         return None
     calls = await _waiting(found.handle) or ["no-such-call"]
@@ -153,14 +153,14 @@ async def _waiting(handle: WorkflowHandle[Any, Any]) -> list[str]:
     return []
 
 
-async def _one_of(world: "World", apps: Collection[str], pick: float) -> _Target | None:
+async def _one_of(cluster: "Cluster", apps: Collection[str], pick: float) -> _Target | None:
     """A workflow that runs for a turn of one of some apps; as all write who have the run's keys."""
-    turns = sorted(turn for turn in under_way(world.folder) if turn.app in apps)
+    turns = sorted(turn for turn in under_way(cluster.folder) if turn.app in apps)
     if not turns:
         return None
     turn = turns[int(pick * len(turns))]
     with suppress(RPCError, TemporalUnavailableError):
-        client = await connect(world.temporal.address, data_converter=converter(world.folder))
+        client = await connect(cluster.temporal.address, data_converter=converter(cluster.folder))
         handle = client.get_workflow_handle(workflow_id(SessionKey(*turn[:3]), turn.invocation))
         if (await handle.describe()).status is WorkflowExecutionStatus.RUNNING:
             return _Target(turn, client, handle)
@@ -177,7 +177,7 @@ def under_way(folder: RunFolder) -> set[Turn]:
     return {turn for turn, line in last.items() if line["type"] not in ("ok", "fail")}
 
 
-def _announce(world: "World", turn: Turn) -> None:
+def _announce(cluster: "Cluster", turn: Turn) -> None:
     """Note what is done before it is: whether it was may not be known afterwards."""
     lasting = {"kind": TERMINATING, "began": time.time(), "done": False}
-    note(world.folder.faults, **lasting, invocation=turn.invocation)
+    note(cluster.folder.faults, **lasting, invocation=turn.invocation)

@@ -1,4 +1,4 @@
-"""One run: a world, its faults, its end, and what the auditor says."""
+"""One run: a cluster, its faults, its end, and what the auditor says."""
 
 import asyncio
 import json
@@ -8,18 +8,18 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from campaign.calm import calm
+from campaign.after_faults import act_after_faults
+from campaign.cluster import Cluster, running, until, with_clients
 from campaign.controls import write_controls
-from campaign.gather import gather
+from campaign.export import export
+from campaign.fault_injector import FaultInjector
 from campaign.journals import RunFolder
 from campaign.links import links_of
-from campaign.nemesis import Nemesis
-from campaign.restoring import back_up, keep, restore
+from campaign.restore import back_up, keep, restore
+from campaign.scale import SCALES, Scale, Size
 from campaign.schedule import GAP, Kind, schedule
-from campaign.shape import SHAPES, Shape, Size
 from campaign.stores import converter
 from campaign.worker_main import QUEUE
-from campaign.world import World, running, staffed, until
 from durable_adk.client import connect
 
 QUIET = 30.0
@@ -40,15 +40,15 @@ class Plan:
     """Whether the store is put back to a copy in the end (I21)."""
 
     @property
-    def shape(self) -> Shape:
+    def scale(self) -> Scale:
         """How large it is."""
-        return SHAPES[self.size]
+        return SCALES[self.size]
 
     @property
     def faults(self) -> list[Kind]:
         """What is done; what Temporal has been told to forget nobody could put back (I21)."""
         deletes = not self.restores
-        return [kind for kind in self.shape.faults if deletes or kind is not Kind.DELETE]
+        return [kind for kind in self.scale.faults if deletes or kind is not Kind.DELETE]
 
     @property
     def encrypts(self) -> bool:
@@ -72,31 +72,31 @@ async def run(plan: Plan, path: Path) -> RunFolder:
         folder.encrypted.touch()
     if plan.restores:
         folder.restores.touch()
-    async with running(folder, plan.store, plan.seed, plan.size) as world:
-        await write_controls(folder, plan.shape.turns)
-        async with staffed(world):
+    async with running(folder, plan.store, plan.seed, plan.size) as cluster:
+        await write_controls(folder, plan.scale.turns)
+        async with with_clients(cluster):
             if plan.restores:
-                await keep(world, await _connected(world), 1)
+                await keep(cluster, await _connected(cluster), 1)
             started = time.time()
-            nemesis = Nemesis(world)
+            injector = FaultInjector(cluster)
             links = links_of(plan.store)
             faults = schedule(plan.seed, plan.seconds, plan.gap, plan.faults, links)
             async with asyncio.TaskGroup() as group:
                 if plan.restores:
-                    group.create_task(back_up(world, plan.seconds / 2))
-                await nemesis.attack(faults, plan.seconds)
+                    group.create_task(back_up(cluster, plan.seconds / 2))
+                await injector.inject(faults, plan.seconds)
             healed = time.time()
-            client = await _connected(world)
-            await _settle(world, client, plan.quiet)
+            client = await _connected(cluster)
+            await _settle(cluster, client, plan.quiet)
             settled = time.time()
-            await calm(world, client, healed)
+            await act_after_faults(cluster, client, healed)
             if plan.restores:
-                await keep(world, client, 2)
+                await keep(cluster, client, 2)
             await _ended(client, plan.quiet)  # clients know of an end before its workflow is over
         ended = time.time()
-        await gather(world, client)
+        await export(cluster, client)
         if plan.restores:
-            await restore(world, client)
+            await restore(cluster, client)
     meta = {
         "seed": plan.seed,
         "store": plan.store,
@@ -115,9 +115,9 @@ async def run(plan: Plan, path: Path) -> RunFolder:
     return folder
 
 
-async def _connected(world: World) -> Client:
+async def _connected(cluster: Cluster) -> Client:
     """A client past all proxies, which writes as all others do."""
-    return await connect(world.temporal.address, data_converter=converter(world.folder))
+    return await connect(cluster.temporal.address, data_converter=converter(cluster.folder))
 
 
 def _made(path: Path) -> RunFolder:
@@ -126,12 +126,12 @@ def _made(path: Path) -> RunFolder:
     return RunFolder(path)
 
 
-async def _settle(world: World, client: Client, quiet: float) -> None:
+async def _settle(cluster: Cluster, client: Client, quiet: float) -> None:
     """Let clients bring their messages to an end, and workflows end after them."""
-    if world.shape.messages is None:
-        world.folder.stop.touch()
+    if cluster.scale.messages is None:
+        cluster.folder.stop.touch()
     end = time.monotonic() + quiet
-    await until(lambda: all(one.ended for one in world.clients), quiet)
+    await until(lambda: all(one.ended for one in cluster.clients), quiet)
     await _ended(client, end - time.monotonic())
 
 

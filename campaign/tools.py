@@ -33,7 +33,7 @@ EXIT_CODE = 70
 
 @dataclass(frozen=True)
 class Tools:
-    """What changes state, and the world outside, which is the ledger."""
+    """What changes state, and the outside world, which is the ledger."""
 
     folder: RunFolder
 

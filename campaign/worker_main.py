@@ -18,9 +18,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExport
 from temporalio import activity, client as clients, worker as workers
 
 from campaign.apps import make_apps
+from campaign.journaled_store import ADDED, JournaledSessionService
 from campaign.journals import RunFolder, note, notes
 from campaign.stores import converter, shared
-from campaign.watched_store import ADDED, WatchedSessionService
 from campaign.workload import QUEUED
 from durable_adk.client import connect
 from durable_adk.log import configure
@@ -47,7 +47,7 @@ async def main(folder: RunFolder, address: str, store: str) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     configure("info")
     apps = list(make_apps(folder.path, _begin(folder)).values())
-    service = WatchedSessionService(store, folder.commits)
+    service = JournaledSessionService(store, folder.commits)
     options = WorkerOptions(task_queue=QUEUE, limits=LIMITS)
     noting = [NotedTasks(folder.tasks)]
     client = await connect(address, data_converter=converter(folder), interceptors=noting)

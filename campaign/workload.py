@@ -147,7 +147,7 @@ class Turn(NamedTuple):
         return dice.uniform(0.2, 2.0) if dice.random() < 0.4 else None
 
     @property
-    def rival_after(self) -> float | None:
+    def competing_after(self) -> float | None:
         """Seconds after which the session's next message comes beside it; None: when it is over."""
         if self.app != SLOW or self.number % 2 == 0:
             return None
@@ -157,7 +157,7 @@ class Turn(NamedTuple):
     @property
     def when_busy(self) -> WhenBusy:
         """What it wants if its session is busy."""
-        if self.app != SLOW or self._replace(number=self.number - 1).rival_after is None:
+        if self.app != SLOW or self._replace(number=self.number - 1).competing_after is None:
             return WhenBusy.ENQUEUE
         return self._dice("busy").choice(RIVALS)
 

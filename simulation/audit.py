@@ -15,11 +15,11 @@ from typing import Any
 
 from durable_adk.errors import LeaseLostError
 from simulation.attempts import THEIRS
-from simulation.normal import ASK, calls, parts, responses, told
-from simulation.others import all_calls, all_responses, others
-from simulation.outside import asks, cleared, denied
-from simulation.rivals import busy, listeners, refused, rivals
+from simulation.busy_session import busy, competing_message, refused, steered_into
+from simulation.child_sessions import all_calls, all_responses, child_sessions
 from simulation.simulation import Result
+from simulation.stored_events import ASK, calls, normalized, parts, responses
+from simulation.user_actions import asks, cleared, denied
 
 Json = dict[str, Any]
 _LAST = re.compile(r'"(text|lastEventId)":"[^"]*",')
@@ -39,12 +39,12 @@ def audit(result: Result, control: Result) -> list[str]:
     problems += _repeats(result, control)
     problems += _workflows(result)
     problems += _ends(result)
-    problems += others(result)
+    problems += child_sessions(result)
     problems += denied(result)
     if result.cleared is not None:
         problems += cleared(result, control)
-    elif result.scenario.rival is not None:
-        problems += rivals(result, control)
+    elif result.scenario.competing is not None:
+        problems += competing_message(result, control)
     elif INTERRUPTIONS & set(_kinds(result)):
         problems += _interrupted(result, control)
     elif result.scenario.next_release is not None and not asks(result):
@@ -171,7 +171,7 @@ def _workflows(result: Result) -> Iterator[str]:
     for run in _closed(result):
         record = result.records.get(run.workflow_id)
         if run.workflow_id not in result.accepted:
-            continue  # an agent that is used as a tool; see `simulation.others`
+            continue  # an agent that is used as a tool; see `simulation.child_sessions`
         elsewhere = run.workflow_id in busy(result) or _heard(result, run)
         if record is None and (elsewhere or result.cleared is not None):
             continue
@@ -196,7 +196,7 @@ def _heard(result: Result, run: Any) -> bool:
     """Whether another invocation has heard the message of this one, as it says."""
     payload = run.closed.complete_workflow_execution.result.data
     listener = payload and json.loads(payload).get("steered")
-    return bool(listener) and listener == listeners(result).get(run.workflow_id)
+    return bool(listener) and listener == steered_into(result).get(run.workflow_id)
 
 
 def _ids(result: Result) -> set[str]:
@@ -212,7 +212,7 @@ def _left(result: Result) -> str | None:
 
 def _same(result: Result, control: Result) -> Iterator[str]:
     """Nothing that a client can see differs from the undisturbed run."""
-    got, expected = told(_in_order(result)), told(_in_order(control))
+    got, expected = normalized(_in_order(result)), normalized(_in_order(control))
     for number, (one, other) in enumerate(zip(got, expected, strict=False)):
         if one != other:
             yield f"I2 I3 I7: event {number} is {one}, undisturbed it is {other}"

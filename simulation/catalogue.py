@@ -30,10 +30,10 @@ from simulation.inputs import (
     CANCEL,
     CANCEL_CLEARED,
     CLEAR,
+    COMPETING_MESSAGE,
     DEPLOY,
     NEXT_MESSAGE,
     RESET,
-    RIVAL,
     TERMINATE,
     TERMINATE_FROZEN,
     confirmed,
@@ -252,17 +252,20 @@ APPROVAL = Scenario(
 TAKEOVER = Scenario(
     name="takeover", app=app(charger()), inputs=[TERMINATE, TERMINATE_FROZEN, NEXT_MESSAGE]
 )
-RIVALS = [
-    Scenario(name="steered", app=app(charger()), inputs=[RIVAL], rival=WhenBusy.STEER),
+COMPETING = [
     Scenario(
-        name="steered and rolls over",
+        name=name,
         app=app(charger()),
-        inputs=[RIVAL],
-        rival=WhenBusy.STEER,
-        roll_over_after=2,
-    ),
-    Scenario(name="interrupted", app=app(charger()), inputs=[RIVAL], rival=WhenBusy.INTERRUPT),
-    Scenario(name="refused", app=app(charger()), inputs=[RIVAL], rival=WhenBusy.REJECT),
+        inputs=[COMPETING_MESSAGE],
+        competing=competing,
+        roll_over_after=roll_over_after,
+    )
+    for name, competing, roll_over_after in (
+        ("steered", WhenBusy.STEER, None),
+        ("steered and rolls over", WhenBusy.STEER, 2),
+        ("interrupted", WhenBusy.INTERRUPT, None),
+        ("refused", WhenBusy.REJECT, None),
+    )
 ]
 ASKED = [
     Scenario(name="asked agent", app=app(_asks())),
@@ -372,7 +375,7 @@ SCENARIOS = [
     ),
     Scenario(name="two messages", app=app(charger()), messages=("hello", "hello")),
     TAKEOVER,
-    *RIVALS,
+    *COMPETING,
     *ASKED,
     *BUDGETS,
     *CLEARED,

@@ -8,11 +8,11 @@ from durable_adk.conversation.requests import REQUEST_CONFIRMATION
 from simulation.scenario import Input
 
 if TYPE_CHECKING:
-    from simulation.run import Run
     from simulation.simulation import Simulation
+    from simulation.workflow_run import WorkflowRun
 
 
-def _first(simulation: "Simulation") -> "Run":
+def _first(simulation: "Simulation") -> "WorkflowRun":
     return simulation.server.newest(simulation.server.runs[0])
 
 
@@ -46,10 +46,10 @@ NEXT_MESSAGE = Input(
     ready=lambda simulation: not _open(simulation),
     give=lambda simulation: simulation.send("hello"),
 )
-RIVAL = Input(
-    name="rival",
+COMPETING_MESSAGE = Input(
+    name="competing",
     ready=lambda simulation: bool(simulation.server.runs),
-    give=lambda simulation: simulation.send("hello", simulation.scenario.rival),
+    give=lambda simulation: simulation.send("hello", simulation.scenario.competing),
     anywhere=True,
 )
 """Another message, which may find its session busy."""
@@ -100,7 +100,7 @@ def responded(answer_id: str, call: str) -> Input:
 def _answer(answer_id: str, name: str, answer: dict[str, Any], of: str) -> Input:
     """An answer to a call of an invocation."""
 
-    def run(simulation: "Simulation") -> "Run | None":
+    def run(simulation: "Simulation") -> "WorkflowRun | None":
         runs = reversed(simulation.server.runs)
         return next((run for run in runs if run.workflow_id == of), None)
 

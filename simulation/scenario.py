@@ -42,7 +42,7 @@ class Scenario:
     """Whether calls wait for somebody: others may run meanwhile, and a call has two responses."""
     at_most_once: bool = False
     """Whether its tools promise that; the model may be told that it is unknown what they did."""
-    rival: WhenBusy | None = None
+    competing: WhenBusy | None = None
     """What the message wants that may come beside the first one; None: there is none."""
     next_release: App | None = None
     """What workers serve that start after a deploy."""

@@ -18,12 +18,12 @@ from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 from durable_adk.activities.world import World
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.wire.converter import data_converter
+from simulation.activity_results import cancelled, completed, failed, timed_out
 from simulation.attempts import Attempt, Executor, Gate, Scheduled, Worker
-from simulation.children import Children
+from simulation.child_workflows import Children
 from simulation.faults import FAULTS
 from simulation.loop import Clock, VirtualLoop
-from simulation.resolutions import cancelled, completed, failed, timed_out
-from simulation.run import Run, WorkflowTask
+from simulation.workflow_run import WorkflowRun, WorkflowTask
 
 HEARTBEAT = 2.0
 """Seconds until a lost attempt is given to another worker."""
@@ -42,43 +42,47 @@ class Server:
         self.loop = VirtualLoop(clock)
         self.executor = Executor(self.loop, is_stored)
         self.workers = [Worker(world), Worker(world)]
-        self.runs: list[Run] = []
+        self.runs: list[WorkflowRun] = []
         self.ready: list[Scheduled] = []
         """Activities that wait for a worker."""
         self._children = Children(self._begin_child, self._cancel_open)
 
     # ----- what clients do
 
-    def start(self, workflow_id: str, argument: Any, *, roll_over_after: int | None = None) -> Run:
+    def start(
+        self, workflow_id: str, argument: Any, *, roll_over_after: int | None = None
+    ) -> WorkflowRun:
         """Start a workflow."""
         return self._add(workflow_id, _payloads(argument), None, roll_over_after)
 
     def _add(
         self, workflow_id: str, arguments: list[Payload], first: str | None, rolls: int | None
-    ) -> Run:
+    ) -> WorkflowRun:
         run_id = f"run-{len(self.runs) + 1}"
-        run = Run(workflow_id, run_id, first or run_id, arguments, roll_over_after=rolls)
+        run = WorkflowRun(workflow_id, run_id, first or run_id, arguments, roll_over_after=rolls)
         self.runs.append(run)
         return run
 
-    def _begin_child(self, workflow_id: str, arguments: list[Payload], parent: Run) -> Run:
+    def _begin_child(
+        self, workflow_id: str, arguments: list[Payload], parent: WorkflowRun
+    ) -> WorkflowRun:
         return self._add(workflow_id, arguments, None, parent.roll_over_after)
 
-    def signal(self, run: Run, name: str, argument: Any) -> None:
+    def signal(self, run: WorkflowRun, name: str, argument: Any) -> None:
         """Send a signal to whatever run of the workflow is open."""
         job = SignalWorkflow(signal_name=name, input=_payloads(argument), originating_event_id=1)
         self.newest(run).pending.append(WorkflowActivationJob(signal_workflow=job))
 
-    def cancel(self, run: Run) -> None:
+    def cancel(self, run: WorkflowRun) -> None:
         """Ask the workflow to end."""
         job = WorkflowActivationJob(cancel_workflow=CancelWorkflow(reason="asked"))
         self.newest(run).pending.append(job)
 
-    def _cancel_open(self, run: Run) -> None:
+    def _cancel_open(self, run: WorkflowRun) -> None:
         if self.newest(run).closed is None:
             self.cancel(run)
 
-    def terminate(self, run: Run, *, frozen: bool = False) -> None:
+    def terminate(self, run: WorkflowRun, *, frozen: bool = False) -> None:
         """Close the workflow without telling it; its activities go on, now or at the very end."""
         run = self.newest(run)
         for gate in self.executor.gates:
@@ -91,7 +95,7 @@ class Server:
         self._children.ended(run, None)
         self.ready = [activity for activity in self.ready if activity.run is not run]
 
-    def reset(self, run: Run) -> None:
+    def reset(self, run: WorkflowRun) -> None:
         """Begin the workflow anew from its first task, with the signals that it has had.
 
         Its activities go on, as those of a workflow that was terminated do.
@@ -103,7 +107,7 @@ class Server:
         again = self._add(run.workflow_id, run.arguments, run.first_run_id, run.roll_over_after)
         again.pending += [job for job in told if job.HasField("signal_workflow")]
 
-    def newest(self, run: Run) -> Run:
+    def newest(self, run: WorkflowRun) -> WorkflowRun:
         """The last run of a chain."""
         return next(r for r in reversed(self.runs) if r.workflow_id == run.workflow_id)
 
@@ -232,7 +236,7 @@ class Server:
         else:
             self._lose_task(activity.run, frozen=fault != "die")
 
-    def _lose_task(self, run: Run, *, frozen: bool) -> None:
+    def _lose_task(self, run: WorkflowRun, *, frozen: bool) -> None:
         """The worker of a workflow task is gone; if it is frozen, its local activities go on."""
         for activity in run.task.locals.values() if run.task else ():
             self._give_up(activity)
@@ -261,7 +265,7 @@ class Server:
 
     # ----- tasks
 
-    def _process(self, run: Run, task: WorkflowTask) -> None:
+    def _process(self, run: WorkflowRun, task: WorkflowTask) -> None:
         """See to the local activities of a task's last activation."""
         for command in task.activations[-1].commands:
             match command.WhichOneof("variant"):
@@ -277,7 +281,7 @@ class Server:
                     pass
         self._drain()
 
-    def _finish(self, run: Run) -> None:
+    def _finish(self, run: WorkflowRun) -> None:
         """The worker reports a task; refused if it would close a run that has news (F26)."""
         task = run.task
         if task is None or (task.closes is not None and run.pending):
@@ -290,7 +294,7 @@ class Server:
             self._command(run, command)
         self._children.begin()
 
-    def _command(self, run: Run, command: WorkflowCommand) -> None:
+    def _command(self, run: WorkflowRun, command: WorkflowCommand) -> None:
         kind = command.WhichOneof("variant") or ""
         match kind:
             case "schedule_activity":
@@ -320,7 +324,7 @@ class Server:
                 self._close(run, command)
                 self._children.ended(run, command)
 
-    def _close(self, run: Run, command: WorkflowCommand) -> None:
+    def _close(self, run: WorkflowRun, command: WorkflowCommand) -> None:
         run.closed = command
         run.evict()
         for activity in run.activities.values():
@@ -337,7 +341,7 @@ class Server:
         elif activity.cancellation != _WAIT:
             self._resolve(activity, cancelled(activity))  # the run does not wait for its end
 
-    def _to_cancel(self, run: Run) -> list[Scheduled]:
+    def _to_cancel(self, run: WorkflowRun) -> list[Scheduled]:
         return [
             activity
             for activity in run.activities.values()
@@ -386,7 +390,7 @@ class Server:
         activity.done = True
         job = ResolveActivity(seq=activity.seq, result=result, is_local=activity.local)
         jobs = [WorkflowActivationJob(resolve_activity=job)]
-        run: Run = activity.run
+        run: WorkflowRun = activity.run
         if not activity.local:
             run.activities.pop(activity.seq, None)
             run.pending += jobs

@@ -21,14 +21,14 @@ from durable_adk.sessions.lease_owner import TemporalHolder
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import InvocationAnswer, WhenBusy
 from simulation.attempts import SimulatedSessions, gate, skew
-from simulation.cached import TaskFailedError
 from simulation.ledger import Ledger, opened
 from simulation.loop import Clock
-from simulation.normal import bare
-from simulation.run import NonDeterminismError, Run
 from simulation.scenario import Input, Scenario
 from simulation.schedule import Plan, Point
 from simulation.server import Item, Server
+from simulation.stored_events import bare
+from simulation.workflow_instance import TaskFailedError
+from simulation.workflow_run import NonDeterminismError, WorkflowRun
 
 MAX_STEPS = 3_000
 """More than any scenario needs: what takes longer goes round in circles (I11)."""
@@ -36,7 +36,7 @@ KEY = SessionKey("app", "u", "s")
 
 
 @dataclass(frozen=True)
-class Other:
+class ChildSession:
     """What is left of the session of an agent that is used as a tool."""
 
     key: SessionKey
@@ -57,9 +57,9 @@ class Result:
     records: dict[str, InvocationRecord]
     accepted: list[str]
     """The invocations that were started."""
-    others: list[Other]
+    child_sessions: list[ChildSession]
     """The sessions of agents that were asked as tools are."""
-    runs: list[Run]
+    runs: list[WorkflowRun]
     lease: str | None
     tickets: list[str]
     """The messages that still wait for their turn."""
@@ -123,7 +123,7 @@ class Simulation:
     async def _is_alive(self, holder: str) -> bool:
         return self._held(holder) is not None
 
-    def _held(self, holder: str) -> Run | None:
+    def _held(self, holder: str) -> WorkflowRun | None:
         """The open run of a holder."""
         held = TemporalHolder.parse(holder)
         runs = (run for run in self.server.runs if held and run.first_run_id == held.first_run_id)
@@ -301,7 +301,7 @@ class Simulation:
             state=tables.state(KEY),
             records=records,
             accepted=sent,
-            others=[self._other(key) for key in self.sessions.keys if key != KEY],
+            child_sessions=[self._child_session(key) for key in self.sessions.keys if key != KEY],
             runs=self.server.runs,
             lease=head.lease_invocation_id if head else None,
             tickets=[one.invocation_id for one in live(tables, KEY, self.clock.now)],
@@ -313,10 +313,10 @@ class Simulation:
             problems=problems,
         )
 
-    def _other(self, key: SessionKey) -> Other:
+    def _child_session(self, key: SessionKey) -> ChildSession:
         tables = self.sessions.tables
         head, records = tables.head(key), [tables.invocation(key, one) for one in ("i1", "i2")]
-        return Other(
+        return ChildSession(
             key=key,
             events=[json.loads(row.body) for row in tables.events(key, Window())],
             state=tables.state(key),

@@ -8,7 +8,7 @@ from typing import Any
 
 from campaign.checks.log import CLOSED
 from campaign.checks.violation import Violation
-from campaign.controls import plain, shaped
+from campaign.controls import normalized, plain
 from campaign.evidence import Evidence, Row, message_of
 from campaign.journals import Line
 from campaign.workload import CROWD, DENIED, FREE, ONCE, SLOW, Turn
@@ -71,8 +71,8 @@ def undisturbed(found: Evidence) -> Iterator[Violation]:
         expected = controls[turn.course]
         if outcomes[name] != expected["outcome"]:
             yield Violation("a client was told another outcome", name, outcomes[name])
-        shapes = [shaped(row.body, turn) for row in by_invocation.get(name, [])]
-        differs = _difference(_comparable(turn, shapes), _comparable(turn, expected["events"]))
+        events = [normalized(row.body, turn) for row in by_invocation.get(name, [])]
+        differs = _difference(_comparable(turn, events), _comparable(turn, expected["events"]))
         if differs is not None:
             yield Violation("an invocation's events are not those of the control", name, differs)
         if finished[turn.session] == len(controls):
@@ -85,7 +85,7 @@ def foreseen(found: Evidence) -> Iterator[Violation]:
     cancelled = {line["invocation"] for line in found.journal if line["operation"] == "cancel"}
     listeners = found.listeners()
     turns = found.turns
-    rivals = {turn.session for turn in turns.values() if turn.when_busy is WhenBusy.INTERRUPT}
+    competing = {turn.session for turn in turns.values() if turn.when_busy is WhenBusy.INTERRUPT}
     for name, outcome in found.outcomes().items():
         of_app = {SLOW: ENDINGS, DENIED: ("", "ok")}.get(turns[name].app)
         refused = turns[name].when_busy is WhenBusy.REJECT and outcome == REFUSED
@@ -96,7 +96,7 @@ def foreseen(found: Evidence) -> Iterator[Violation]:
             yield Violation("a run ended in a way nobody wanted", name, outcome)
         if outcome == TERMINATED and not {name, listeners.get(name)} & terminated:
             yield Violation("a run is said to be terminated, and nobody did that", name, outcome)
-        if outcome == CANCELLED and name not in cancelled and turns[name].session not in rivals:
+        if outcome == CANCELLED and name not in cancelled and turns[name].session not in competing:
             yield Violation("a run was cancelled by nobody", name, outcome)
     for name, line in found.invocations.items():
         if line["status"] == "abandoned" and name not in terminated:
@@ -109,16 +109,16 @@ def _lost_runs(found: Evidence, name: str) -> int:
     return phases["begun"] - phases["done"]
 
 
-def _comparable(turn: Turn, shapes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _comparable(turn: Turn, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """In order; but branches that run side by side may meet in any order."""
     if turn.app == ONCE:
-        return [_settled(shape) for shape in shapes]
-    return sorted(shapes, key=lambda one: one["id"]) if turn.app == "parallel" else shapes
+        return [_settled(event) for event in events]
+    return sorted(events, key=lambda one: one["id"]) if turn.app == "parallel" else events
 
 
-def _settled(shape: dict[str, Any]) -> dict[str, Any]:
+def _settled(scale: dict[str, Any]) -> dict[str, Any]:
     """Without what a payment's caller was told, if it is one of the two things it may be (I8)."""
-    copy = json.loads(json.dumps(shape))
+    copy = json.loads(json.dumps(scale))
     content: dict[str, Any] = copy.get("content", {})
     parts: list[dict[str, Any]] = content.get("parts", [])
     for part in parts:
@@ -199,7 +199,7 @@ def accepted_is_durable(found: Evidence) -> Iterator[Violation]:
 def cancel(found: Evidence) -> Iterator[Violation]:
     """I15: a cancelled run ends with an error event, and starts nothing afterwards.
 
-    How soon is looked at in the calm; see `checks.calm`.
+    How soon is looked at after the faults; see `checks.after_faults`.
     """
     by_invocation, ends = found.by_invocation(), _ends(found)
     for name, line in found.invocations.items():

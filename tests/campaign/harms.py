@@ -124,7 +124,7 @@ def left(found: Evidence) -> None:
     found.cut = [f"/artifacts/.new-{n}" for n in range(5)]
 
 
-def neighbour(found: Evidence) -> None:
+def noisy_neighbour(found: Evidence) -> None:
     """An invocation beside the poison comes out wrong."""
     repeat("ledger", key="p.1:c1", phase="done", other={"pid": 2, "at": 9.4})(found)
     store(PLAIN, 3, author="another")(found)

@@ -5,18 +5,18 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
+from campaign.access_probe import WAYS
 from campaign.evidence import Evidence, Key, Row, Rows
 from campaign.journals import Line
 from campaign.leaks import SECRETS, SEEN, SPOKEN
 from campaign.schedule import Kind
-from campaign.trespasser import WAYS
 from campaign.workload import KINDS, Poison, Turn
 from tests.campaign.made_outside import add_outside, workflow_of
 from tests.campaign.parts import added, call, response, row
 
 PLAIN, APPROVAL, SLOW = Key("plain", "u", "p"), Key("approval", "u", "a"), Key("slow", "u", "z")
 ONCE = Key("once", "u7", "x7")
-CALM = Key("slow", "calm", "k")
+AFTER_FAULTS = Key("slow", "calm", "k")
 FILES, MEMORY, SIGN_IN = (
     Key("files", "u8", "f8"),
     Key("memory", "u8", "m8"),
@@ -29,7 +29,7 @@ TURNS = {
     "a.1": Turn(*APPROVAL, 1),
     "z.1": Turn(*SLOW, 1),
     "x7.1": Turn(*ONCE, 1),
-    "k.1": Turn(*CALM, 1),
+    "k.1": Turn(*AFTER_FAULTS, 1),
     "f8.1": Turn(*FILES, 1),
     "m8.1": Turn(*MEMORY, 1),
     "s8.1": Turn(*SIGN_IN, 1),
@@ -89,7 +89,7 @@ def _events() -> dict[Key, list[Row]]:
             row(3, "z.1.1.sealed", "sleeper", response("c5", "nap", error="cancelled")),
             row(4, "z.1.end", "sleeper", error_code="InvocationCancelledError"),
         ],
-        CALM: [
+        AFTER_FAULTS: [
             row(1, "k.1.0", "user", {"text": TURNS["k.1"].message}),
             row(2, "k.1.1", "sleeper", call("k8", "nap", nonce="~00000008")),
             row(3, "k.1.1.sealed", "sleeper", response("k8", "nap", error="cancelled")),
@@ -226,20 +226,20 @@ def busy() -> Evidence:
         {**told, "phase": "newer", "event": "", "pid": 1},
     ]
     found.tries = [{**found.tries[0], "way": way} for way in WAYS]
-    _add_calm(found)
+    _add_after_faults(found)
     return found
 
 
-def _add_calm(found: Evidence) -> None:
+def _add_after_faults(found: Evidence) -> None:
     """More of what is done after the faults, and of what a copy of the store lacks."""
     for number in range(7):
-        key = CALM._replace(session=f"k-{number}")
+        key = AFTER_FAULTS._replace(session=f"k-{number}")
         asked = row(1, f"k-{number}.1.0", "user", {"text": Turn(*key, 1).message})
         end = row(2, f"k-{number}.1.end", "sleeper", error_code="InvocationCancelledError")
         found.events[key] = [asked, end]
         found.heads[key] = {"revision": 2, "lease_invocation_id": None}
         added(found, key, found.events[key])
-    found.repeats = [[dict(line) for line in found.journal if line["user"] != CALM.user]]
+    found.repeats = [[dict(line) for line in found.journal if line["user"] != AFTER_FAULTS.user]]
     assert found.restored is not None
     for name in ("older", "refused"):
         found.restored[name]["events"] = []

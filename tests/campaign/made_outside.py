@@ -1,6 +1,6 @@
 """Evidence made by hand of what users and operators do, in which everything is as it must be."""
 
-from campaign.checks.calm import ALONE, BESIDE, NEIGHBOUR
+from campaign.checks.after_faults import ALONE, BESIDE, NEIGHBOUR
 from campaign.evidence import Evidence, Key, Row
 from campaign.journals import Line
 from campaign.workload import Turn

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from campaign.controls import shaped
+from campaign.controls import normalized
 from campaign.evidence import Evidence, Key, Row
 from campaign.workload import Turn
 
@@ -56,7 +56,7 @@ def added(found: Evidence, key: Key, rows: list[Row]) -> None:
     own = {line["key"]: int(line["value"]) for line in found.state if line["session_id"] == key[2]}
     found.controls[turn.app] = {
         "turns": [{}] * turn.course
-        + [{"outcome": "ok", "events": [shaped(one.body, turn) for one in rows]}],
+        + [{"outcome": "ok", "events": [normalized(one.body, turn) for one in rows]}],
         "state": own,
     }
 

@@ -26,7 +26,7 @@ from tests.campaign.harms import (
     left_over,
     lines,
     lose,
-    neighbour,
+    noisy_neighbour,
     ran,
     repeat,
     restored,
@@ -184,7 +184,7 @@ CASES: dict[str, list[Harm]] = {
         store(POISON, 2, content={"parts": [{"text": "x" * 100_000}]}),
         drop("ledger", phase="exit"),
         repeat("ledger", phase="exit"),
-        neighbour,
+        noisy_neighbour,
     ],
     "secrets": [
         leak(SECRETS),
@@ -218,7 +218,7 @@ CASES: dict[str, list[Harm]] = {
         lose(SLOW, 3),
         repeat("ledger", key="z.1:c5", other={"at": 30.0}),
     ],
-    "cancel_in_calm": [
+    "cancel_after_faults": [
         change("journal", invocation="k.1", type="fail")(at=13.6),
         drop("journal", invocation="k.1", type="fail"),
         cancel_late,
@@ -253,7 +253,7 @@ CASES: dict[str, list[Harm]] = {
         lambda found: found.repeats[0][-1].update(type="fail", error="InvocationTerminatedError"),
         lambda found: found.events[PLAIN].extend(row(n, "p.1.end", "a") for n in (5, 6)),
     ],
-    "neighbour": [slowed(0.9)],
+    "noisy neighbour": [slowed(0.9)],
     "tasks_ended": [hung(17)],
     "stream": [
         drop("journal", invocation="p.1", event="p.1.2"),
@@ -463,7 +463,7 @@ def test_a_neighbour_may_wait_a_little_longer(seconds: float, is_slowed: bool) -
     """I22: what is within the noise of a busy machine shows nothing."""
     found = good()
     slowed(seconds)(found)
-    assert bool(judge(found).violations["neighbour"]) is is_slowed
+    assert bool(judge(found).violations["noisy neighbour"]) is is_slowed
 
 
 def test_a_neighbour_that_was_slow_once_is_measured_again() -> None:
@@ -474,7 +474,7 @@ def test_a_neighbour_that_was_slow_once_is_measured_again() -> None:
         session = line["session"].replace("-0", "-1", 1)
         invocation = line["invocation"].replace("-0", "-1", 1)
         found.journal.append({**line, "session": session, "invocation": invocation})
-    assert not judge(found).violations["neighbour"]
+    assert not judge(found).violations["noisy neighbour"]
 
 
 def test_a_worker_that_was_frozen_has_not_hung() -> None:

@@ -2,13 +2,13 @@
 
 import pytest
 
+from campaign.access_probe import WAYS
 from campaign.auditor import judge, unchecked
 from campaign.evidence import Evidence
 from campaign.guards import guards, measured
 from campaign.leaks import SECRETS, SEEN, SPOKEN
 from campaign.links import links_of
 from campaign.schedule import MINIMUM, Kind
-from campaign.trespasser import WAYS
 from campaign.workload import CLEARED, KINDS
 from tests.campaign.harms import Harm, change, drop, leave_alone, store
 from tests.campaign.made import PLAIN, SIGN_IN, busy, good
@@ -34,7 +34,7 @@ def nothing(kind: str) -> Harm:
 GUARDED: dict[str, Harm] = {
     "messages answered": fewer(seconds=1000.0),
     "share that ended as undisturbed": store(PLAIN, 3, author="another"),
-    "cancellations judged in the calm": drop("journal", operation="cancel"),
+    "cancellations judged after the faults": drop("journal", operation="cancel"),
     "messages sent three times at once": lambda found: found.repeats.clear(),
     "takeovers": lambda found: [line.update(pid=1) for line in found.ledger],
     **{f"faults: {kind}": drop("faults", kind=kind.value) for kind in MINIMUM},
@@ -146,12 +146,12 @@ def test_a_link_counts_when_something_was_really_done_to_it() -> None:
     assert list(asked) == [f"{OF_LINKS}{link}" for link in links]
 
 
-def test_only_what_was_cancelled_in_the_calm_counts_for_its_guard() -> None:
+def test_only_what_was_cancelled_after_the_faults_counts_for_its_guard() -> None:
     """I15: of the cancellations under faults most are not judged, so they prove nothing."""
     found = good()
-    assert measured(found)["cancelled_in_calm"] == 1
+    assert measured(found)["cancelled_after_faults"] == 1
     change("journal", invocation="k.1", operation="cancel", type="ok")(reached=False)(found)
-    assert measured(found)["cancelled_in_calm"] == 0
+    assert measured(found)["cancelled_after_faults"] == 0
 
 
 def test_what_is_done_in_the_calm_does_not_count_as_done_under_faults() -> None:

@@ -2,8 +2,8 @@
 
 from itertools import islice
 
-from campaign.client_main import BESIDE, Lane
-from campaign.shape import SHAPES, Size
+from campaign.client_main import BESIDE, SessionSequence
+from campaign.scale import SCALES, Size
 from campaign.workload import (
     BURST,
     CROWD,
@@ -16,7 +16,7 @@ from campaign.workload import (
     courses,
 )
 
-USUAL = SHAPES[Size.USUAL]
+USUAL = SCALES[Size.USUAL]
 
 
 def test_a_session_s_turns_bring_every_poison_once() -> None:
@@ -34,31 +34,31 @@ def test_every_message_has_a_word_of_its_own() -> None:
 
 
 def test_lanes_play_all_apps_first() -> None:
-    """A short run has seen each app: every one is dealt once among the lanes of all clients."""
+    """A short run has seen each app: every one is dealt once among the sequences of all clients."""
     for seed in range(20):
         dealt = [
             app
             for slot in range(USUAL.clients)
-            for number in range(1, USUAL.lanes)
-            for app, _ in Lane(str(slot), seed, number, USUAL)._dealt()
+            for number in range(1, USUAL.sequences)
+            for app, _ in SessionSequence(str(slot), seed, number, USUAL)._dealt()
         ]
         assert sorted(dealt) == sorted(STEADY)
 
 
 def test_what_a_lane_owes_has_a_turn_of_each_app_that_it_was_dealt() -> None:
     """However soon clients are told to stop, every app was played."""
-    lane = Lane("1", 3, 2, USUAL)
-    owed = [group[0] for group in islice(lane.groups(), lane.owed)]
-    assert [turn.app for turn in owed] == [app for app, _ in lane._dealt()]
+    sequence = SessionSequence("1", 3, 2, USUAL)
+    owed = [group[0] for group in islice(sequence.groups(), sequence.owed)]
+    assert [turn.app for turn in owed] == [app for app, _ in sequence._dealt()]
     assert {turn.number for turn in owed} == {1}
-    assert Lane("1", 3, 0, USUAL).owed == 0  # a session that has no end
+    assert SessionSequence("1", 3, 0, USUAL).owed == 0  # a session that has no end
 
 
 def test_a_crowd_is_more_messages_at_once_than_may_wait() -> None:
     """I22: so some are refused, each has the same course, and another crowd comes afterwards."""
     assert {CROWD, DENIED} == {app for apps in BESIDE for app in apps}
-    lane = Lane("0", 3, USUAL.lanes, USUAL, CROWD)
-    first, second = islice(lane.groups(), 2)
+    sequence = SessionSequence("0", 3, USUAL.sequences, USUAL, CROWD)
+    first, second = islice(sequence.groups(), 2)
     assert len(first) == len(second) == BURST > QUEUED + 1
     assert {turn.session for turn in first}.isdisjoint(turn.session for turn in second)
     assert {turn.course for turn in first} == {0}
@@ -66,5 +66,5 @@ def test_a_crowd_is_more_messages_at_once_than_may_wait() -> None:
 
 def test_what_is_to_be_denied_is_never_approved() -> None:
     """I16: whatever the turn."""
-    lane = Lane("1", 3, USUAL.lanes, USUAL, DENIED)
-    assert not any(turn.approves for group in islice(lane.groups(), 9) for turn in group)
+    sequence = SessionSequence("1", 3, USUAL.sequences, USUAL, DENIED)
+    assert not any(turn.approves for group in islice(sequence.groups(), 9) for turn in group)

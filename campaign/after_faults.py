@@ -19,14 +19,14 @@ from google.genai import types
 from temporalio.client import Client
 
 from campaign.apps import make_apps
-from campaign.checks.calm import ALONE, BESIDE, NEIGHBOUR, USER, is_slowed
+from campaign.checks.after_faults import ALONE, BESIDE, NEIGHBOUR, USER, is_slowed
 from campaign.checks.clients import AFTERMATH
+from campaign.cluster import Cluster, until
 from campaign.journals import RunFolder
+from campaign.player import UNKNOWN, Player
 from campaign.stores import shared
-from campaign.turns import UNKNOWN, Player
 from campaign.worker_main import QUEUE
 from campaign.workload import BURST, CROWD, DENIED, NAP, SLOW, Turn
-from campaign.world import World, until
 from durable_adk.errors import DurableAdkError
 from durable_adk.runners import Runner
 from durable_adk.sessions import DatabaseSessionService
@@ -69,25 +69,25 @@ class _Cancelling(Player):
             self._note(turn, "cancel", "ok", attempt, reached=reached)
 
 
-async def calm(world: World, client: Client, healed: float) -> None:
+async def act_after_faults(cluster: Cluster, client: Client, healed: float) -> None:
     """Do all of it, once the last fault can have no effect any more."""
     await asyncio.sleep(max(0.0, healed + AFTERMATH - time.time()))
-    async with visiting(world, client, (SLOW, CROWD, DENIED, *SENT_AGAIN)) as runners:
+    async with local_runners(cluster, client, (SLOW, CROWD, DENIED, *SENT_AGAIN)) as runners:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
-                await _all(world, runners)
+                await _all(cluster, runners)
 
 
 @asynccontextmanager
-async def visiting(
-    world: World, client: Client, names: Iterable[str]
+async def local_runners(
+    cluster: Cluster, client: Client, names: Iterable[str]
 ) -> AsyncGenerator[dict[str, Runner]]:
     """Runners of some apps in this process, which no fault is done to."""
-    service = DatabaseSessionService(world.url())
-    apps = make_apps(world.folder.path)
+    service = DatabaseSessionService(cluster.url())
+    apps = make_apps(cluster.folder.path)
     options: dict[str, Any] = {"client": client, "task_queue": QUEUE}
     try:
-        async with shared(world.folder, service, world.url()) as stores:
+        async with shared(cluster.folder, service, cluster.url()) as stores:
             yield {
                 name: Runner(
                     app=apps[name], auto_create_session=True, **options, **stores.arguments()
@@ -98,9 +98,9 @@ async def visiting(
         await service.close()
 
 
-async def _all(world: World, runners: dict[str, Runner]) -> None:
-    dice = random.Random(f"{world.seed}/calm")  # noqa: S311 - dice are no secrets
-    player = _Cancelling(runners[SLOW], world.folder.journal(USER))
+async def _all(cluster: Cluster, runners: dict[str, Runner]) -> None:
+    dice = random.Random(f"{cluster.seed}/calm")  # noqa: S311 - dice are no secrets
+    player = _Cancelling(runners[SLOW], cluster.folder.journal(USER))
     some = asyncio.Semaphore(AT_ONCE)
     async with asyncio.TaskGroup() as group:
         for number, turn in enumerate(islice(_slow(), CANCELLED)):
@@ -112,11 +112,11 @@ async def _all(world: World, runners: dict[str, Runner]) -> None:
             group.create_task(_cancelled(player, turn, dice.uniform(*MOMENTS), times, some))
     async with asyncio.TaskGroup() as group:
         for app in SENT_AGAIN:
-            group.create_task(_sent_again(world.folder, runners[app], world.shape.turns))
-    if world.shape.everything:
-        journal = world.folder.journal(USER)
+            group.create_task(_sent_again(cluster.folder, runners[app], cluster.scale.turns))
+    if cluster.scale.everything:
+        journal = cluster.folder.journal(USER)
         await _crowded(Player(runners[CROWD], journal), Player(runners[QUIET_APP], journal))
-        await _denied(world, runners[DENIED])
+        await _denied(cluster, runners[DENIED])
 
 
 @dataclass(frozen=True)
@@ -130,23 +130,23 @@ class _Hesitating(Player):
         return await super()._pending(turn)
 
 
-async def _denied(world: World, runner: Runner) -> None:
+async def _denied(cluster: Cluster, runner: Runner) -> None:
     """Have calls denied that have waited while all workers were replaced.
 
     Each is of the other release than the one that started before it, so there are both of them,
     and what one has asked about is refused by the other (I16).
     """
     for deploy in range(DEPLOYS):
-        player = _Hesitating(runner, world.folder.journal(USER), asyncio.Event())
+        player = _Hesitating(runner, cluster.folder.journal(USER), asyncio.Event())
         sessions = (f"{DENIED}-{USER}-{deploy}-{number}" for number in range(ASKED))
         turns = [Turn(DENIED, USER, session, 1) for session in sessions]
         playing = [asyncio.create_task(player.play(turn)) for turn in turns]
         await asyncio.sleep(ASKING)
-        old = {worker.pid for worker in world.workers}
-        for worker in world.workers:
+        old = {worker.pid for worker in cluster.workers}
+        for worker in cluster.workers:
             if worker.process is not None:
                 worker.process.send_signal(signal.SIGTERM)
-        await until(lambda: all(one.alive and one.pid not in old for one in world.workers))  # noqa: B023 - used at once
+        await until(lambda: all(one.alive and one.pid not in old for one in cluster.workers))  # noqa: B023 - used at once
         player.let.set()
         await asyncio.gather(*playing)
 

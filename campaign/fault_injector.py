@@ -11,13 +11,13 @@ from typing import Any
 
 from temporalio.service import RPCError
 
+from campaign.cluster import Cluster, Supervised, until
 from campaign.journals import latest, note
 from campaign.links import Link, links_of
 from campaign.operators import TERMINATING, delete, forge, reset, terminate
 from campaign.proxy import FaultProxy
 from campaign.schedule import HURRY, Fault
 from campaign.workload import NAP, SLOW
-from campaign.world import Kept, World, until
 from durable_adk.client import connect
 from durable_adk.errors import TemporalUnavailableError
 from durable_adk.sessions import SessionKey
@@ -42,17 +42,17 @@ Done = dict[str, Any] | None
 
 
 @dataclass
-class Nemesis:
+class FaultInjector:
     """Does the faults of a schedule, those that last beside the next ones."""
 
-    world: World
+    cluster: Cluster
     _tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
     """All of them to the end, so that none fails unheard."""
     _server: asyncio.Lock = field(default_factory=asyncio.Lock)
     _store: asyncio.Lock = field(default_factory=asyncio.Lock)
     _network: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def attack(self, faults: list[Fault], seconds: float) -> None:
+    async def inject(self, faults: list[Fault], seconds: float) -> None:
         """Do all of them, each at its time; after so many seconds heal and return."""
         started, asked = time.monotonic(), time.time()
         for number, fault in enumerate(faults):
@@ -76,16 +76,16 @@ class Nemesis:
 
     def _committed(self, since: float) -> bool:
         """Whether a worker's commit has been acknowledged after a point in time."""
-        lines = latest(self.world.folder.commits)
+        lines = latest(self.cluster.folder.commits)
         return any(line["at"] > since and line["phase"] == "ok" for line in lines)
 
     def heal(self) -> None:
         """Wake whoever sleeps and mend the network."""
-        for link in links_of(self.world.store):
-            for proxy in self.world.proxies(link):
+        for link in links_of(self.cluster.store):
+            for proxy in self.cluster.proxies(link):
                 proxy.heal()
                 proxy.bury()
-        for worker in self.world.workers:
+        for worker in self.cluster.workers:
             _signal(worker, signal.SIGCONT)
 
     async def _do(self, number: int, fault: Fault) -> None:
@@ -98,7 +98,7 @@ class Nemesis:
                 break
             await asyncio.sleep(0.1)
         note(
-            self.world.folder.faults,
+            self.cluster.folder.faults,
             number=number,
             kind=fault.kind.value,
             done=done is not None,
@@ -108,15 +108,15 @@ class Nemesis:
         )
 
     async def _kill_worker(self, fault: Fault) -> Done:
-        worker = _one_of(self.world.workers, fault.pick)
+        worker = _one_of(self.cluster.workers, fault.pick)
         return worker and _signal(worker, signal.SIGKILL)
 
     async def _kill_all_workers(self, _: Fault) -> Done:
-        found = [_signal(worker, signal.SIGKILL) for worker in self.world.workers if worker.alive]
+        found = [_signal(worker, signal.SIGKILL) for worker in self.cluster.workers if worker.alive]
         return {"pids": [one["pid"] for one in found if one]} if found else None
 
     async def _stop_worker(self, fault: Fault) -> Done:
-        worker = _one_of(self.world.workers, fault.pick)
+        worker = _one_of(self.cluster.workers, fault.pick)
         if worker is None:
             return None
         done, pid = _signal(worker, signal.SIGTERM), worker.pid
@@ -127,11 +127,11 @@ class Nemesis:
         return {**done, "killed": killed is not None, "seconds": fault.seconds}
 
     async def _kill_client(self, fault: Fault) -> Done:
-        client = _one_of(self.world.clients, fault.pick)
+        client = _one_of(self.cluster.clients, fault.pick)
         return client and _signal(client, signal.SIGKILL)
 
     async def _freeze_worker(self, fault: Fault) -> Done:
-        worker = _one_of(self.world.workers, fault.pick)
+        worker = _one_of(self.cluster.workers, fault.pick)
         if worker is None:
             return None
         done = _signal(worker, signal.SIGSTOP)
@@ -143,31 +143,31 @@ class Nemesis:
 
     async def _kill_server(self, fault: Fault) -> Done:
         async with self._server:
-            await self.world.temporal.kill()
+            await self.cluster.temporal.kill()
             await asyncio.sleep(fault.seconds)
-            await self.world.temporal.start()
+            await self.cluster.temporal.start()
             return {"seconds": fault.seconds}
 
     async def _freeze_server(self, fault: Fault) -> Done:
         async with self._server:
-            self.world.temporal.signal(signal.SIGSTOP)
+            self.cluster.temporal.signal(signal.SIGSTOP)
             try:
                 await asyncio.sleep(fault.seconds)
             finally:
-                self.world.temporal.signal(signal.SIGCONT)
+                self.cluster.temporal.signal(signal.SIGCONT)
             return {"seconds": fault.seconds}
 
     async def _store_outage(self, fault: Fault) -> Done:
         async with self._store:
-            if self.world.postgres is None:
+            if self.cluster.postgres is None:
                 return await asyncio.to_thread(self._hold_lock, fault.seconds)
-            await self.world.postgres.kill()
+            await self.cluster.postgres.kill()
             await asyncio.sleep(fault.seconds)
-            await self.world.postgres.start()
+            await self.cluster.postgres.start()
             return {"seconds": fault.seconds}
 
     def _hold_lock(self, seconds: float) -> Done:
-        with closing(sqlite3.connect(self.world.sqlite, _LOCKING, isolation_level=None)) as store:
+        with closing(sqlite3.connect(self.cluster.sqlite, _LOCKING, isolation_level=None)) as store:
             try:
                 store.execute("BEGIN EXCLUSIVE")
             except sqlite3.OperationalError:
@@ -199,9 +199,9 @@ class Nemesis:
             return {"seconds": fault.seconds, "port": proxy.target}
 
     async def _unheard(self, fault: Fault) -> Done:
-        if _one_of(self.world.workers, fault.pick) is None:
+        if _one_of(self.cluster.workers, fault.pick) is None:
             return None
-        proxies = self.world.proxies(Link.WORKER_TEMPORAL)
+        proxies = self.cluster.proxies(Link.WORKER_TEMPORAL)
         async with self._network:
             for proxy in proxies:
                 proxy.black_hole()
@@ -214,21 +214,21 @@ class Nemesis:
             return done
 
     async def _usurp(self, fault: Fault) -> Done:
-        for worker in self.world.workers:
+        for worker in self.cluster.workers:
             if worker.alive and (line := self._napping(worker)) is not None:
                 return await self._usurped(worker, line, fault.seconds)
         return None
 
-    def _napping(self, worker: Kept) -> dict[str, Any] | None:
+    def _napping(self, worker: Supervised) -> dict[str, Any] | None:
         """A long tool that this worker has just begun."""
-        for line in reversed(latest(self.world.folder.ledger)):
+        for line in reversed(latest(self.cluster.folder.ledger)):
             young = time.time() - line["at"] < NAP * 0.7
             what = (line["pid"], line["app"], line["phase"])
             if young and what == (worker.pid, SLOW, "begun"):
                 return line
         return None
 
-    async def _usurped(self, worker: Kept, line: dict[str, Any], seconds: float) -> Done:
+    async def _usurped(self, worker: Supervised, line: dict[str, Any], seconds: float) -> Done:
         """Freeze the worker, terminate its run, and wake it when the next message has the session.
 
         It wakes without a network: else it might hear that it is cancelled before it commits.
@@ -236,13 +236,13 @@ class Nemesis:
         done = _signal(worker, signal.SIGSTOP)
         worker.spared = True
         try:
-            if self.world.postgres is None and not await asyncio.to_thread(self._is_free):
+            if self.cluster.postgres is None and not await asyncio.to_thread(self._is_free):
                 return None  # it has SQLite's lock, and nobody could take over
             key = SessionKey(SLOW, line["user"], line["session"])
-            client = await connect(self.world.temporal.address)
+            client = await connect(self.cluster.temporal.address)
             # Before it is done: whether it was done may not be known afterwards.
             note(
-                self.world.folder.faults,
+                self.cluster.folder.faults,
                 kind=TERMINATING,
                 began=time.time(),
                 done=False,
@@ -262,20 +262,20 @@ class Nemesis:
             _signal(worker, signal.SIGCONT)
 
     async def _terminate(self, fault: Fault) -> Done:
-        return await terminate(self.world, fault.pick)
+        return await terminate(self.cluster, fault.pick)
 
     async def _delete(self, fault: Fault) -> Done:
-        return await delete(self.world, fault.pick)
+        return await delete(self.cluster, fault.pick)
 
     async def _reset(self, fault: Fault) -> Done:
-        return await reset(self.world, fault.pick)
+        return await reset(self.cluster, fault.pick)
 
     async def _forge(self, fault: Fault) -> Done:
-        return await forge(self.world, fault.pick)
+        return await forge(self.cluster, fault.pick)
 
     def _is_free(self) -> bool:
         """Whether nobody keeps SQLite's lock."""
-        with closing(sqlite3.connect(self.world.sqlite, BRIEF, isolation_level=None)) as store:
+        with closing(sqlite3.connect(self.cluster.sqlite, BRIEF, isolation_level=None)) as store:
             try:
                 store.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError:
@@ -294,10 +294,10 @@ class Nemesis:
             and done["operation"] == "open"
             and done["invocation"].startswith(prefix)
             and done["at"] > line["at"]
-            for done in latest(self.world.folder.commits)
+            for done in latest(self.cluster.folder.commits)
         )
 
-    async def _wake_alone(self, worker: Kept) -> None:
+    async def _wake_alone(self, worker: Supervised) -> None:
         if worker.proxy is None:
             return
         async with self._network:
@@ -312,23 +312,23 @@ class Nemesis:
         return any(
             (line["phase"], line["pid"], line.get("error")) == ("refused", pid, "LeaseLostError")
             and line["at"] > since
-            for line in latest(self.world.folder.commits)
+            for line in latest(self.cluster.folder.commits)
         )
 
     def _proxy(self, fault: Fault) -> FaultProxy:
         """On the link that a fault is for."""
         if fault.link is None:
             raise AssertionError(f"a fault of kind {fault.kind} is dealt a link")
-        proxies = self.world.proxies(fault.link)
+        proxies = self.cluster.proxies(fault.link)
         return proxies[int(fault.pick * len(proxies))]
 
 
-def _one_of(processes: list[Kept], pick: float) -> Kept | None:
+def _one_of(processes: list[Supervised], pick: float) -> Supervised | None:
     living = [one for one in processes if one.alive]
     return living[int(pick * len(living))] if living else None
 
 
-def _signal(process: Kept, number: signal.Signals) -> Done:
+def _signal(process: Supervised, number: signal.Signals) -> Done:
     """Send a signal to the process itself, unless it has ended."""
     if process.process is None or process.process.returncode is not None:
         return None

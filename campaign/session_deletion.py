@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from google.genai import types
 
 from campaign.journals import Line, RunFolder, note
-from campaign.turns import PAUSE, UNKNOWN, Player
+from campaign.player import PAUSE, UNKNOWN, Player
 from campaign.workload import CLEARED, GENERATION, Turn
 from durable_adk.errors import AlreadyExistsError, DurableAdkError
 from durable_adk.events import Event
@@ -36,7 +36,7 @@ BEHIND = 0.2
 
 
 @dataclass(frozen=True)
-class Leaving(Player):
+class PartialAnswerer(Player):
     """A client that answers only every other request; its user leaves the others to wait."""
 
     async def _pending(self, turn: Turn) -> types.FunctionResponse | None:
@@ -44,7 +44,7 @@ class Leaving(Player):
 
 
 @dataclass(frozen=True)
-class Clearing:
+class SessionDeleter:
     """Who does so, in one session."""
 
     folder: RunFolder

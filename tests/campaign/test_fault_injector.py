@@ -9,23 +9,26 @@ import pytest
 
 from campaign.journals import RunFolder, notes
 from campaign.links import Link
+from campaign.scale import Size
 from campaign.schedule import HURRY, Fault, Kind
-from campaign.shape import Size
 from tests.support.processes import until
 from tests.support.required import module
 
-worlds = module("campaign.world")
-nemeses = module("campaign.nemesis")
-World = worlds.World
+clusters = module("campaign.cluster")
+nemeses = module("campaign.fault_injector")
+Cluster = clusters.Cluster
 LONG = 60.0
 
 
 @pytest.fixture(scope="module")
-async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     """Real processes, of which one test after the other harms some."""
-    folder = RunFolder(tmp_path_factory.mktemp("world"))
-    async with worlds.running(folder, "sqlite", 1, Size.USUAL) as world, worlds.manned(world):
-        yield world
+    folder = RunFolder(tmp_path_factory.mktemp("cluster"))
+    async with (
+        clusters.running(folder, "sqlite", 1, Size.USUAL) as cluster,
+        clusters.with_workers(cluster),
+    ):
+        yield cluster
 
 
 def state(pid: int) -> str:
@@ -34,49 +37,49 @@ def state(pid: int) -> str:
 
 
 @pytest.mark.thorough
-async def test_a_frozen_server_stands_still_and_goes_on(world: World) -> None:
+async def test_a_frozen_server_stands_still_and_goes_on(cluster: Cluster) -> None:
     """F22: it is stopped for as long as the fault lasts, and no longer."""
-    assert world.temporal.server is not None
-    pid = world.temporal.server.pid
-    freezing = asyncio.create_task(done(world, Kind.FREEZE_SERVER, seconds=LONG))
+    assert cluster.temporal.server is not None
+    pid = cluster.temporal.server.pid
+    freezing = asyncio.create_task(done(cluster, Kind.FREEZE_SERVER, seconds=LONG))
     await until(lambda: state(pid) == "T")
     freezing.cancel()
     await asyncio.gather(freezing, return_exceptions=True)
     await until(lambda: state(pid) != "T")
-    assert (await done(world, Kind.FREEZE_SERVER, seconds=0.1))["seconds"] == 0.1
+    assert (await done(cluster, Kind.FREEZE_SERVER, seconds=0.1))["seconds"] == 0.1
     await until(lambda: state(pid) != "T")
 
 
-async def done(world: World, kind: Kind, *, seconds: float) -> dict:
+async def done(cluster: Cluster, kind: Kind, *, seconds: float) -> dict:
     """Do a fault; what was noted of it."""
-    await nemeses.Nemesis(world)._do(0, Fault(0.0, kind, seconds, 0.0))
-    return notes(world.folder.faults)[-1]
+    await nemeses.FaultInjector(cluster)._do(0, Fault(0.0, kind, seconds, 0.0))
+    return notes(cluster.folder.faults)[-1]
 
 
-async def test_a_stopped_worker_ends_in_order_and_is_replaced(world: World) -> None:
+async def test_a_stopped_worker_ends_in_order_and_is_replaced(cluster: Cluster) -> None:
     """F43: with its exit code it says that it was not killed."""
-    worker = world.workers[0]
+    worker = cluster.workers[0]
     process = worker.process
     assert process is not None
-    line = await done(world, Kind.STOP_WORKER, seconds=HURRY)
+    line = await done(cluster, Kind.STOP_WORKER, seconds=HURRY)
     assert (line["name"], line.get("killed")) == (worker.name, None)
     assert await asyncio.wait_for(process.wait(), LONG) == 0
     await until(lambda: worker.alive and worker.process is not process)
 
 
-async def test_a_worker_that_takes_too_long_to_end_is_killed(world: World) -> None:
+async def test_a_worker_that_takes_too_long_to_end_is_killed(cluster: Cluster) -> None:
     """F43: half of those that are stopped have less time than they may need."""
-    worker = world.workers[0]
+    worker = cluster.workers[0]
     process = worker.process
     assert process is not None
     process.send_signal(signal.SIGSTOP)  # it hears of nothing
-    assert (await done(world, Kind.STOP_WORKER, seconds=0.1))["killed"] is True
+    assert (await done(cluster, Kind.STOP_WORKER, seconds=0.1))["killed"] is True
     assert await asyncio.wait_for(process.wait(), LONG) == -signal.SIGKILL
     await until(lambda: worker.alive and worker.process is not process)
 
 
-async def test_the_model_is_asked_through_a_proxy(world: World) -> None:
+async def test_the_model_is_asked_through_a_proxy(cluster: Cluster) -> None:
     """F23: what workers read as the model's address is where it can be cut off."""
-    (proxy,) = world.proxies(Link.WORKER_MODEL)
-    assert world.model.read_text().endswith(f":{proxy.port}")
+    (proxy,) = cluster.proxies(Link.WORKER_MODEL)
+    assert cluster.model.read_text().endswith(f":{proxy.port}")
     assert proxy.port != proxy.target

@@ -9,8 +9,8 @@ from temporalio.bridge.proto.workflow_activation import NotifyHasPatch, Workflow
 from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 
 from simulation.attempts import Scheduled
-from simulation.cached import CachedWorkflow, initialize
 from simulation.loop import VirtualLoop
+from simulation.workflow_instance import WorkflowInstance, initialize
 
 CLOSING = (
     "complete_workflow_execution",
@@ -50,7 +50,7 @@ class WorkflowTask:
 
 
 @dataclass(eq=False)
-class Run:
+class WorkflowRun:
     """A run: its history, and what is under way."""
 
     workflow_id: str
@@ -62,7 +62,7 @@ class Run:
     activities: dict[int, Scheduled] = field(default_factory=dict[int, Scheduled])
     timers: dict[int, float] = field(default_factory=dict[int, float])
     task: WorkflowTask | None = None
-    cached: CachedWorkflow | None = None
+    cached: WorkflowInstance | None = None
     flags: set[int] = field(default_factory=set[int])
     """What the SDK has written down of how it works."""
     closed: WorkflowCommand | str | None = None
@@ -102,13 +102,13 @@ class Run:
                 self.task.closes = command
         return commands
 
-    def replayed(self, loop: VirtualLoop) -> CachedWorkflow:
+    def replayed(self, loop: VirtualLoop) -> WorkflowInstance:
         """A new instance, brought to where the history ends.
 
         Raises:
             NonDeterminismError: It asked for something else on the way.
         """
-        cached = CachedWorkflow(
+        cached = WorkflowInstance(
             loop,
             workflow_id=self.workflow_id,
             run_id=self.run_id,

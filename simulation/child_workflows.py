@@ -26,7 +26,7 @@ from temporalio.bridge.proto.workflow_activation import (
     WorkflowActivationJob,
 )
 
-from simulation.run import Run
+from simulation.workflow_run import WorkflowRun
 
 _CANCELLED = Failure(message="cancelled", canceled_failure_info=CanceledFailureInfo())
 _TERMINATED = Failure(message="terminated", terminated_failure_info=TerminatedFailureInfo())
@@ -36,9 +36,9 @@ _TERMINATED = Failure(message="terminated", terminated_failure_info=TerminatedFa
 class Child:
     """One child workflow, as its parent's history has it."""
 
-    parent: Run
+    parent: WorkflowRun
     command: Any
-    run: Run | None = None
+    run: WorkflowRun | None = None
     """The first run of its chain; None: it has not begun."""
 
 
@@ -51,15 +51,15 @@ class Children:
         cancel: Asks a workflow to end, if it is open.
     """
 
-    add: Callable[[str, list[Any], Run], Run]
-    cancel: Callable[[Run], None]
+    add: Callable[[str, list[Any], WorkflowRun], WorkflowRun]
+    cancel: Callable[[WorkflowRun], None]
     _all: list[Child] = field(default_factory=list[Child])
 
-    def ask(self, parent: Run, command: Any) -> None:
+    def ask(self, parent: WorkflowRun, command: Any) -> None:
         """Start one when the task is over that asks for it."""
         self._all.append(Child(parent, command))
 
-    def withdraw(self, parent: Run, seq: int) -> None:
+    def withdraw(self, parent: WorkflowRun, seq: int) -> None:
         """Cancel one; it has not begun if the same task has asked for it."""
         for child in self._of(parent):
             if child.command.seq != seq:
@@ -84,7 +84,7 @@ class Children:
                 started = ResolveChildWorkflowExecutionStartSuccess(run_id=child.run.run_id)
                 _tell_start(child, succeeded=started)
 
-    def ended(self, run: Run, command: Any) -> None:
+    def ended(self, run: WorkflowRun, command: Any) -> None:
         """Tell the parent how its child has ended; and the children that their parent has.
 
         Args:
@@ -101,7 +101,7 @@ class Children:
             if policy == ParentClosePolicy.PARENT_CLOSE_POLICY_REQUEST_CANCEL and child.run:
                 self.cancel(child.run)
 
-    def _of(self, parent: Run) -> list[Child]:
+    def _of(self, parent: WorkflowRun) -> list[Child]:
         return [child for child in self._all if child.parent is parent]
 
 

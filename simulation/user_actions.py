@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from durable_adk.conversation.requests import REQUEST_CONFIRMATION
 from durable_adk.errors import EventConflictError, InvocationCancelledError, LeaseLostError
-from simulation.normal import calls, responses
-from simulation.rivals import refused, shape
+from simulation.busy_session import outline, refused
 from simulation.simulation import Result
+from simulation.stored_events import calls, responses
 
 GONE = {error.__name__ for error in (LeaseLostError, InvocationCancelledError, EventConflictError)}
 FIRST = "i1"
@@ -39,7 +39,7 @@ def cleared(result: Result, control: Result) -> Iterator[str]:
         if event["id"] not in kept and event["invocationId"] not in result.records:
             yield f"I15: {event['id']} is of a session that was deleted"
     for name in result.records.keys() - {FIRST}:
-        if (own := shape(result, name)) != (expected := shape(control, FIRST)):
+        if (own := outline(result, name)) != (expected := outline(control, FIRST)):
             yield f"I2: {name} is {own}, undisturbed {expected}"
     if FIRST not in result.records:
         yield from _ended(result)

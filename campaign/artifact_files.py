@@ -18,7 +18,7 @@ LONG_AGO = 2 * 3600.0
 """Seconds after which nobody can be writing it any more."""
 
 
-async def gather_files(folder: RunFolder) -> None:
+async def export_files(folder: RunFolder) -> None:
     """Write down all versions, what killed processes have left, and what of it is left for good.
 
     What they have left is removed by a later save of the same name, an hour later. So it is made

@@ -13,29 +13,29 @@ from sqlalchemy import make_url, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from temporalio.client import Client
 
+from campaign.artifact_files import export_files
+from campaign.cluster import Cluster
 from campaign.evidence import Rows
 from campaign.journals import note
-from campaign.kept_files import gather_files
-from campaign.world import World
 
 TABLES = ("sessions", "events", "invocations", "state")
 MEMORIES = "memories"
 """The table of what is remembered; with SQLite it is in a file of its own."""
 
 
-async def gather(world: World, client: Client) -> None:
+async def export(cluster: Cluster, client: Client) -> None:
     """Copy what the store and Temporal have into the run's folder."""
-    world.folder.store.write_text(json.dumps(await rows_of(world)))
-    await gather_files(world.folder)
-    world.folder.histories.mkdir(exist_ok=True)
+    cluster.folder.store.write_text(json.dumps(await rows_of(cluster)))
+    await export_files(cluster.folder)
+    cluster.folder.histories.mkdir(exist_ok=True)
     async for execution in client.list_workflows():
         history = await client.get_workflow_handle(
             execution.id, run_id=execution.run_id
         ).fetch_history()
-        path = world.folder.histories / f"{execution.id}.{execution.run_id}.json"
+        path = cluster.folder.histories / f"{execution.id}.{execution.run_id}.json"
         path.write_text(history.to_json())
         note(
-            world.folder.workflows,
+            cluster.folder.workflows,
             workflow=execution.id,
             run=execution.run_id,
             status=execution.status.name if execution.status else "",
@@ -46,20 +46,20 @@ async def gather(world: World, client: Client) -> None:
         )
 
 
-async def rows_of(world: World) -> Rows:
+async def rows_of(cluster: Cluster) -> Rows:
     """What the store has."""
-    return await _postgres_rows(world) if world.postgres else _sqlite_rows(world)
+    return await _postgres_rows(cluster) if cluster.postgres else _sqlite_rows(cluster)
 
 
 def _size(event: Message) -> int:
     return event.ByteSize()
 
 
-def _sqlite_rows(world: World) -> Rows:
-    memory = world.folder.stores / "memory.db"
+def _sqlite_rows(cluster: Cluster) -> Rows:
+    memory = cluster.folder.stores / "memory.db"
     nothing: Rows = {MEMORIES: []}
     remembered = _tables(memory, (MEMORIES,)) if memory.exists() else nothing
-    return _tables(world.sqlite, TABLES) | remembered
+    return _tables(cluster.sqlite, TABLES) | remembered
 
 
 def _tables(path: Path, names: tuple[str, ...]) -> Rows:
@@ -71,8 +71,8 @@ def _tables(path: Path, names: tuple[str, ...]) -> Rows:
         }
 
 
-async def _postgres_rows(world: World) -> Rows:
-    url = make_url(world.url()).set(drivername="postgresql+asyncpg")
+async def _postgres_rows(cluster: Cluster) -> Rows:
+    url = make_url(cluster.url()).set(drivername="postgresql+asyncpg")
     engine = create_async_engine(url)
     try:
         async with engine.connect() as store:

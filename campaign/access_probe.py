@@ -35,7 +35,7 @@ _UNKNOWN = (TransientError, RPCError, TimeoutError, OSError)
 
 
 @dataclass(frozen=True)
-class Trespasser:
+class AccessProbe:
     """Who tries."""
 
     folder: RunFolder
@@ -47,7 +47,7 @@ class Trespasser:
     memory: BaseMemoryService
     client: Client
 
-    async def roam(self) -> None:
+    async def run(self) -> None:
         """Try all ways at one foreign turn after another, until cancelled."""
         dice = random.Random(self.slot)  # noqa: S311 - dice are no secrets
         while True:
@@ -195,13 +195,13 @@ def _is_of(turn: Turn, text: str) -> bool:
     return code_of(turn.session) in text or turn.word in text
 
 
-WAYS: dict[str, Callable[[Trespasser, Turn], Awaitable[Any]]] = {
+WAYS: dict[str, Callable[[AccessProbe, Turn], Awaitable[Any]]] = {
     way.__name__: way
     for way in (
-        *(Trespasser.attach, Trespasser.answer, Trespasser.session, Trespasser.pending),
-        *(Trespasser.attempts, Trespasser.cancel, Trespasser.rewind),
-        *(Trespasser.artifact, Trespasser.reference, Trespasser.search),
-        *(Trespasser.tool_run, Trespasser.kept_name),
+        *(AccessProbe.attach, AccessProbe.answer, AccessProbe.session, AccessProbe.pending),
+        *(AccessProbe.attempts, AccessProbe.cancel, AccessProbe.rewind),
+        *(AccessProbe.artifact, AccessProbe.reference, AccessProbe.search),
+        *(AccessProbe.tool_run, AccessProbe.kept_name),
     )
 }
 """What is tried, by name."""

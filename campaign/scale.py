@@ -7,23 +7,23 @@ from campaign.schedule import Kind
 
 
 @dataclass(frozen=True)
-class Shape:
+class Scale:
     """Processes and work of a run."""
 
     workers: int
     clients: int
-    lanes: int
+    sequences: int
     """Sessions at a time, of each client."""
     turns: int
     """Invocations of a session, one after the other."""
     faults: tuple[Kind, ...] = tuple(Kind)
     sessions: int | None = None
-    """Of each lane; None: one after the other until the faults are over."""
+    """Of each sequence; None: one after the other until the faults are over."""
 
     @property
     def messages(self) -> int | None:
         """All that clients send; None: as many as there is time for."""
-        return self.sessions and self.sessions * self.clients * self.lanes * self.turns
+        return self.sessions and self.sessions * self.clients * self.sequences * self.turns
 
     @property
     def everything(self) -> bool:
@@ -40,12 +40,12 @@ class Size(StrEnum):
     """500 invocations over 50 sessions at once, while workers and the store are killed."""
 
 
-SHAPES = {
-    Size.USUAL: Shape(workers=3, clients=2, lanes=4, turns=3),
-    Size.CROWD: Shape(
+SCALES = {
+    Size.USUAL: Scale(workers=3, clients=2, sequences=4, turns=3),
+    Size.CROWD: Scale(
         workers=4,
         clients=2,
-        lanes=25,
+        sequences=25,
         turns=10,
         sessions=1,
         faults=(Kind.KILL_WORKER, Kind.STORE_OUTAGE),

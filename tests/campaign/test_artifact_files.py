@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from google.genai import types
 
+from campaign.artifact_files import export_files, unfinished, versions
 from campaign.journals import RunFolder
-from campaign.kept_files import gather_files, unfinished, versions
 from durable_adk.artifacts import FileArtifactService
 
 REPORT = {"app_name": "files", "user_id": "user-0", "filename": "report.txt"}
@@ -51,7 +51,7 @@ async def test_what_killed_processes_have_left_is_removed_by_the_next_save(root:
     left[2].parent.mkdir(exist_ok=True)
     left[2].write_text("half")
     folder = RunFolder(root.parents[1])
-    await gather_files(folder)
+    await export_files(folder)
     kept = json.loads(folder.kept.read_text())
     assert sorted(kept["cut"]) == sorted(map(str, left))
     assert kept["left"] == []
@@ -64,7 +64,7 @@ async def test_what_nobody_would_remove_is_told(root: Path) -> None:
     stray = root / ".deleted" / "stray"
     stray.mkdir(parents=True)
     folder = RunFolder(root.parents[1])
-    await gather_files(folder)
+    await export_files(folder)
     assert json.loads(folder.kept.read_text())["left"] == [str(stray)]
 
 

@@ -10,11 +10,11 @@ from simulation.simulation import Result
 
 FIRST, SECOND = "i1", "i2"
 """The invocation that may be active, and the message that comes."""
-Shape = list[tuple[str, list[str]]]
+Outline = list[tuple[str, list[str]]]
 """Of events: who speaks, and what kinds of parts there are."""
 
 
-def listeners(result: Result) -> dict[str, str]:
+def steered_into(result: Result) -> dict[str, str]:
     """By message that was heard, who has heard it."""
     heard = (event for event in result.events if event["id"].endswith(".0"))
     return {
@@ -44,17 +44,17 @@ def busy(result: Result) -> set[str]:
     return {name for name, error in refused(result).items() if error == told}
 
 
-def rivals(result: Result, control: Result) -> Iterator[str]:
+def competing_message(result: Result, control: Result) -> Iterator[str]:
     """The message is heard, or runs, or is refused, and nothing else of it is left."""
     if SECOND not in result.accepted:
         return
-    heard, ran = SECOND in listeners(result), SECOND in result.records
+    heard, ran = SECOND in steered_into(result), SECOND in result.records
     told = SECOND in busy(result)
     allowed = {
         WhenBusy.STEER: heard != ran and not told,
         WhenBusy.REJECT: told != ran and not heard,
     }
-    if not allowed.get(result.scenario.rival or WhenBusy.ENQUEUE, ran and not (heard or told)):
+    if not allowed.get(result.scenario.competing or WhenBusy.ENQUEUE, ran and not (heard or told)):
         yield f"I12: a message was heard: {heard}, ran: {ran}, was refused: {told}"
     if told and any(event["invocationId"] == SECOND for event in result.events):
         yield "I12: what was refused has events"
@@ -76,16 +76,16 @@ def _answered(result: Result) -> Iterator[str]:
 def _ended(result: Result, control: Result, name: str) -> Iterator[str]:
     status = result.records[name].status
     cancelled = any(run.cancelled_at is not None for run in result.runs if run.workflow_id == name)
-    if status is Status.CANCELLED and cancelled and result.scenario.rival is WhenBusy.INTERRUPT:
+    if status is Status.CANCELLED and cancelled and result.scenario.competing is WhenBusy.INTERRUPT:
         return
     if status is not Status.COMPLETED:
         yield f"I11: {name} is {status}"
-    own, expected = shape(result, name), shape(control, name)
-    if name not in listeners(result).values() and own != expected:
+    own, expected = outline(result, name), outline(control, name)
+    if name not in steered_into(result).values() and own != expected:
         yield f"I2: {name} is {own}, undisturbed {expected}"
 
 
-def shape(result: Result, name: str) -> Shape:
+def outline(result: Result, name: str) -> Outline:
     """Who speaks in an invocation, and in what kinds of parts."""
     own = [event for event in result.events if event["invocationId"] == name]
     return [(event["author"], _kinds(event)) for event in own]

@@ -25,12 +25,12 @@ SHARE = 0.95
 """Of the neighbour's turns, of which the slowest counts."""
 
 
-def is_calm(user: str) -> bool:
+def is_after_faults(user: str) -> bool:
     """Whether a user sends something only when the faults are over."""
     return user in (USER, NEIGHBOUR)
 
 
-def cancel_in_calm(found: Evidence) -> Iterator[Violation]:
+def cancel_after_faults(found: Evidence) -> Iterator[Violation]:
     """I15: what is cancelled ends within 3 s of the acknowledgement; what has ended stays so."""
     ends = _ends(found)
     for name, seconds in cancelled_in(found):
@@ -79,7 +79,7 @@ def _ends(found: Evidence) -> dict[str, float]:
     return {line["invocation"]: line["at"] for line in runs if line["type"] in ("ok", "fail")}
 
 
-def neighbour(found: Evidence) -> Iterator[Violation]:
+def noisy_neighbour(found: Evidence) -> Iterator[Violation]:
     """I22: many messages in one session leave the turns of another user nearly as fast.
 
     It is measured again if they do not, for the machine may have had other things to do: what is
@@ -93,8 +93,8 @@ def neighbour(found: Evidence) -> Iterator[Violation]:
 
 def is_slowed(alone: list[float], beside: list[float]) -> bool:
     """Whether turns beside a crowd have taken longer than they may, by those without one."""
-    calm = slowest(alone)
-    return slowest(beside) > max(TIMES * calm, calm + NOISE)
+    undisturbed = slowest(alone)
+    return slowest(beside) > max(TIMES * undisturbed, undisturbed + NOISE)
 
 
 def rounds(found: Evidence) -> list[tuple[list[float], list[float]]]:
@@ -127,5 +127,5 @@ def in_time(found: Evidence) -> Iterator[Violation]:
     end = found.meta["healed"] + found.meta["quiet"]
     for line in found.journal:
         ends = line["operation"] == "run" and line["type"] in ("ok", "fail")
-        if ends and not is_calm(line["user"]) and line["at"] > end:
+        if ends and not is_after_faults(line["user"]) and line["at"] > end:
             yield Violation("an outcome came late", line["invocation"], line)

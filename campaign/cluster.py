@@ -14,7 +14,7 @@ from campaign.journals import RunFolder
 from campaign.links import POSTGRES, Link
 from campaign.postgres import Postgres
 from campaign.proxy import HOST, FaultProxy
-from campaign.shape import SHAPES, Shape, Size
+from campaign.scale import SCALES, Scale, Size
 from campaign.spawner import Spawned
 from durable_adk.embedded import TemporalServer
 from durable_adk.embedded.process import Process
@@ -36,7 +36,7 @@ async def until(condition: Callable[[], bool], patience: float = START) -> bool:
 
 
 @dataclass(eq=False)
-class Kept:
+class Supervised:
     """A process that is started again whenever it dies."""
 
     name: str
@@ -141,8 +141,8 @@ class Temporal:
 
 
 @dataclass
-class World:
-    """What the nemesis acts on."""
+class Cluster:
+    """What the injector acts on."""
 
     folder: RunFolder
     store: str
@@ -152,13 +152,13 @@ class World:
     postgres: Postgres | None = None
     shared: dict[Link, FaultProxy] = field(default_factory=dict[Link, FaultProxy])
     """On the links of all workers, or all clients, together."""
-    workers: list[Kept] = field(default_factory=list[Kept])
-    clients: list[Kept] = field(default_factory=list[Kept])
+    workers: list[Supervised] = field(default_factory=list[Supervised])
+    clients: list[Supervised] = field(default_factory=list[Supervised])
 
     @property
-    def shape(self) -> Shape:
+    def scale(self) -> Scale:
         """How many processes there are."""
-        return SHAPES[self.size]
+        return SCALES[self.size]
 
     @property
     def sqlite(self) -> Path:
@@ -190,71 +190,71 @@ class World:
 
 
 @asynccontextmanager
-async def running(folder: RunFolder, store: str, seed: int, size: Size) -> AsyncGenerator[World]:
-    """The world without workers and clients; all its processes end with the block."""
+async def running(folder: RunFolder, store: str, seed: int, size: Size) -> AsyncGenerator[Cluster]:
+    """The cluster without workers and clients; all its processes end with the block."""
     async with AsyncExitStack() as stack:
         temporal = Temporal(folder.path / "temporal")
         stack.push_async_callback(temporal.close)
         await temporal.start()
-        world = World(folder, store, seed, size, temporal)
+        cluster = Cluster(folder, store, seed, size, temporal)
         if store == POSTGRES:
-            world.postgres = Postgres(folder.path / "postgres")
-            stack.push_async_callback(world.postgres.stop)
-            await world.postgres.start()
+            cluster.postgres = Postgres(folder.path / "postgres")
+            stack.push_async_callback(cluster.postgres.stop)
+            await cluster.postgres.start()
             for link in (Link.WORKER_STORE, Link.CLIENT_STORE):
-                world.shared[link] = await _proxy(stack, world.postgres.port)
-        await _spawner(stack, world)
-        await stack.enter_async_context(kept([_program(world, "model", "model")]))
-        await _put_before_the_model(stack, world)
-        yield world
+                cluster.shared[link] = await _proxy(stack, cluster.postgres.port)
+        await _spawner(stack, cluster)
+        await stack.enter_async_context(kept([_program(cluster, "model", "model")]))
+        await _put_before_the_model(stack, cluster)
+        yield cluster
 
 
-async def _put_before_the_model(stack: AsyncExitStack, world: World) -> None:
+async def _put_before_the_model(stack: AsyncExitStack, cluster: Cluster) -> None:
     """Let whoever asks the model ask through a proxy."""
-    if not await until(lambda: world.model.exists() and bool(world.model.read_text())):
+    if not await until(lambda: cluster.model.exists() and bool(cluster.model.read_text())):
         raise DurableAdkError("The model's stub has not started.")
-    host, _, port = world.model.read_text().rpartition(":")
-    proxy = world.shared[Link.WORKER_MODEL] = await _proxy(stack, int(port))
-    world.model.write_text(f"{host}:{proxy.port}")
+    host, _, port = cluster.model.read_text().rpartition(":")
+    proxy = cluster.shared[Link.WORKER_MODEL] = await _proxy(stack, int(port))
+    cluster.model.write_text(f"{host}:{proxy.port}")
 
 
 @asynccontextmanager
-async def manned(world: World) -> AsyncGenerator[None]:
+async def with_workers(cluster: Cluster) -> AsyncGenerator[None]:
     """Workers, kept alive until the end of the block."""
     async with AsyncExitStack() as stack:
-        numbers = range(world.shape.workers)
-        world.workers = [await _worker(stack, world, number) for number in numbers]
-        await stack.enter_async_context(kept(world.workers))
-        if not await until(lambda: all(worker.alive for worker in world.workers)):
-            raise DurableAdkError(f"The workers have not started; see {world.workers[0].log}.")
+        numbers = range(cluster.scale.workers)
+        cluster.workers = [await _worker(stack, cluster, number) for number in numbers]
+        await stack.enter_async_context(kept(cluster.workers))
+        if not await until(lambda: all(worker.alive for worker in cluster.workers)):
+            raise DurableAdkError(f"The workers have not started; see {cluster.workers[0].log}.")
         yield
 
 
 @asynccontextmanager
-async def staffed(world: World) -> AsyncGenerator[None]:
+async def with_clients(cluster: Cluster) -> AsyncGenerator[None]:
     """Workers and clients, kept alive until the end of the block."""
-    async with manned(world), AsyncExitStack() as stack:
-        slots = range(world.shape.clients)
-        world.clients = [await _client(stack, world, slot) for slot in slots]
-        async with kept(world.clients):
+    async with with_workers(cluster), AsyncExitStack() as stack:
+        slots = range(cluster.scale.clients)
+        cluster.clients = [await _client(stack, cluster, slot) for slot in slots]
+        async with kept(cluster.clients):
             yield
 
 
-async def _worker(stack: AsyncExitStack, world: World, number: int) -> Kept:
+async def _worker(stack: AsyncExitStack, cluster: Cluster, number: int) -> Supervised:
     """A worker with a network of its own."""
-    proxy = await _proxy(stack, world.temporal.port)
-    through = (f"{HOST}:{proxy.port}", world.url(Link.WORKER_STORE))
-    worker = _program(world, f"worker-{number}", "worker", *through, ready="ready\n")
+    proxy = await _proxy(stack, cluster.temporal.port)
+    through = (f"{HOST}:{proxy.port}", cluster.url(Link.WORKER_STORE))
+    worker = _program(cluster, f"worker-{number}", "worker", *through, ready="ready\n")
     worker.proxy, worker.for_ever = proxy, True
     return worker
 
 
-async def _client(stack: AsyncExitStack, world: World, slot: int) -> Kept:
+async def _client(stack: AsyncExitStack, cluster: Cluster, slot: int) -> Supervised:
     """A client with a network of its own."""
-    proxy = await _proxy(stack, world.temporal.port)
-    through = (f"{HOST}:{proxy.port}", world.url(Link.CLIENT_STORE))
-    chosen = (str(slot), str(world.seed), world.size)
-    client = _program(world, f"client-{slot}", "client", *through, *chosen)
+    proxy = await _proxy(stack, cluster.temporal.port)
+    through = (f"{HOST}:{proxy.port}", cluster.url(Link.CLIENT_STORE))
+    chosen = (str(slot), str(cluster.seed), cluster.size)
+    client = _program(cluster, f"client-{slot}", "client", *through, *chosen)
     client.proxy = proxy
     return client
 
@@ -266,23 +266,25 @@ async def _proxy(stack: AsyncExitStack, port: int) -> FaultProxy:
     return proxy
 
 
-async def _spawner(stack: AsyncExitStack, world: World) -> None:
-    log = world.folder.path / "spawner.log"
-    command = [sys.executable, "-m", "campaign.spawner", world.spawner]
+async def _spawner(stack: AsyncExitStack, cluster: Cluster) -> None:
+    log = cluster.folder.path / "spawner.log"
+    command = [sys.executable, "-m", "campaign.spawner", cluster.spawner]
     await stack.enter_async_context(await Process.start(command, log=log, cwd=ROOT))
-    if not await until(world.spawner.exists):
+    if not await until(cluster.spawner.exists):
         raise DurableAdkError(f"The spawner has not started; see {log}.")
 
 
-def _program(world: World, name: str, program: str, *arguments: str, ready: str = "") -> Kept:
-    path = world.folder.path
+def _program(
+    cluster: Cluster, name: str, program: str, *arguments: str, ready: str = ""
+) -> Supervised:
+    path = cluster.folder.path
     arguments = (str(path), *arguments)
     log = path / f"{name}.log"
-    return Kept(name, world.spawner, program, list(arguments), log, ready_mark=ready)
+    return Supervised(name, cluster.spawner, program, list(arguments), log, ready_mark=ready)
 
 
 @asynccontextmanager
-async def kept(processes: list[Kept]) -> AsyncGenerator[None]:
+async def kept(processes: list[Supervised]) -> AsyncGenerator[None]:
     """Keep processes alive until the end of the block."""
     keepers = [asyncio.create_task(process.keep()) for process in processes]
     try:

@@ -10,7 +10,7 @@ _ANSWER = re.compile(r"(?<=\.answer\.)\w+")
 _NAMES = re.compile(r"\bi\d+\b|adk-[-0-9a-f]{36}")
 
 
-def told(bodies: list[str]) -> list[str]:
+def normalized(bodies: list[str]) -> list[str]:
     """Stored events as they must be in every run: without clocks, asks and the names of clients."""
     names: dict[str, str] = {}
 

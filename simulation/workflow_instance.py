@@ -44,7 +44,7 @@ def _seed(run_id: str) -> int:
     return int(run_id.rpartition("-")[2])
 
 
-class CachedWorkflow:
+class WorkflowInstance:
     """One instance; thrown away, another one takes its place by replay.
 
     Args:

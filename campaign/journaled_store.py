@@ -18,7 +18,7 @@ ADDED = "addedByTheNextRelease"
 """A field that only workers of the second release write, wherever a run is to go on."""
 
 
-class _WatchedTables:
+class _JournaledTables:
     """Tables within one writing transaction; what it looks for and finds was written before.
 
     The rules look an event up only when they cannot add it (`_log.commit`, `_log.resume`), so a
@@ -48,7 +48,7 @@ class _WatchedTables:
         return row
 
 
-class _WatchedStore:
+class _JournaledStore:
     """A store whose writers are watched."""
 
     def __init__(self, store: Store, journal: Path) -> None:
@@ -63,18 +63,18 @@ class _WatchedStore:
         """See `Store.write`."""
 
         def watched(tables: Tables) -> T:
-            return work(_WatchedTables(tables, self._journal))  # pyright: ignore[reportArgumentType]: the rest is passed on
+            return work(_JournaledTables(tables, self._journal))  # pyright: ignore[reportArgumentType]: the rest is passed on
 
         return await self._store.write(watched)
 
 
-class WatchedSessionService(DatabaseSessionService):
+class JournaledSessionService(DatabaseSessionService):
     """The same store, with a journal."""
 
     def __init__(self, db_url: str, journal: Path) -> None:
         super().__init__(db_url)
         self._journal = journal
-        self._store = _WatchedStore(self._store, journal)
+        self._store = _JournaledStore(self._store, journal)
 
     async def commit_event(
         self, key: SessionKey, event: Event, *, invocation_id: str, epoch: int, **options: Any

@@ -5,30 +5,32 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from simulation.normal import calls, responses
-from simulation.simulation import Other, Result
+from simulation.simulation import ChildSession, Result
+from simulation.stored_events import calls, responses
 
 
 def all_calls(result: Result) -> list[Any]:
     """The calls in all sessions."""
-    return calls([*result.events, *(event for other in result.others for event in other.events)])
+    return calls(
+        [*result.events, *(event for other in result.child_sessions for event in other.events)]
+    )
 
 
 def all_responses(result: Result) -> list[Any]:
     """The responses in all sessions."""
-    events = [*result.events, *(event for other in result.others for event in other.events)]
+    events = [*result.events, *(event for other in result.child_sessions for event in other.events)]
     return responses(events)
 
 
-def others(result: Result) -> Iterator[str]:
+def child_sessions(result: Result) -> Iterator[str]:
     """Each is left as every session is: closed, with an answer to each call."""
-    for other in result.others:
+    for other in result.child_sessions:
         yield from (f"{problem} in {other.key.session_id}" for problem in _problems(other))
     open_ones = [run.workflow_id for run in result.runs if run.closed is None]
     yield from (f"I11: {name} is open" for name in open_ones)
 
 
-def _problems(other: Other) -> Iterator[str]:
+def _problems(other: ChildSession) -> Iterator[str]:
     if other.record is None:
         if other.events:
             yield "I5: events without an invocation"
