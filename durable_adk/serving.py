@@ -11,12 +11,12 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
+from durable_adk.activities.commit.staleness import StalenessCheck
 from durable_adk.activities.definitions import InvocationActivities
+from durable_adk.activities.dependencies import World
 from durable_adk.activities.effects import WorldEffects
-from durable_adk.activities.staleness import StalenessCheck
-from durable_adk.activities.user_loop import UserLoop
-from durable_adk.activities.user_threads import UserThreads
-from durable_adk.activities.world import World
+from durable_adk.activities.user_code.event_loop import UserLoop
+from durable_adk.activities.user_code.threads import UserThreads
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.context.activity import Services

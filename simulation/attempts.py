@@ -15,8 +15,8 @@ from temporalio.common import RawValue
 from temporalio.testing import ActivityEnvironment
 
 from durable_adk.activities.definitions import InvocationActivities
+from durable_adk.activities.dependencies import World
 from durable_adk.activities.effects import WorldEffects
-from durable_adk.activities.world import World
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.sessions._tables import Tables
 from durable_adk.sessions._transactional import TransactionalSessionService

@@ -15,7 +15,7 @@ from temporalio.bridge.proto.workflow_activation import (
 )
 from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 
-from durable_adk.activities.world import World
+from durable_adk.activities.dependencies import World
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.wire.converter import data_converter
 from simulation.activity_results import cancelled, completed, failed, timed_out

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from durable_adk.activities.world import World
+from durable_adk.activities.dependencies import World
 from durable_adk.events import Event
 from durable_adk.sessions import _log
 from durable_adk.sessions._entry import Entry

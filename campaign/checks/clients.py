@@ -12,7 +12,7 @@ from campaign.controls import normalized, plain
 from campaign.evidence import Evidence, Row, message_of
 from campaign.journals import Line
 from campaign.workload import CROWD, DENIED, FREE, ONCE, SLOW, Turn
-from durable_adk.activities.attempting import MAX_LOST
+from durable_adk.activities.attempt import MAX_LOST
 from durable_adk.errors import (
     InvocationCancelledError,
     InvocationNotFoundError,

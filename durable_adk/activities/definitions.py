@@ -5,7 +5,7 @@ from typing import Any
 
 from temporalio import activity
 
-from durable_adk.activities.attempting import (
+from durable_adk.activities.attempt import (
     Retry,
     attempting,
     transient,
@@ -21,9 +21,9 @@ from durable_adk.activities.effects import (
     StoreEffect,
     WorldEffects,
 )
-from durable_adk.activities.trials import Trials
-from durable_adk.activities.user_loop import UserLoop
-from durable_adk.activities.waiting import InPlace
+from durable_adk.activities.invocation.waiting import InPlace
+from durable_adk.activities.lost_attempts import Trials
+from durable_adk.activities.user_code.event_loop import UserLoop
 from durable_adk.wire.steps import HookStep, ModelStep, OpenStep, Step
 
 

@@ -9,28 +9,24 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from durable_adk.activities import (
-    activity_answer,
-    callback,
-    code,
-    commit,
-    compacting,
-    continuing,
-    ending,
-    function,
-    hooks,
-    model,
-    opening,
-    pausing,
-    take_over,
-    telling,
-    tool,
-    waiting,
-)
-from durable_adk.activities.attempting import reported
-from durable_adk.activities.granted import committed
-from durable_adk.activities.tool_run import RunAgain
-from durable_adk.activities.world import World
+from durable_adk.activities import lifecycle
+from durable_adk.activities.attempt import reported
+from durable_adk.activities.commit.commit import commit_event
+from durable_adk.activities.commit.early_commit import committed
+from durable_adk.activities.dependencies import World
+from durable_adk.activities.invocation import checkpoint, take_over, waiting
+from durable_adk.activities.invocation.close import close_invocation
+from durable_adk.activities.invocation.compact import compact
+from durable_adk.activities.invocation.open import open_invocation
+from durable_adk.activities.invocation.pause import pause_invocation, take_answer
+from durable_adk.activities.model.call import call_model
+from durable_adk.activities.tool import activity_result
+from durable_adk.activities.tool.call import call_tool
+from durable_adk.activities.tool.run import RunAgain
+from durable_adk.activities.user_code.agent_callbacks import run_callback
+from durable_adk.activities.user_code.code import execute_code
+from durable_adk.activities.user_code.function import run_function
+from durable_adk.activities.user_code.plugin_hooks import run_hook
 from durable_adk.errors import SessionBusyError
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import (
@@ -120,7 +116,7 @@ class StepEffect(CodeEffect[A, StepResult]):
 
     async def perform(self, world: World, step: A, attempt: EffectAttempt) -> StepResult:
         """One attempt."""
-        with telling.told(self.name, step, attempt=attempt.number, shown=self.span(step)):
+        with lifecycle.told(self.name, step, attempt=attempt.number, shown=self.span(step)):
             work = self.function(world, step, attempt)
             return await (committed(world, step, work, attempt) if self.commits else work)
 
@@ -130,28 +126,28 @@ EffectRow = StoreEffect[Any, R] | CodeEffect[Any, R]
 
 async def _open(world: World, step: OpenStep) -> Opened:
     try:
-        opened = await opening.open_invocation(world, step)
+        opened = await open_invocation(world, step)
     except SessionBusyError:
-        telling.opening_waits(step)
+        lifecycle.opening_waits(step)
         raise
-    telling.opened(step, opened)
+    lifecycle.opened(step, opened)
     return opened
 
 
 async def _pause(world: World, step: PauseStep) -> bool | None:
-    paused = await pausing.pause_invocation(world, step)
+    paused = await pause_invocation(world, step)
     if paused is not False:
-        telling.paused(step.key)
+        lifecycle.paused(step.key)
     return paused
 
 
 async def _take(world: World, step: AnswerStep) -> AnswerTaken:
-    return await take_over.once_free(world, step, pausing.take_answer)
+    return await take_over.once_free(world, step, take_answer)
 
 
 async def _close(world: World, step: CloseStep) -> Ending:
-    ended = await take_over.once_free(world, step, ending.close_invocation)
-    await telling.closed(world, step, ended)
+    ended = await take_over.once_free(world, step, close_invocation)
+    await lifecycle.closed(world, step, ended)
     return ended
 
 
@@ -167,7 +163,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         "call_model",
         ModelStep,
         StepResult,
-        model.call_model,
+        call_model,
         what=lambda step: f"A model call of {step.agent}",
         summary=lambda step: f"{step.agent}: {step.model}" if step.model else step.agent,
     ),
@@ -175,7 +171,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         "call_tool",
         ToolStep,
         StepResult,
-        tool.call_tool,
+        call_tool,
         what=lambda step: f"Tool {step.tool!r}",
         summary=lambda step: step.tool,
     ),
@@ -183,7 +179,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         "execute_code",
         CodeStep,
         StepResult,
-        code.execute_code,
+        execute_code,
         what=lambda step: f"The code of {step.agent}",
         summary=lambda step: step.agent,
         span=lambda _: "execute_code",
@@ -192,7 +188,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         "run_callback",
         CallbackStep,
         StepResult,
-        callback.run_callback,
+        run_callback,
         what=lambda step: f"{step.hook}_callback of {step.agent}",
         summary=lambda step: f"{step.agent} {step.hook}",
         span=lambda step: f"run_callback {step.hook}",
@@ -201,7 +197,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         "run_function",
         FunctionStep,
         StepResult,
-        function.run_function,
+        run_function,
         what=lambda step: f"{step.function} of {step.agent}",
         summary=lambda step: f"{step.agent} {step.function}",
         span=lambda step: f"run_function {step.function}",
@@ -211,12 +207,12 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         "run_hook",
         HookStep,
         StepResult,
-        hooks.run_hook,
+        run_hook,
         what=lambda step: f"{step.hook} of the plugins",
         summary=lambda step: step.hook,
         commits=False,
     ),
-    StoreEffect("commit_event", CommitStep, int, commit.commit_event),
+    StoreEffect("commit_event", CommitStep, int, commit_event),
     StoreEffect("pause_invocation", PauseStep, bool, _pause),
     StoreEffect("take_answer", AnswerStep, AnswerTaken, _take, waits=lambda _: True),
     # It waits if it was paused.
@@ -225,14 +221,14 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         "compact",
         CompactStep,
         type(None),
-        lambda world, step, _: compacting.compact(world, step),
+        lambda world, step, _: compact(world, step),
         what=lambda step: f"The summary after {step.invocation_id}",
         summary=lambda step: step.invocation_id,
     ),
-    StoreEffect("save_place", SaveCheckpointStep, str, continuing.save_place),
-    StoreEffect("save_trace", SaveJournalStep, type(None), continuing.save_trace),
-    StoreEffect("read_place", ReadCheckpointStep, LoadedCheckpoint, continuing.read_place),
-    StoreEffect("read_traces", ReadJournalStep, JournalPage, continuing.read_traces),
+    StoreEffect("save_place", SaveCheckpointStep, str, checkpoint.save_place),
+    StoreEffect("save_trace", SaveJournalStep, type(None), checkpoint.save_trace),
+    StoreEffect("read_place", ReadCheckpointStep, LoadedCheckpoint, checkpoint.read_place),
+    StoreEffect("read_traces", ReadJournalStep, JournalPage, checkpoint.read_traces),
 )
 
 _ROWS: dict[type[Any], EffectRow[Any]] = {row.step: row for row in EFFECTS}
@@ -265,7 +261,7 @@ class WorldEffects:
 
     async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
         """See `activity_answer.run_activity`; on Temporal a worker of others runs it."""
-        return await activity_answer.run_activity(self.world, step, call)
+        return await activity_result.run_activity(self.world, step, call)
 
     async def wait_for_turn(self, step: waiting.Waiter, busy: SessionBusyError) -> None:
         """See `waiting.wait_locally`."""

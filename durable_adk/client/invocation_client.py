@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from google.genai import types
 
-from durable_adk.activities.steering import heard_event
+from durable_adk.activities.invocation.steering import heard_event
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.client.feed import DeliveredToOther, follow
 from durable_adk.client.pending import session_pending_calls

@@ -5,9 +5,9 @@ import uuid
 from contextlib import suppress
 from typing import Any
 
+from durable_adk.activities.dependencies import World
 from durable_adk.activities.effects import WorldEffects
-from durable_adk.activities.tool_runs import require_no_tool_run
-from durable_adk.activities.world import World
+from durable_adk.activities.invocation.tool_run_check import require_no_tool_run
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.context.activity import Services

@@ -129,7 +129,7 @@ class _Room:
 
 _FINAL: Final = _Room()
 _WAITING: Final = _Room(causes=2, text=300, frames=2)
-"""With what `activities.attempting` leaves of the error itself, together below `MAX_WAITING`: so
+"""With what `activities.attempt` leaves of the error itself, together below `MAX_WAITING`: so
 whoever looks at a run sees what it waits for."""
 
 

@@ -10,7 +10,7 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.service import RPCError
 
-from durable_adk.activities.staleness import StalenessCheck
+from durable_adk.activities.commit.staleness import StalenessCheck
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.errors import SessionRegressedError

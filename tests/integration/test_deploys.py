@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 
-from durable_adk.activities import attempting
+from durable_adk.activities import attempt
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.models import ScriptedModel
@@ -249,7 +249,7 @@ async def test_a_tool_outlives_more_deploys_than_workers_that_may_be_lost(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F12, I20: it runs again after each, and that is not put down to its code."""
-    monkeypatch.setattr(attempting, "MAX_LOST", 3)
+    monkeypatch.setattr(attempt, "MAX_LOST", 3)
     runs: list[int] = []
 
     async def long() -> str:

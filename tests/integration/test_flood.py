@@ -9,7 +9,7 @@ import pytest
 from google.genai import types
 from temporalio.client import Client, WorkflowHandle
 
-from durable_adk.activities import continuing
+from durable_adk.activities.invocation import checkpoint
 from durable_adk.conversation.requests import pending_calls
 from durable_adk.embedded import TemporalServer
 from durable_adk.errors import StoreUnavailableError
@@ -138,7 +138,7 @@ async def test_what_comes_while_a_run_begins_lets_it_end_too(
 
     await clinic.run(APP, INVOCATION)
     handle = clinic.workflow(APP, INVOCATION)
-    monkeypatch.setattr(continuing, "failpoint", held)
+    monkeypatch.setattr(checkpoint, "failpoint", held)
     before = (await handle.describe()).run_id
     await _disturb(handle)
     await until(lambda: _is_another(handle, before))

@@ -8,7 +8,7 @@ import pytest
 from temporalio.client import Client
 
 from durable_adk import retrying
-from durable_adk.activities import attempting, world
+from durable_adk.activities import attempt, dependencies
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.context.activity import ToolContext
@@ -87,8 +87,8 @@ async def test_an_outage_ends_no_invocation(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """F16, I11: steps wait for the store as long as it takes, and then run once each."""
-    monkeypatch.setattr(attempting, "MAX_LOST", 3)
-    monkeypatch.setattr(world, "STORE_PATIENCE", 0)
+    monkeypatch.setattr(attempt, "MAX_LOST", 3)
+    monkeypatch.setattr(dependencies, "STORE_PATIENCE", 0)
     store, ran = Failing(tmp_path / "s.db"), []
 
     def get_capital(country: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from mcp import StdioServerParameters
 
-from durable_adk.activities.user_loop import UserLoop
+from durable_adk.activities.user_code.event_loop import UserLoop
 from durable_adk.tools.base_toolset import PATIENCE, load_tools
 from durable_adk.tools.mcp_tool import (
     McpToolset,

@@ -10,7 +10,7 @@ import pytest
 from google.genai import types
 from temporalio.client import Client
 
-from durable_adk.activities import staleness
+from durable_adk.activities.commit import staleness
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.errors import DurableAdkError, EventConflictError, InvocationCancelledError

@@ -17,7 +17,7 @@ from google.genai import types
 from temporalio.testing import WorkflowEnvironment
 from temporalio.testing._timeskipping import TimeSkippingConfig
 
-from durable_adk.activities import granted
+from durable_adk.activities.commit import early_commit
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelAgent
 from durable_adk.apps import App
 from durable_adk.context.activity import ToolContext
@@ -212,7 +212,7 @@ async def test_a_clock_that_goes_back_reorders_nothing(
 ) -> None:
     """F33, I3, I15: order is the store's number; also in what the model is shown."""
     clock = Clock()
-    monkeypatch.setattr(granted, "time", clock)
+    monkeypatch.setattr(early_commit, "time", clock)
     model = ScriptedModel(replies=[call("pay", order="1"), call("pay", order="2"), "done"])
     agent = LlmAgent(name="a", model=model, tools=[pay])
     async with place.worker(App(name="app", root_agent=agent)) as runner:

@@ -8,22 +8,14 @@ import uuid
 from contextlib import nullcontext
 from typing import Any
 
-from durable_adk.activities import (
-    commit,
-    definitions,
-    effects,
-    ending,
-    granted,
-    opening,
-    pausing,
-    take_over,
-    tool,
-    toolbox,
-)
-from durable_adk.activities.session_cache import SessionCache
-from durable_adk.activities.tool_run import ToolRun
-from durable_adk.activities.user_loop import UserLoop
-from durable_adk.activities.user_threads import UserThreads
+from durable_adk.activities import definitions, effects
+from durable_adk.activities.commit import commit, early_commit
+from durable_adk.activities.commit.session_cache import SessionCache
+from durable_adk.activities.invocation import close, open as opening, pause, take_over
+from durable_adk.activities.tool import call as tool_call, toolbox
+from durable_adk.activities.tool.run import ToolRun
+from durable_adk.activities.user_code.event_loop import UserLoop
+from durable_adk.activities.user_code.threads import UserThreads
 from durable_adk.cli import waiting
 from durable_adk.context.activity import ToolContext
 from durable_adk.context.loop import Branch
@@ -211,7 +203,7 @@ MUTANTS = [
         "a store that is away counts as one that has written",
         "no loss",
         wraps(commit, "commit_event", _swallowed),
-        wraps(granted, "commit_event", _swallowed),
+        wraps(early_commit, "commit_event", _swallowed),
     ),
     mutant(
         "the cache of a session is not read on",
@@ -265,7 +257,7 @@ MUTANTS = [
     mutant(
         "an invocation that is taken over from is not sealed",
         "takeover",
-        replaces(ending, "_seals", _no_seals),
+        replaces(close, "_seals", _no_seals),
     ),
     mutant(
         "a message that was heard keeps its ticket",
@@ -311,12 +303,14 @@ MUTANTS = [
     mutant(
         "an attempt does not look for what the one before has committed",
         "no asking again",
-        replaces(granted, "_earlier", does_nothing),
+        replaces(early_commit, "_earlier", does_nothing),
     ),
     mutant(
         "a zombie's answer stands beside the one that is stored",
         "no asking again",
-        rewrites(granted, "_commit", ("return await _earlier(world, step) or result", "seq = 0")),
+        rewrites(
+            early_commit, "_commit", ("return await _earlier(world, step) or result", "seq = 0")
+        ),
     ),
     mutant(
         "an attempt commits what a later one has left to the loop",
@@ -326,7 +320,7 @@ MUTANTS = [
     mutant(
         "a step says that it has closed the invocation and has not",
         "lease",
-        rewrites(granted, "_commit", ("Status.COMPLETED if closes else None", "None")),
+        rewrites(early_commit, "_commit", ("Status.COMPLETED if closes else None", "None")),
     ),
     mutant(
         "the key of a tool depends on the attempt",
@@ -350,7 +344,7 @@ MUTANTS = [
     ),
     # ----- endings
     mutant(
-        "open calls are not sealed", "pairing", replaces(ending, "unanswered", lambda *_args: [])
+        "open calls are not sealed", "pairing", replaces(close, "unanswered", lambda *_args: [])
     ),
     mutant(
         "a cancellation is heeded only where the loop waits",
@@ -378,7 +372,7 @@ MUTANTS = [
         # An answer carries no hash of arguments: they are in the stored call, whose id it names.
         "an approval holds for other arguments",
         "each approval for its call",
-        replaces(tool, "answer_to", _any_approval),
+        replaces(tool_call, "answer_to", _any_approval),
         replaces(requests, "answer_to", _any_approval),
     ),
     mutant(
@@ -451,7 +445,7 @@ MUTANTS = [
     mutant(
         "a sender may name its answer as the loop does",
         "reserved names",
-        replaces(pausing, "is_reserved", lambda _name: False),
+        replaces(pause, "is_reserved", lambda _name: False),
     ),
     mutant(
         "an invocation may have the name of a lane of another",

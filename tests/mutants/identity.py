@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from durable_adk.activities import opening, session_cache, staleness, tool
+from durable_adk.activities.commit import session_cache, staleness
+from durable_adk.activities.invocation import open as opening
+from durable_adk.activities.tool import call as tool_call
 from durable_adk.client import invocation_client
 from durable_adk.client.invocations import Invocations
 from durable_adk.json_model import JsonModel
@@ -99,12 +101,12 @@ IDENTITY = [
     mutant(
         "a no counts only while the tool requires confirmation",
         "denied",
-        replaces(tool, "is_denied", lambda *_args, **_options: False),
+        replaces(tool_call, "is_denied", lambda *_args, **_options: False),
     ),
     mutant(
         "a no to a callback is for the tool to read",
         "denied to a plugin",
-        replaces(tool, "note_asker", ignored),
+        replaces(tool_call, "note_asker", ignored),
     ),
     mutant(
         "a function runs that does not know of a no",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from durable_adk import worker as worker_module
-from durable_adk.activities import staleness
+from durable_adk.activities.commit import staleness
 from durable_adk.apps import App
 from durable_adk.client import connect
 from durable_adk.embedded import TemporalServer

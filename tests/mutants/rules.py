@@ -14,14 +14,14 @@ from google.genai import types
 from temporalio.api.failure.v1 import Failure
 from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 
-from durable_adk.activities.attempting import to_application_error
-from durable_adk.activities.opening import open_invocation
-from durable_adk.activities.pausing import take_answer
-from durable_adk.activities.session_cache import SessionCache
-from durable_adk.activities.tool_run import ToolsetAway
-from durable_adk.activities.user_loop import UserLoop
-from durable_adk.activities.user_threads import UserThreads
-from durable_adk.activities.world import World
+from durable_adk.activities.attempt import to_application_error
+from durable_adk.activities.commit.session_cache import SessionCache
+from durable_adk.activities.dependencies import World
+from durable_adk.activities.invocation.open import open_invocation
+from durable_adk.activities.invocation.pause import take_answer
+from durable_adk.activities.tool.run import ToolsetAway
+from durable_adk.activities.user_code.event_loop import UserLoop
+from durable_adk.activities.user_code.threads import UserThreads
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.cli.waiting import Where, find_waiting

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from durable_adk.activities import attempting, ending, pausing, take_over, waiting
+from durable_adk.activities import attempt
+from durable_adk.activities.invocation import close, pause, take_over, waiting
 from durable_adk.sessions import _pausing, _queue
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
 from durable_adk.workflows.temporal_runtime import TemporalRuntime
@@ -27,7 +28,7 @@ WAITING = [
     mutant(
         "all who wait ask as often as who is next",
         "rare attempts",
-        replaces(attempting, "MAX_BUSY_DELAY", 0.1),
+        replaces(attempt, "MAX_BUSY_DELAY", 0.1),
     ),
     mutant(
         "attempts wait in place whose turn is far away",
@@ -43,7 +44,7 @@ WAITING = [
     mutant(
         "an answer reads its session before it asks for the lease",
         "lease first",
-        replaces(pausing, "check_turn", does_nothing),
+        replaces(pause, "check_turn", does_nothing),
     ),
     mutant(
         "who has withdrawn is remembered for ever",
@@ -72,7 +73,7 @@ WAITING = [
         "a paused invocation that is abandoned is not sealed",
         "paused is sealed",
         rewrites(
-            ending,
+            close,
             "_sealed",
             ("_waits(record):", "_waits(record) and step.status is not Status.ABANDONED:"),
         ),

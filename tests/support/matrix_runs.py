@@ -9,7 +9,7 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.activities.steering import TOLD
+from durable_adk.activities.invocation.steering import TOLD
 from durable_adk.artifacts import FileArtifactService
 from durable_adk.errors import DurableAdkError
 from durable_adk.events import Event

@@ -5,8 +5,8 @@ from typing import Any
 
 from google.genai import types
 
+from durable_adk.activities.dependencies import World
 from durable_adk.activities.effects import WorldEffects
-from durable_adk.activities.world import World
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.models import ScriptedModel

@@ -65,18 +65,18 @@ OPENTELEMETRY = "attribute baggage headers identity log metrics span telemetry t
 """Words of OpenTelemetry's documentation."""
 
 COMPUTING = """
-    access application arguments async backend begin blobs budget cache call calling channel
-    chunks cli closing connect connection container contract copies database db debugging
+    access application arguments async backend begin blobs budget cache call calling channel chunks
+    cli close closing compact connect connection container contract copies database db debugging
     decoding delegated demo dependencies determinism dev doctor embedded encryption entry env
-    environment erase erasure error execution expired external extras feed file folder forks
-    gemini health hook id in_process inserts invocations json key launch launcher library limits
-    lines link listing live lock logging long main manager merge migrate migrations names
-    notifications object open ops options orphan over owner parameters pending plain plain_text
-    postgres private process program query record redaction redis reference refusal retrying
-    routing scope secret sent server serving settings setup shared size sockets sql sqlite
-    stalled status steering steps storage store stored stream streaming subprocess subscription
-    supervise sweep sync tables take target terminal text threads transaction transactional
-    types unavailable url utils values version wait watchdog wire
+    environment erase erasure error execution expired external extras feed file folder forks gemini
+    health hook id in_process inserts invocations json key launch launcher library lifecycle limits
+    lines link listing live lock logging long lost main manager merge migrate migrations names
+    notifications object open ops options orphan over owner parameters pause pending plain
+    plain_text postgres private process program query record redaction redis reference refusal
+    result retrying routing scope secret sent server serving settings setup shared size sockets sql
+    sqlite stalled status steering steps storage store stored stream streaming subprocess
+    subscription supervise sweep sync tables take target terminal text threads transaction
+    transactional types unavailable url utils values version wait watchdog wire
 """
 """Words of Python, of SQL, of the libraries in use and of computing at large."""
 

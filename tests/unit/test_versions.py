@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
-from durable_adk.activities import attempting
+from durable_adk.activities import attempt
 from durable_adk.client.invocations import as_argument
 from durable_adk.errors import InvalidRequestError, NewerReleaseError
 from durable_adk.json_model import JsonModel
@@ -40,7 +40,7 @@ OF_CALLERS = {
     "flows/requests.py": "a class of auth, which keeps what it does not know",
     "flows/answers.py": "what a client answers",
     "cli/secret.py": "what a person types",
-    "activities/hooks.py": "what a plugin returns",
+    "activities/user_code/plugin_hooks.py": "what a plugin returns",
     "tools/agent_tool.py": "what a model calls with",
     "tools/activity_tool.py": "an option in code",
     "artifacts/_stored.py": "what a tool saves",
@@ -127,10 +127,10 @@ def test_a_place_that_cannot_be_read_fails_the_task_and_not_the_workflow() -> No
 
 def test_an_activity_that_cannot_read_a_value_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     """I13: until a worker of the newer release takes it."""
-    monkeypatch.setattr(attempting, "_delay", lambda *_: None)
+    monkeypatch.setattr(attempt, "_delay", lambda *_: None)
     with (
-        pytest.raises(attempting.ApplicationError) as raised,
-        attempting.translated(retry=lambda _: False, number=1),
+        pytest.raises(attempt.ApplicationError) as raised,
+        attempt.translated(retry=lambda _: False, number=1),
     ):
         Checkpoint.from_json("{}")
     assert not raised.value.non_retryable

@@ -12,8 +12,8 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowExecution, WorkflowHistory
 from temporalio.converter import DataConverter
 
-from durable_adk.activities.notes import BEGUN
-from durable_adk.activities.tool_run import name_of_call
+from durable_adk.activities.commit.notes import BEGUN
+from durable_adk.activities.tool.run import name_of_call
 from durable_adk.sessions.rebuilt import RebuiltNote
 from durable_adk.wire.steps import ToolStep
 from durable_adk.wire.tool_contract import ToolContract

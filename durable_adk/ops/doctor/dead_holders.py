@@ -7,8 +7,8 @@ from functools import partial
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from durable_adk.activities.ending import close_invocation
-from durable_adk.activities.world import World
+from durable_adk.activities.dependencies import World
+from durable_adk.activities.invocation.close import close_invocation
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.errors import InvocationTerminatedError, TemporalUnavailableError, as_detail
 from durable_adk.ops.doctor.findings import Case, Kind, case

@@ -13,10 +13,10 @@ from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
-from durable_adk.activities.ending import close_invocation
-from durable_adk.activities.opening import open_invocation
-from durable_adk.activities.pausing import pause_invocation, take_answer
-from durable_adk.activities.world import World
+from durable_adk.activities.dependencies import World
+from durable_adk.activities.invocation.close import close_invocation
+from durable_adk.activities.invocation.open import open_invocation
+from durable_adk.activities.invocation.pause import pause_invocation, take_answer
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry

@@ -8,7 +8,7 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 
-from durable_adk.activities.attempting import to_application_error
+from durable_adk.activities.attempt import to_application_error
 from durable_adk.encryption import ENCODING, EncryptionCodec, Key, KeyRing
 from durable_adk.errors import (
     MAX_MESSAGE,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from durable_adk.activities.ending import ABORTED
+from durable_adk.activities.invocation.close import ABORTED
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.errors import BudgetExceededError, InvocationCancelledError, as_detail

@@ -1,0 +1,281 @@
+"""Steps that commit their own event; see `payloads.CommitGrant`."""
+
+import time
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from durable_adk.activities.commit.commit import commit_event
+from durable_adk.activities.dependencies import STORE_PATIENCE, World
+from durable_adk.activities.lifecycle import closed_by_step
+from durable_adk.activities.user_code.plugin_hooks import seen_by_plugins
+from durable_adk.closing import uninterrupted
+from durable_adk.code_executors.code_execution_utils import pending_code
+from durable_adk.context.activity import StepScope
+from durable_adk.errors import EventConflictError, LeaseLostError, StoreUnavailableError
+from durable_adk.events.event import Event
+from durable_adk.retrying import again
+from durable_adk.sessions.base_session_service import Status, StoredEvent
+from durable_adk.sessions.state import is_temp
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.steps import CommitStep, EarlyCommit, ModelStep, Step, StepResult, ToolStep
+
+PATIENCE: Final = 2.0
+"""Seconds in which an attempt that is not the first asks the store again to take its event."""
+
+
+class StoredBeforeError(Exception):
+    """The event of a step is stored, though this is the first that its worker hears of the step.
+
+    Args:
+        result: What the step has come to.
+    """
+
+    def __init__(self, result: StepResult) -> None:
+        super().__init__(result.event and result.event.id)
+        self.result = result
+
+
+async def require_new(world: World, step: Step, scope: StepScope) -> None:
+    """Keep a first attempt from doing what the store says is done (F38).
+
+    A Temporal that was restored from a backup asks again for steps that it has forgotten. The log
+    is longer then than the loop knows. It may be for other reasons, so that alone says nothing; and
+    where it is not, this costs nothing. Of lanes side by side it tells nothing: one may be ahead.
+
+    Raises:
+        StoredBeforeError: Its event is stored.
+        LeaseLostError: It is not, and the invocation has ended.
+    """
+    if not scope.ahead:
+        return
+    found = await _earlier(world, step) if step.grant is not None else None
+    if found is not None:
+        raise StoredBeforeError(found)
+    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    if record is not None and record.status.closed:
+        raise LeaseLostError(
+            f"The session store says that invocation {step.invocation_id!r} has ended "
+            f"({record.status.value}); nothing of it is run again. Its session has its outcome."
+        )
+
+
+async def require_not_stored(world: World, step: Step, scope: StepScope) -> None:
+    """Keep a step of which nothing was noted from doing again what the loop has stored.
+
+    The note of an answer, or of a result, is not written while the store is away, and a workflow
+    that was reset has forgotten both.
+
+    Raises:
+        StoredBeforeError: Its event is stored, and holds what this step has come to.
+    """
+    found = await _of_loop(world, step, scope)
+    if found is not None:
+        raise StoredBeforeError(found)
+
+
+async def as_stored(world: World, step: Step, scope: StepScope, result: StepResult) -> StepResult:
+    """What was noted of a step, unless the loop has stored something else.
+
+    Of two attempts at once, one may have been reported and the other one been noted.
+    """
+    found = await _of_loop(world, step, scope)
+    if found is None or found.event is None or result.event is None:
+        return result
+    same = found.event.content == result.event.content
+    return result if same and found.event.actions == result.event.actions else found
+
+
+async def _of_loop(world: World, step: Step, scope: StepScope) -> StepResult | None:
+    """The event of a step that may not commit it, if the loop has."""
+    if not scope.ahead or step.grant is not None:
+        return None
+    found = await _earlier(world, step)
+    return found if found and found.event and _is_own(step, found.event) else None
+
+
+def _is_own(step: Step, event: Event) -> bool:
+    """Whether an event is not merged with those of other calls."""
+    if isinstance(step, ToolStep):
+        answered = [response.id for response in event.get_function_responses()]
+        return answered == [step.call_id]
+    return isinstance(step, ModelStep)
+
+
+async def committed(
+    world: World,
+    step: Step,
+    work: Coroutine[Any, Any, StepResult],
+    attempt: EffectAttempt,
+) -> StepResult:
+    """A step's result, with its event committed if the step may.
+
+    The work is not done when an earlier attempt has committed the event: its worker died between
+    the commit and the report of it. The event in the store is then the answer, so a model is not
+    asked, and a tool not run, for what is recorded already (I10).
+    """
+    try:
+        found = (
+            await _earlier(world, step) if step.grant is not None and attempt.number > 1 else None
+        )
+    except BaseException:
+        work.close()
+        raise
+    if found is not None:
+        work.close()
+        return await _told(world, step, found)
+    try:
+        result = await work
+    except StoredBeforeError as before:
+        return await _told(world, step, before.result)
+    if step.grant is None:
+        return result
+    event = result.event
+    if event is not None and step.grant.on_event:
+        event = await seen_by_plugins(world, step, _completed(event, step.grant))
+        result = result.model_copy(update={"event": event, "hooked": True})
+    if event is None or not _complete_without_loop(step, result, event):
+        return await _left_to_loop(world, step, step.grant, result, attempt)
+    # Not to be interrupted: the loop has to learn what is stored.
+    return await uninterrupted(_commit(world, step, step.grant, result, event, attempt=attempt))
+
+
+async def _told(world: World, step: Step, found: StepResult) -> StepResult:
+    if found.closed and step.grant is not None:
+        await closed_by_step(world, step, step.grant, again=True)
+    return found
+
+
+def _completed(event: Event, grant: EarlyCommit) -> Event:
+    event.timestamp = time.time()
+    if grant.custom_metadata:
+        event.custom_metadata = {**grant.custom_metadata, **(event.custom_metadata or {})}
+    return event
+
+
+def _complete_without_loop(step: Step, result: StepResult, event: Event) -> bool:
+    """Whether the event says it all, so that an attempt that finds it needs nothing else.
+
+    `temp:` keys, a wish to end, an answer by a callback, calls that wait and the agent that is
+    handed over to are in the result only.
+    """
+    if result.transfer is not None or result.waits:
+        return False
+    answered = result.model_called or not isinstance(step, ModelStep)
+    temp = any(map(is_temp, event.actions.state_delta))
+    return answered and not temp and not result.end_invocation and _says_it_all(step, event)
+
+
+def _says_it_all(step: Step, event: Event) -> bool:
+    """Whether a stored event does not show that its step has reported more than that.
+
+    Only a tool's step reports whom it hands over to; a callback may name an agent, which is no more
+    than a part of its event.
+    """
+    actions = event.actions
+    return not (
+        event.long_running_tool_ids
+        or (isinstance(step, ToolStep) and actions.transfer_to_agent)
+        or actions.requested_tool_confirmations
+        or actions.requested_auth_configs
+    )
+
+
+async def _commit(
+    world: World,
+    step: Step,
+    grant: EarlyCommit,
+    result: StepResult,
+    event: Event,
+    *,
+    attempt: EffectAttempt,
+) -> StepResult:
+    event = _completed(event, grant)
+    closes = grant.closes and _ends_the_run(step, event)
+    commit = CommitStep(
+        key=step.key,
+        invocation_id=step.invocation_id,
+        epoch=grant.epoch,
+        event=event,
+        closing=Status.COMPLETED if closes else None,
+        revision=step.revision,
+    )
+    try:
+        # An earlier attempt may be alive, and store another result, which the loop could not take
+        # for this one: so a later attempt is slower to leave the commit to the loop.
+        seq = await again(commit_event, PATIENCE if attempt.number > 1 else 0.0)(
+            world, commit, by_step=True
+        )
+    except StoreUnavailableError:
+        # The loop has more patience, and commits by the same id.
+        return await _left_to_loop(world, step, grant, result, attempt)
+    except EventConflictError:
+        # A slower attempt of this step was not dead: the event it has committed stands. Or a later
+        # one was, or has left another to the loop, which alone commits then.
+        return await _earlier(world, step) or result
+    if closes:
+        await closed_by_step(world, step, grant, again=False)
+    return result.model_copy(update={"seq": seq, "closed": closes})
+
+
+def _ends_the_run(step: Step, event: Event) -> bool:
+    """Whether the agent ends after this event: a model's final answer, without calls or code.
+
+    A callback's event is final too if it has no content (EVT-11), and the agent has yet to run.
+    """
+    return (
+        isinstance(step, ModelStep)
+        and event.is_final_response()
+        and pending_code(event.content) is None
+        and not event.get_function_calls()
+        and not event.get_function_responses()
+    )
+
+
+async def _left_to_loop(
+    world: World,
+    step: Step,
+    grant: EarlyCommit,
+    result: StepResult,
+    attempt: EffectAttempt,
+) -> StepResult:
+    """A result that the loop is to commit, or what an attempt that was not dead has committed.
+
+    The loop could not take that one's event for this result, and the run would end. So the event's
+    id is reserved first: whoever was taken for dead has committed by now, or never does.
+
+    Raises:
+        StoreUnavailableError: It is not known whether it is, and an attempt may be alive.
+    """
+    if attempt.number == 1:
+        return result
+    try:
+        stored = await again(world.sessions.reserve_event, STORE_PATIENCE)(
+            step.key,
+            step.event_id,
+            invocation_id=step.invocation_id,
+            epoch=grant.epoch,
+            revision=step.revision,
+        )
+    except StoreUnavailableError:
+        if attempt.reports.lost(attempt.number):
+            raise
+        return result  # all before it have told how they ended
+    return _result_of(step, stored) if stored and _says_it_all(step, stored.event) else result
+
+
+async def _earlier(world: World, step: Step) -> StepResult | None:
+    """The result of an earlier attempt that committed its event."""
+    stored = await world.sessions.find_event(step.key, step.event_id)
+    if stored is None or not _says_it_all(step, stored.event):
+        return None
+    return _result_of(step, stored)
+
+
+def _result_of(step: Step, stored: StoredEvent) -> StepResult:
+    closes = step.grant is not None and step.grant.closes
+    return StepResult(
+        event=stored.event,
+        seq=stored.seq,
+        closed=closes and _ends_the_run(step, stored.event),
+        model_called=isinstance(step, ModelStep),
+    )

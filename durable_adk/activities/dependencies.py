@@ -1,0 +1,168 @@
+"""What the effects of one worker work with."""
+
+import asyncio
+import copy
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from durable_adk.activities.commit.session_cache import Known, SessionCache
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.apps.registry import AppRegistry
+from durable_adk.context.activity import Services, StepScope
+from durable_adk.conversation.history import recent
+from durable_adk.errors import SessionRegressedError, StoreUnavailableError
+from durable_adk.events.event import Event
+from durable_adk.log import get_logger
+from durable_adk.partials.channel import PartialChannel
+from durable_adk.plugins.plugin_manager import PluginManager
+from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
+from durable_adk.sessions.session import Session, SessionKey
+from durable_adk.settings import Limits
+from durable_adk.wire.messages import InvocationAnswer
+from durable_adk.wire.run_config import RunConfig
+from durable_adk.wire.steps import Step
+
+STORE_PATIENCE = 30.0
+"""Seconds a step waits for the store within one attempt."""
+
+logger = get_logger(__name__)
+
+
+def _seen(step: Step, known: Known) -> list[Event]:
+    """The events that a step may see: of those before its invocation maybe only some (SSN-6)."""
+    config = step.run_config.get_session_config if step.run_config else None
+    if config is None:
+        return known.events
+    return [*recent(known.events[: known.start], config), *known.events[known.start :]]
+
+
+async def everyone_is_alive(holder: str) -> bool:
+    """The answer of a process that cannot look: nobody is taken over from."""
+    del holder
+    return True
+
+
+async def unchecked(key: SessionKey) -> None:
+    """The staleness check of a process that has no Temporal to ask."""
+    del key
+
+
+async def nobody_is_steered(
+    key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
+) -> None:
+    """What a process does that reaches nobody: the message waits for its turn."""
+    del key, record, answer
+
+
+async def nobody_is_interrupted(key: SessionKey, record: InvocationRecord) -> None:
+    """What a process does that cannot reach runs: they end when they end."""
+    del key, record
+
+
+@dataclass(kw_only=True)
+class World:
+    """The apps, the stores and the limits."""
+
+    registry: AppRegistry
+    registry_name: str = "local"
+    """Under which name workflows find the registry; see `apps.registry.serve`."""
+    sessions: BaseSessionService
+    limits: Limits = field(default_factory=Limits)
+    model_task_queues: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By a model's name, where it is called; other ones where the invocation is."""
+    services: Services = field(default_factory=Services)
+    is_alive: Callable[[str], Awaitable[bool]] = everyone_is_alive
+    """Whether the holder of a lease still runs; see `InvocationRecord.holder`."""
+    check_store: Callable[[SessionKey], Awaitable[None]] = unchecked
+    """Raises SessionRegressedError if a session is older than it was; see `StalenessCheck`."""
+    interrupt: Callable[[SessionKey, InvocationRecord], Awaitable[None]] = nobody_is_interrupted
+    """Asks the run of an invocation to end; it may be asked any number of times."""
+    steer: Callable[[SessionKey, InvocationRecord, InvocationAnswer], Awaitable[None]] = (
+        nobody_is_steered
+    )
+    """Tells the run of an invocation that a message waits; whether it is heard shows later."""
+    max_in_place: int = 0
+    """How many attempts may wait for their sessions in place; see `waiting.InPlace`."""
+    cache: SessionCache = field(init=False)
+    partials: PartialChannel | None = None
+    """Where the chunks of streamed answers go; None: nowhere."""
+
+    def __post_init__(self) -> None:
+        """Make the cache, as large as the limits say."""
+        self.cache = SessionCache(max_bytes=self.limits.session_cache_bytes)
+
+    async def scope(self, step: Step) -> tuple[BaseAgent, StepScope]:
+        """The agent of a step and where it is, rebuilt from the stores (D3).
+
+        Raises:
+            UnknownAppError: The app is not served here.
+            AgentNotFoundError: The agent is gone, or not here yet.
+            SessionNotFoundError: The session was deleted.
+            LeaseLostError: It was deleted, and created again.
+        """
+        agent = self.registry.agent(step.key.app_name, step.agent)
+        revision, state, known = await self._read(step)
+        scope = self.scope_over(step, state, known)
+        scope.ahead = revision > step.revision or step.branch is not None
+        return agent, scope
+
+    def plugins(self, step: Step) -> PluginManager:
+        """The plugins that see a step; none, if the run is to go without them."""
+        if step.plugins is False:
+            return PluginManager()
+        return self.registry.app(step.key.app_name).plugin_manager
+
+    def scope_over(self, step: Step, state: dict[str, Any], known: Known) -> StepScope:
+        """Where a step is, over what was read of its session."""
+        session = Session(
+            id=step.key.session_id,
+            app_name=step.key.app_name,
+            user_id=step.key.user_id,
+            state=state | copy.deepcopy(step.local_state),
+            revision=step.revision,
+        )
+        # Set afterwards: pydantic would validate, and copy, every event again.
+        session.events = _seen(step, known)
+        mine = known.events[known.start : known.start + 1]
+        return StepScope(
+            session=session,
+            invocation_id=step.invocation_id,
+            agent_name=step.agent,
+            branch=step.branch,
+            user_content=mine[0].content if mine else None,
+            event_id=step.event_id,
+            run_config=step.run_config or RunConfig(),
+            services=self.services,
+            artifact_owner=step.artifact_owner,
+            has_call=known.has_call,
+        )
+
+    async def _read(self, step: Step) -> tuple[int, dict[str, Any], Known]:
+        """The session's revision, and state and events as the step may see them.
+
+        Waits for a store that is away for a moment, so an outage costs few attempts. Where it
+        is older than the run, somebody has to be called, so that may take all of the step's time.
+        """
+        begun = time.monotonic()
+        until = begun + STORE_PATIENCE
+        told = False
+        while True:
+            try:
+                revision, state = await self.sessions.read_state(step.key, epoch=step.run_epoch)
+                if revision < step.revision:
+                    until = max(until, begun + step.attempt_timeout)
+                    raise SessionRegressedError
+                known = await self.cache.read(
+                    self.sessions, step.key, step.revision, step.invocation_id
+                )
+            except StoreUnavailableError as error:
+                if time.monotonic() > until:
+                    raise
+                if not told:  # once, and not five times a second
+                    logger.warning("store.unavailable", error_type=error.error_type)
+                told = True
+            else:
+                return revision, state, known
+            await asyncio.sleep(0.2)

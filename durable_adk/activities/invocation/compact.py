@@ -1,0 +1,119 @@
+"""The summary of a session's events, made after an invocation has ended (semantics CMP-1, CMP-2).
+
+Nobody waits for it, and nobody hears of its failure: it is due again after the next invocation. It
+holds no lease. Whatever else is stored meanwhile is either no matter to it, or makes it stop.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from durable_adk.activities.dependencies import World
+from durable_adk.apps.compaction import EventsCompactionConfig, summarizer_for
+from durable_adk.calling import contained
+from durable_adk.conversation.compaction import finished, window
+from durable_adk.errors import EventConflictError, StaleSessionError
+from durable_adk.events.event import Event
+from durable_adk.failpoints import failpoint
+from durable_adk.log import get_logger
+from durable_adk.sessions.session import Session
+from durable_adk.wire.messages import check_size
+from durable_adk.wire.steps import CompactStep
+
+ATTEMPTS = 3
+"""How often to append, each time to the session as it is then."""
+
+logger = get_logger(__name__)
+
+
+async def compact(world: World, step: CompactStep) -> None:
+    """Summarise what is due, if anything is; a repeat finds the first one's event.
+
+    Only a cancellation is raised. Whatever a summarizer does, the invocation has ended well.
+    """
+    failpoint("compact.before")
+    try:
+        async with asyncio.timeout(step.attempt_timeout):
+            await _compact(world, step)
+    except Exception as error:
+        logger.warning(
+            "compaction.failed",
+            session_id=step.key.session_id,
+            invocation_id=step.invocation_id,
+            error_type=type(error).__name__,
+            exc_info=True,
+        )
+    failpoint("compact.after")
+
+
+async def _compact(world: World, step: CompactStep) -> None:
+    app = world.registry.app(step.key.app_name)
+    config = app.events_compaction_config
+    if config is None:
+        return  # a deploy has taken it away
+    _, covered = await _due(world, step, config)
+    if not covered:
+        return
+    summarizer = summarizer_for(config, app.root_agent)
+    copies = [event.model_copy(deep=True) for event in covered]
+    made = await contained(summarizer.maybe_summarize_events(events=copies))
+    event = finished(made, covered) if made is not None else None
+    if event is None:
+        return
+    failpoint("compact.made")
+    event.id = event.invocation_id = _id(step)
+    event.timestamp = step.timestamp
+    check_size(event.to_json(), "The summary")
+    await _append(world, step, config, covered, event)
+
+
+def _id(step: CompactStep) -> str:
+    """Id of the summary's event and of its invocation: what is summarised has ended."""
+    return f"{step.invocation_id}.compaction"
+
+
+async def _due(
+    world: World, step: CompactStep, config: EventsCompactionConfig
+) -> tuple[int, list[Event]]:
+    """The session's revision, and the events that are to be summarised by what is stored then.
+
+    None are if it is done, or if another summary or a rewind since has changed what counts.
+    """
+    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    if record is None or record.end_seq is None:
+        return 0, []
+    revision, _ = await world.sessions.read_state(step.key)
+    known = await world.cache.read(world.sessions, step.key, revision, step.invocation_id)
+    events = known.events
+    if any(map(_changes_what_counts, events[record.end_seq :])):
+        return revision, []
+    return revision, window(events[: record.end_seq], config)
+
+
+def _changes_what_counts(event: Event) -> bool:
+    actions = event.actions
+    return actions.compaction is not None or actions.rewind_before_invocation_id is not None
+
+
+async def _append(
+    world: World,
+    step: CompactStep,
+    config: EventsCompactionConfig,
+    covered: Sequence[Event],
+    event: Event,
+) -> None:
+    """Append the summary unless it is no longer what is due; others may be writing meanwhile."""
+    app_name, user_id, session_id = step.key
+    for attempt in range(1, ATTEMPTS + 1):
+        revision, due = await _due(world, step, config)
+        if [one.id for one in due] != [one.id for one in covered]:
+            return
+        session = Session(id=session_id, app_name=app_name, user_id=user_id, revision=revision)
+        try:
+            await world.sessions.append_event(session, event)
+        except StaleSessionError:
+            if attempt == ATTEMPTS:
+                raise
+        except EventConflictError:
+            return  # an earlier attempt of this, which was not dead, has stored its own
+        else:
+            return

@@ -1,0 +1,311 @@
+"""Opening an invocation."""
+
+from typing import Any
+
+from durable_adk.activities.dependencies import World
+from durable_adk.activities.invocation.close import close_invocation, ending_of
+from durable_adk.activities.invocation.past_state import state_for_bodies
+from durable_adk.activities.invocation.steering import heard_by, steers
+from durable_adk.activities.invocation.take_over import end_for, ending_for, freed
+from durable_adk.activities.invocation.tool_run_check import check_tool_run
+from durable_adk.activities.invocation.waiting import PLACES, check_turn
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.apps.app import App
+from durable_adk.conversation.answers import answered_in, asked_in, check_answers
+from durable_adk.conversation.history import recent
+from durable_adk.conversation.routing import agent_for
+from durable_adk.conversation.sent_message import is_sent_as
+from durable_adk.errors import (
+    EventConflictError,
+    InvalidRequestError,
+    InvocationCancelledError,
+    PayloadTooLargeError,
+    QueueFullError,
+    SessionBusyError,
+)
+from durable_adk.events.event import Event
+from durable_adk.events.event_actions import EventActions
+from durable_adk.failpoints import failpoint
+from durable_adk.sessions.lease_owner import ttl_of
+from durable_adk.sessions.reading import read_from_calls
+from durable_adk.sessions.records import GetSessionConfig, InvocationRecord, QueueBounds, Status
+from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp
+from durable_adk.wire.messages import WhenBusy
+from durable_adk.wire.steps import Opened, OpenStep
+
+STEERING = 1.5
+"""Seconds until it is looked again whether a message was heard, or who else could hear it."""
+
+SHARED_PREFIXES = (APP_PREFIX, USER_PREFIX)
+
+
+async def open_invocation(world: World, step: OpenStep) -> Opened:
+    """Take the session's lease and store the user's event; a repeat finds the first one's record.
+
+    Raises:
+        SessionBusyError: Another invocation that is alive holds the lease, or comes first.
+        CallerError: The app or session does not exist; nothing was stored.
+        SessionRegressedError: The store is older than it was; nothing was stored (I21).
+    """
+    try:
+        return await _opened(world, step)
+    except SessionBusyError as busy:
+        if steers(step):  # there may be another one soon that can hear it
+            busy.remaining = min(busy.remaining, STEERING + busy.ahead * 0.1)
+        raise
+
+
+async def _opened(world: World, step: OpenStep) -> Opened:
+    try:
+        await check_turn(world, step)
+    except SessionBusyError:
+        if not await freed(world, step):
+            raise
+    app = world.registry.app(step.key.app_name)
+    await check_tool_run(world, step)
+    root = app.find_agent(step.tool_run.agent) if step.tool_run else app.root_agent
+    manifest = root.node() if step.tool_run else app.manifest()
+    opened = Opened(
+        manifest=manifest,
+        agent=root.name,
+        limits=world.limits,
+        model_task_queues=dict(world.model_task_queues) or None,
+        resumable=app.is_resumable,
+        registry=world.registry_name,
+        hooks=_hooks(app, step),
+        budget=app.budget,
+        # Nobody goes on with the session of an agent that is used as a tool.
+        compacts=app.events_compaction_config is not None and step.tool_run is None,
+    )
+    if _is_to_be_prepared(opened.hooks, step) and not step.prepared:
+        step = await _as_stored(world, step)
+        if not step.prepared:
+            return opened
+    await _check_answers(world, step)
+    await world.check_store(step.key)
+    failpoint("open.before")
+    record = await _opened_or_heard(world, step)
+    if isinstance(record, str):
+        opened.steered = record
+        return opened
+    if record.holder != step.holder and not record.status.closed:
+        record = await _ended_or_refused(world, step, record)
+    failpoint("open.after")
+    opened.record = record
+    opened.state = await _state(world, step, record) if manifest.any_custom() else None
+    opened.ending = await ending_of(world, step.key, record) if record.status.closed else None
+    opened.agent = await _first_agent(world, step, root, record)
+    return opened
+
+
+async def _opened_or_heard(world: World, step: OpenStep) -> InvocationRecord | str:
+    """The invocation's record, or the id of the one that has heard its message.
+
+    Raises:
+        SessionBusyError: The session is not free.
+    """
+    try:
+        try:
+            return await _open(world, step)
+        except (SessionBusyError, QueueFullError) as error:
+            if not await freed(world, step):
+                if isinstance(error, SessionBusyError):
+                    await _rejected(world, step)
+                raise
+            return await _open(world, step)
+        except InvocationCancelledError as error:
+            if step.when_busy is not WhenBusy.REJECT:
+                raise
+            # An attempt before this one has refused it, and nobody has heard of that.
+            raise SessionBusyError(
+                "Another invocation was active in this session when the message came, so it was "
+                "refused."
+            ) from error
+    except EventConflictError as conflict:
+        # Sent again it may want to wait, and who has heard it may be over: the id is taken.
+        return await heard_by(world, step, conflict)
+
+
+def _hooks(app: App, step: OpenStep) -> list[str]:
+    """The hooks that are to see the run, in an order that does not differ between processes."""
+    if step.tool_run is not None and not step.tool_run.include_plugins:
+        return []
+    return sorted(app.plugin_manager.hooks())
+
+
+def _is_to_be_prepared(hooks: list[str], step: OpenStep) -> bool:
+    """Whether the message may not be stored as it was sent (RUN-22, RUN-26)."""
+    saving = step.run_config is not None and step.run_config.save_input_blobs_as_artifacts
+    files = saving and any(part.inline_data for part in step.message.parts or [])
+    return files or "on_user_message_callback" in hooks
+
+
+async def _as_stored(world: World, step: OpenStep) -> OpenStep:
+    """A repeated opening, with the message as plugins have changed it for the first one.
+
+    Their hooks do not run again: they might say something else now. The step of a first opening,
+    or one with another message, comes back as it is.
+    """
+    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    if record is None:
+        return step
+    window = {"after": record.start_seq - 1, "upto": record.start_seq}
+    (stored,) = await world.sessions.read_events(step.key, **window)
+    event = stored.event
+    changes: dict[str, Any] = {"prepared": True}
+    if is_sent_as(event, step.message):
+        changes |= {
+            "message": event.content,
+            "state_delta": event.actions.state_delta,
+            "artifact_delta": event.actions.artifact_delta,
+            "custom_metadata": event.custom_metadata,
+        }
+    return step.model_copy(update=changes)
+
+
+async def _check_answers(world: World, step: OpenStep) -> None:
+    """Make sure that what the message answers may start an invocation: a later update (TOL-41).
+
+    Raises:
+        InvalidRequestError: It answers nothing, or an invocation that still waits (TRAP-28).
+    """
+    if not (answered := answered_in(step.message)):
+        return
+    if await world.sessions.get_invocation(step.key, step.invocation_id) is not None:
+        return  # a repeat, which its own first attempt may have made look answered
+    events = [item.event for item in await read_from_calls(world.sessions, step.key, answered)]
+    statuses: dict[str, Status] = {}
+    for name in asked_in(events, step.message):
+        record = await world.sessions.get_invocation(step.key, name)
+        if record is not None:
+            statuses[name] = record.status
+    for answer in check_answers(events, step.message, statuses=statuses):
+        if not answer.update:
+            raise InvalidRequestError(
+                f"Call {answer.call.call_id!r} is waited for by invocation "
+                f"{answer.call.invocation_id!r}; send the answer to it (signal answer of its "
+                "workflow), not as a new invocation."
+            )
+
+
+async def _first_agent(
+    world: World, step: OpenStep, root: BaseAgent, record: InvocationRecord
+) -> str:
+    """Name of the agent the message goes to (AGT-40..43), from the end of the history backwards.
+
+    What was rewound points to nobody, nor does what the run's agents are not to see (AGT-45).
+    """
+    config = step.run_config.get_session_config if step.run_config else None
+    before = record.start_seq - 1
+    page = 32
+    while root.sub_agents and before > 0:
+        start = max(before - page, 0)
+        events = await _read(world, step, after=start, upto=before)
+        if config or any(event.actions.rewind_before_invocation_id for event in events):
+            start = 0  # a rewind may go back to anywhere
+            whole = await _read(world, step, after=start, upto=before)
+            events = recent(whole, config or GetSessionConfig())
+        agent = agent_for(root, events, step.message)
+        if agent is not None:
+            return agent.name
+        before, page = start, page * 2
+    return root.name
+
+
+async def _read(world: World, step: OpenStep, *, after: int, upto: int) -> list[Event]:
+    stored = await world.sessions.read_events(step.key, after=after, upto=upto)
+    return [item.event for item in stored]
+
+
+async def _state(world: World, step: OpenStep, record: InvocationRecord) -> dict[str, Any]:
+    """The state for the bodies of custom agents.
+
+    Raises:
+        PayloadTooLargeError: It does not fit into a payload, which would hang the workflow; the
+            invocation is ended with that.
+    """
+    try:
+        return await state_for_bodies(
+            world, step.key, invocation_id=record.invocation_id, revision=record.start_seq
+        )
+    except PayloadTooLargeError as error:
+        ending = ending_for(world, step, record, Status.FAILED, error)
+        await close_invocation(world, ending)
+        raise
+
+
+async def _rejected(world: World, step: OpenStep) -> None:
+    """Keep an attempt that is late from opening what its sender is told is refused (I12)."""
+    if step.when_busy is WhenBusy.REJECT and ttl_of(step.holder) is None:
+        failpoint("reject.before")
+        await world.sessions.withdraw_invocation(
+            step.key, invocation_id=step.invocation_id, holder=step.holder
+        )
+        failpoint("reject.after")
+
+
+async def _ended_or_refused(
+    world: World, step: OpenStep, record: InvocationRecord
+) -> InvocationRecord:
+    """The record of an invocation that another workflow opened, now ended.
+
+    Raises:
+        InvalidRequestError: Its holder is alive; two of them would both drive it.
+    """
+    active = await world.sessions.active_invocation(step.key)
+    holds = active is not None and active.invocation_id == record.invocation_id
+    if (holds or record.status is Status.PAUSED) and await world.is_alive(record.holder):
+        raise InvalidRequestError(
+            f"Invocation {step.invocation_id!r} is run by {record.holder}; attach to it instead."
+        )
+    await end_for(world, step, record)
+    ended = await world.sessions.get_invocation(step.key, record.invocation_id)
+    return ended or record
+
+
+async def _callers_state(world: World, step: OpenStep) -> dict[str, Any]:
+    """The calling session's state, with which an agent that is a tool starts (TOL-21).
+
+    Scopes that sessions share are there already. Read here and not sent, as all state is (D3).
+    """
+    if step.tool_run is None:
+        return step.state_delta
+    _, state = await world.sessions.read_state(step.tool_run.caller)
+    private = {k: v for k, v in state.items() if not k.startswith((*SHARED_PREFIXES, "_adk"))}
+    return private | step.state_delta
+
+
+async def _open(world: World, step: OpenStep) -> InvocationRecord:
+    if step.tool_run is not None:
+        record = await world.sessions.get_invocation(step.key, step.invocation_id)
+        if record is not None:
+            return record  # the caller's state may have changed since
+    user_event = Event(
+        id=step.event_id,
+        invocation_id=step.invocation_id,
+        author="user",
+        timestamp=step.timestamp,
+        content=step.message,
+        custom_metadata=step.custom_metadata,
+        actions=EventActions(
+            state_delta=await _callers_state(world, step), artifact_delta=step.artifact_delta
+        ),
+    )
+    limits = world.limits
+    record = await world.sessions.open_invocation(
+        step.key,
+        invocation_id=step.invocation_id,
+        holder=step.holder,
+        user_event=user_event,
+        create_session=step.create_session,
+        ttl=ttl_of(step.holder),
+        place=PLACES[step.when_busy],
+        steers=steers(step),
+        bounds=QueueBounds(limits.max_queued_per_session, limits.max_queued_per_user),
+    )
+    if record.start_seq == 1 and not record.status.closed:
+        # A copy, as the store would give it: nobody's later change reaches it (TRAP-8).
+        stored = user_event.model_copy(deep=True)
+        stored.actions.state_delta = without_temp(stored.actions.state_delta)
+        world.cache.begin(step.key, stored)
+    return record

@@ -1,0 +1,239 @@
+"""Giving a session's lease back while calls wait, and taking it again for an answer."""
+
+from typing import Any, Literal
+
+from google.genai import types
+
+from durable_adk.activities.commit.regressed import require_known
+from durable_adk.activities.dependencies import World
+from durable_adk.activities.invocation.past_state import state_as_of
+from durable_adk.activities.invocation.steering import hear
+from durable_adk.activities.invocation.waiting import check_turn
+from durable_adk.activities.lifecycle import resumed
+from durable_adk.auth.redaction import without_secrets
+from durable_adk.conversation.answers import answer_message, check_answers
+from durable_adk.conversation.requests import REQUEST_CONFIRMATION, SETTLED, pending_calls
+from durable_adk.errors import InvalidRequestError, LeaseLostError
+from durable_adk.events.event import Event
+from durable_adk.events.event_actions import EventActions
+from durable_adk.failpoints import failpoint
+from durable_adk.json_values import canonical
+from durable_adk.sessions.base_session_service import InvocationRecord, Status, StoredEvent
+from durable_adk.sessions.lease_owner import ttl_of
+from durable_adk.wire.messages import EXPIRED, MAX_BYTES, is_reserved
+from durable_adk.wire.steps import AnswerStep, AnswerTaken, PauseStep
+
+
+async def pause_invocation(world: World, step: PauseStep) -> Literal[False] | None:
+    """Give the lease back; a repeat changes nothing, also when the invocation has gone on since.
+
+    Nothing is returned, or False if it was not paused, as its holder runs on: the history says so
+    then to whoever does it again from there.
+
+    A workflow task whose worker dies is done again from its start, with all that it brought: it may
+    have paused the invocation, and then taken an answer that was there already. A Temporal that was
+    restored has forgotten both as well; the doctor gives it the answer again (F38).
+    """
+    failpoint("pause.before")
+    await require_known(world, step.key, step.invocation_id, epoch=step.epoch)
+    try:
+        await world.sessions.pause_invocation(
+            step.key,
+            invocation_id=step.invocation_id,
+            epoch=step.epoch,
+            revision=step.revision,
+        )
+    except LeaseLostError:
+        record = await world.sessions.get_invocation(step.key, step.invocation_id)
+        if record is None or record.holder != step.holder or record.status is Status.ABANDONED:
+            raise
+        if record.status is Status.RUNNING and record.epoch == step.epoch:
+            return False  # it has gone on by a later event
+        if record.epoch <= step.epoch:
+            raise
+    failpoint("pause.after")
+    return None
+
+
+async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
+    """Check an answer against the history and store it; a repeat finds the first one's event.
+
+    Raises:
+        SessionBusyError: Another invocation is active in the session; try again.
+        SessionRegressedError: The store is older than the run, which waits for its repair (I21).
+    """
+    await check_turn(world, step)
+    await require_known(
+        world, step.key, step.invocation_id, epoch=step.epoch, revision=step.revision
+    )
+    if not step.event_id:
+        return await _lease_only(world, step)
+    if step.answer.steers is not None:
+        taken = await hear(world, step)
+        state = await _state(world, step, taken.seq or None, taken.heard)
+        return taken.model_copy(update={"state": state})
+    if (found := await world.sessions.find_event(step.key, step.event_id)) is not None:
+        await _hold_again(world, step)
+        return await _taken(world, step, found)
+    stored = await world.sessions.read_events(step.key, after=step.start_seq - 1)
+    try:
+        _check_name(step)
+        event = _event(step, [item.event for item in stored])
+    except InvalidRequestError as error:
+        return AnswerTaken(refused=error.message)
+    failpoint("answer.before")
+    try:
+        await _store(world, step, event)
+    except LeaseLostError:
+        await _store(world, step, event)  # a pause of an attempt that was not dead came in between
+    failpoint("answer.after")
+    found = await world.sessions.find_event(step.key, step.event_id)
+    if found is None:  # the session was deleted just now
+        raise LeaseLostError(f"The answer {step.event_id!r} is in the store no more.")
+    return await _taken(world, step, found)
+
+
+def _check_name(step: AnswerStep) -> None:
+    """Raise InvalidRequestError if a sender has chosen a name that the loop gives to answers."""
+    name = step.answer.answer_id or ""
+    if step.named and is_reserved(name):
+        raise InvalidRequestError(
+            f"answerId {name!r} is reserved: unnamed-<n>, malformed-<n> and names that end with "
+            f"{EXPIRED!r} are given by the invocation itself; choose another."
+        )
+
+
+async def _store(world: World, step: AnswerStep, event: Event) -> None:
+    """Store an answer, and take the lease if the invocation is paused.
+
+    Told by the store: an attempt whose worker died may have paused it, and nobody was told.
+    """
+    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    if record is not None and record.status is Status.PAUSED:
+        await world.sessions.resume_invocation(
+            step.key,
+            invocation_id=step.invocation_id,
+            holder=step.holder,
+            user_event=event,
+            ttl=ttl_of(step.holder),
+        )
+        resumed(step.key, record)
+    else:
+        await world.sessions.commit_event(
+            step.key, event, invocation_id=step.invocation_id, epoch=_epoch(step, record)
+        )
+
+
+async def _hold_again(world: World, step: AnswerStep) -> None:
+    """Take the lease for an answer that is stored, if a repeat of the pause has given it back.
+
+    Told by the epoch: after the answer came another one, which a pause that is no repeat has.
+    """
+    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    if record is not None and record.status is Status.PAUSED and record.epoch == step.epoch:
+        await _lease_only(world, step)
+
+
+async def _lease_only(world: World, step: AnswerStep) -> AnswerTaken:
+    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    if record is not None and record.status is Status.PAUSED:
+        was, record = (
+            record,
+            await world.sessions.resume_invocation(
+                step.key,
+                invocation_id=step.invocation_id,
+                holder=step.holder,
+                user_event=None,
+                ttl=ttl_of(step.holder),
+            ),
+        )
+        resumed(step.key, was)
+    return AnswerTaken(epoch=_epoch(step, record), state=await _state(world, step))
+
+
+def _epoch(step: AnswerStep, record: InvocationRecord | None) -> int:
+    """The holder's present epoch, which it may not know of for the same reason."""
+    return record.epoch if record is not None and record.holder == step.holder else step.epoch
+
+
+async def _taken(world: World, step: AnswerStep, found: StoredEvent) -> AnswerTaken:
+    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    return AnswerTaken(
+        epoch=record.epoch if record else step.epoch,
+        seq=found.seq,
+        state=await _state(world, step, found.seq),
+        call_ids=[response.id or "" for response in found.event.get_function_responses()],
+    )
+
+
+async def _state(
+    world: World, step: AnswerStep, seq: int | None = None, heard: Event | None = None
+) -> dict[str, Any] | None:
+    """The session's state for the bodies of custom agents, unless it is too large to send.
+
+    Args:
+        world: Where the store is.
+        step: Whether it is wanted.
+        seq: Of the event that was taken; None: there is none.
+        heard: What is sent with it.
+    """
+    if not step.wants_state:
+        return None
+    if seq is None:
+        _, state = await world.sessions.read_state(step.key)
+    else:
+        name = step.invocation_id
+        state = await state_as_of(world, step.key, invocation_id=name, revision=seq)
+    both = canonical(state) + (heard.to_json() if heard else "")
+    return state if len(both.encode()) <= MAX_BYTES else None
+
+
+def _event(step: AnswerStep, events: list[Event]) -> Event:
+    """The answer as an event.
+
+    Raises:
+        InvalidRequestError: It answers nothing that waits (TRAP-28).
+    """
+    message = step.answer.message or _message(step, events)
+    if step.author == "user":
+        answers = check_answers(events, message, statuses={step.invocation_id: Status.RUNNING})
+        if not answers:
+            raise InvalidRequestError("The message answers no call; send function responses.")
+        for answer in answers:
+            given = answer.credential
+            if given is not None and without_secrets(given) != given:
+                raise InvalidRequestError(
+                    "A credential must not travel through a workflow's history: answer through "
+                    "Runner or the command line, which put it into the credential service."
+                )
+        message = answer_message(answers)
+    answered = {response.id for part in message.parts or [] if (response := part.function_response)}
+    asked = [event for event in events if _calls(event) & answered]
+    branches = {event.branch for event in asked}
+    return Event(
+        id=step.event_id,
+        invocation_id=step.invocation_id,
+        author=step.author,
+        timestamp=step.timestamp,
+        content=message,
+        # Siblings of who asked must not take it for a message to them (AGT-33).
+        branch=branches.pop() if len(branches) == 1 else None,
+        actions=EventActions(state_delta=step.answer.state_delta),
+        custom_metadata=None if step.author == "user" else {SETTLED: True},
+    )
+
+
+def _calls(event: Event) -> set[str | None]:
+    return {call.id for call in event.get_function_calls()}
+
+
+def _message(step: AnswerStep, events: list[Event]) -> types.Content:
+    """The message that an answer by call id stands for."""
+    answer = step.answer
+    call = next((c for c in pending_calls(events) if c.call_id == answer.call_id), None)
+    name = call.name if call else step.call_name or REQUEST_CONFIRMATION
+    response = {"confirmed": answer.confirmed} if answer.response is None else answer.response
+    part = types.Part(
+        function_response=types.FunctionResponse(id=answer.call_id, name=name, response=response)
+    )
+    return types.Content(role="user", parts=[part])

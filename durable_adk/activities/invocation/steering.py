@@ -1,0 +1,87 @@
+"""Messages that the active invocation of a session hears, in place of one of their own (D7).
+
+A message is heard, or opens an invocation, and never both: it waits with its ticket, and whoever
+takes that has it. The active invocation only has to be told that there is one. What it is told
+names the message and does not carry it: should it reach another workflow, there is nothing to hear.
+"""
+
+from durable_adk.activities.dependencies import World
+from durable_adk.conversation.sent_message import is_same
+from durable_adk.errors import EventConflictError
+from durable_adk.events.event import Event
+from durable_adk.failpoints import failpoint
+from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.sessions.records import InvocationRecord
+from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.messages import InvocationAnswer, WhenBusy
+from durable_adk.wire.steps import AnswerStep, AnswerTaken, OpenStep
+
+TOLD = "steerTold"
+"""The kind of the active invocation's notes that say which messages it was told of."""
+
+
+def steers(step: OpenStep) -> bool:
+    """Whether the active invocation may hear the message.
+
+    Not the later update of a call (TOL-41): who asked for that is to be told.
+    """
+    updates = any(part.function_response for part in step.message.parts or [])
+    return step.when_busy is WhenBusy.STEER and not updates
+
+
+async def steer(world: World, step: OpenStep, active: InvocationRecord) -> None:
+    """Tell the active invocation that an opening's message waits; once, but for crashes.
+
+    Called with every attempt of the opening. If its worker dies before the note, the active one is
+    told again, and finds that it knows.
+    """
+    name, holds = step.invocation_id, active.invocation_id
+    if await world.sessions.read_notes(step.key, invocation_id=holds, kind=TOLD, name=name):
+        return
+    answer = InvocationAnswer(steers=name, answer_id=name)
+    await world.steer(step.key, active, answer)
+    failpoint("steer.told")
+    await world.sessions.note(step.key, invocation_id=holds, kind=TOLD, name=name, body="true")
+
+
+async def heard_by(world: World, step: OpenStep, conflict: EventConflictError) -> str:
+    """The invocation that has heard the message of an opening; it may be over.
+
+    Raises:
+        EventConflictError: The given one: nobody has heard this message.
+    """
+    event = await heard_event(world.sessions, step.key, step.invocation_id)
+    if event is None or not is_same(event, step.message, step.custom_metadata):
+        raise conflict
+    return event.invocation_id
+
+
+async def heard_event(
+    sessions: BaseSessionService, key: SessionKey, invocation_id: str
+) -> Event | None:
+    """The event as which another invocation has heard a message; None: nobody has."""
+    stored = await sessions.find_event(key, f"{invocation_id}.0")
+    if stored is None or stored.event.invocation_id == invocation_id:
+        return None
+    return stored.event
+
+
+async def _leave_for_the_gone(world: World, step: AnswerStep, steered: str) -> None:
+    """Drop the ticket of a message whose workflow was terminated: its sender was told so."""
+    for ticket in await world.sessions.waiting(step.key):
+        if ticket.invocation_id == steered and not await world.is_alive(ticket.holder):
+            await world.sessions.leave_queue(step.key, invocation_id=steered, holder=ticket.holder)
+
+
+async def hear(world: World, step: AnswerStep) -> AnswerTaken:
+    """Store a message in the active invocation, if it waits still; a repeat finds it stored."""
+    failpoint("steer.before")
+    steered = step.answer.steers or ""
+    await _leave_for_the_gone(world, step, steered)
+    heard = await world.sessions.hear(
+        step.key, invocation_id=step.invocation_id, epoch=step.epoch, steered=steered
+    )
+    failpoint("steer.after")
+    if heard is None:
+        return AnswerTaken(refused="It waits no more: it runs by itself, or was withdrawn.")
+    return AnswerTaken(epoch=step.epoch, seq=heard.seq, heard=heard.event)

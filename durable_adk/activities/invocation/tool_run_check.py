@@ -1,0 +1,88 @@
+"""Whether an opening that says it is an agent's run as a tool is one (S3).
+
+Who may start workflows may write anything into a request. A run as a tool starts with the state of
+another session, shares its files, and may do without the app's plugins: only the runtime asks for
+one, from the workflow whose call it is.
+"""
+
+from durable_adk.activities.dependencies import World
+from durable_adk.errors import InvalidRequestError
+from durable_adk.sessions.lease_owner import TemporalHolder, ttl_of
+from durable_adk.sessions.records import InvocationRecord, Status
+from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
+from durable_adk.wire.messages import ToolRun
+from durable_adk.wire.steps import OpenStep
+
+MAX_ASKERS = 1000
+"""Running invocations of the user among which the one is looked for that asks."""
+
+
+async def check_tool_run(world: World, step: OpenStep) -> None:
+    """Refuse an opening that claims to be a call's, and is not; of one that is open nothing is new.
+
+    Raises:
+        InvalidRequestError: It is no child of the workflow whose call it would be, is for another
+            user or app, or names a session that is kept for such runs.
+    """
+    child = step.key.session_id.startswith(CHILD_PREFIX)
+    if step.tool_run is None and not child:
+        return
+    if ttl_of(step.holder) is not None:
+        return  # in process `LocalBackend.start` has refused what others ask
+    if await world.sessions.get_invocation(step.key, step.invocation_id) is not None:
+        return
+    if step.tool_run is not None and child:
+        caller = step.tool_run.caller
+        if caller[:2] == step.key[:2] and await _asks(world, step, caller):
+            return
+    require_no_tool_run(step.key.session_id, step.tool_run)
+
+
+def require_no_tool_run(session_id: str, tool_run: ToolRun | None) -> None:
+    """Refuse what only the runtime may ask for.
+
+    Raises:
+        InvalidRequestError: There is a `tool_run`, or the session's name is kept for one.
+    """
+    if tool_run is not None:
+        raise InvalidRequestError(
+            "toolRun is set by the runtime, for an agent that a call of a running invocation asks; "
+            "leave it out. To use an agent as a tool, give AgentTool to another agent."
+        )
+    if session_id.startswith(CHILD_PREFIX):
+        raise InvalidRequestError(
+            f"session {session_id!r}: names that begin with {CHILD_PREFIX!r} are for agents that "
+            "are used as tools; choose another."
+        )
+
+
+async def _asks(world: World, step: OpenStep, caller: SessionKey) -> bool:
+    """Whether the parent runs the caller's invocation, or a run as a tool for it.
+
+    Without a parent the answer is no: a workflow task of 0.1.0 does not tell it, nor does a forger.
+    """
+    if not step.parent:
+        return False
+    record = await world.sessions.get_invocation(caller, step.invocation_id)
+    if record is None or record.status is not Status.RUNNING:
+        return False
+    if _is_run_by(record, step.parent):
+        return True
+    # The caller of a tool's tool is the first of all: between the two are runs as tools.
+    running = await world.sessions.list_invocations(
+        app_name=step.key.app_name,
+        user_id=step.key.user_id,
+        status=Status.RUNNING,
+        limit=MAX_ASKERS,
+    )
+    return any(
+        one.invocation_id == step.invocation_id
+        and key.session_id.startswith(CHILD_PREFIX)
+        and _is_run_by(one, step.parent)
+        for key, one in running
+    )
+
+
+def _is_run_by(record: InvocationRecord, workflow_id: str) -> bool:
+    holder = TemporalHolder.parse(record.holder)
+    return holder is not None and holder.workflow_id == workflow_id

@@ -1,0 +1,132 @@
+"""Waiting until a session is free: in place for those who are next, by retries for all others.
+
+An attempt that waits in place hears of a change from the store and reads a few small rows then. A
+retry is a task of the engine, which costs far more; so those who are not next soon make few, the
+fewer the more come first.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from temporalio import activity
+
+from durable_adk.activities.attempt import IN_PLACE, NEXT, beating, busy_delay, whole
+from durable_adk.activities.dependencies import World
+from durable_adk.errors import SessionBusyError
+from durable_adk.failpoints import failpoint
+from durable_adk.sessions.records import Place
+from durable_adk.wire.messages import WhenBusy
+from durable_adk.wire.steps import AnswerStep, CloseStep, OpenStep
+
+T = TypeVar("T")
+LOOK = 1.0
+"""Seconds after which who waits in place looks whether the holder of the lease still lives; those
+behind the first look accordingly less often."""
+LOOK_LOCALLY = 5.0
+"""Seconds at most without an engine after which those try again who are not next."""
+
+PLACES = {
+    WhenBusy.ENQUEUE: Place.LAST,
+    WhenBusy.REJECT: None,
+    WhenBusy.INTERRUPT: Place.FIRST,
+    WhenBusy.STEER: Place.LAST,
+}
+"""Where a message that finds its session busy waits; None: it does not."""
+
+Waiter = OpenStep | AnswerStep | CloseStep
+
+
+class InPlace:
+    """The attempts of a worker that wait in place: only so many, so that others have room."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    async def attempt(
+        self, world: World, effect: Callable[[Any], Coroutine[Any, Any, T]], step: Waiter
+    ) -> T:
+        """One attempt of an effect that needs its session free.
+
+        Raises:
+            SessionBusyError: It is to be tried again, see `attempting.busy_delay`.
+        """
+        try:
+            return await whole(effect(step))
+        except SessionBusyError as busy:
+            if activity.info().is_local or self._count >= world.max_in_place:
+                raise
+            first = busy
+        self._count += 1
+        try:
+            async with beating():
+                return await _until_free(world, effect, step, first)
+        finally:
+            self._count -= 1
+
+
+async def _until_free(
+    world: World,
+    effect: Callable[[Any], Coroutine[Any, Any, T]],
+    step: Waiter,
+    busy: SessionBusyError,
+) -> T:
+    until = time.monotonic() + IN_PLACE
+    while True:
+        late = time.monotonic() > until or activity.is_worker_shutdown()
+        if late and busy.ahead < NEXT:
+            busy.remaining = 0.0  # at once: it may be its turn any time
+        if late or busy.ahead >= NEXT:
+            raise busy
+        failpoint("wait.in_place")
+        seconds = LOOK * (1 + busy.ahead)
+        await wait_for_turn(world, step, seconds, ends=activity.is_worker_shutdown)
+        # Its workflow may have been terminated meanwhile, which an attempt hears of only later.
+        if not await world.is_alive(step.holder):
+            raise busy
+        try:
+            return await whole(effect(step))
+        except SessionBusyError as again:
+            busy = again
+
+
+async def wait_locally(world: World, step: Waiter, busy: SessionBusyError) -> None:
+    """Wait in a process without an engine until it is worth trying again."""
+    if busy.ahead < NEXT:
+        await wait_for_turn(world, step, LOOK)
+    else:
+        await asyncio.sleep(min(busy_delay(busy), LOOK_LOCALLY))
+
+
+async def wait_for_turn(
+    world: World, step: Waiter, seconds: float, *, ends: Callable[[], bool] = lambda: False
+) -> None:
+    """Wait for the turn of a step's ticket, as the store tells it; at most for some seconds."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0 and not ends():
+        await world.sessions.wait_for_change(step.key, after=_NEVER, timeout=left)
+        try:
+            await check_turn(world, step)
+        except SessionBusyError:
+            continue
+        return
+
+
+_NEVER = 2**62
+"""After this many events: what is waited for is the lease, and not an event."""
+
+
+async def check_turn(world: World, step: Waiter) -> None:
+    """Look whether it is worth trying, before anything else is read.
+
+    Raises:
+        SessionBusyError: The step has a ticket, and its turn has not come.
+    """
+    await world.sessions.check_turn(
+        step.key,
+        invocation_id=step.invocation_id,
+        holder=step.holder,
+        place=PLACES[step.when_busy] if isinstance(step, OpenStep) else None,
+        resumes=not isinstance(step, OpenStep),
+    )

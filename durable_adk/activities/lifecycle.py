@@ -1,0 +1,284 @@
+"""What the effects tell operators: the beginning, the pauses and the end of an invocation.
+
+All of it comes after what it tells of is in the store, and none of it can fail a step. What a
+worker has not sent when it is killed is lost; the end of an invocation is told again by the attempt
+that finds it closed, as the same span: its ids are derived and its times are the store's.
+"""
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from logging import INFO
+
+from durable_adk.activities.dependencies import World
+from durable_adk.activities.invocation.close import ending_of
+from durable_adk.errors import DurableAdkError
+from durable_adk.log import get_logger
+from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
+from durable_adk.sessions.session import SessionKey
+from durable_adk.telemetry import metrics, names
+from durable_adk.telemetry.genai import agent_tool_ended
+from durable_adk.telemetry.identity import tool_span
+from durable_adk.telemetry.steps import attributes_of, for_step
+from durable_adk.telemetry.tracing import emit, identity, span, tracer
+from durable_adk.tools.base_tool import BaseTool
+from durable_adk.wire.messages import workflow_id
+from durable_adk.wire.steps import (
+    UNKNOWN_EPOCH,
+    AgentRun,
+    CloseStep,
+    EarlyCommit,
+    Ending,
+    Opened,
+    OpenStep,
+    Step,
+    ToolStep,
+)
+
+MAX_EVENTS = 2_000
+"""Of an invocation whose end is told with counts: they are read for that."""
+
+logger = get_logger(__name__)
+
+
+@contextmanager
+def told(kind: str, step: Step, *, attempt: int, shown: str | None = None) -> Generator[None]:
+    """Let what the body tells be the step's.
+
+    Args:
+        kind: Name of the effect.
+        step: The step.
+        attempt: 1, 2, ...
+        shown: Name of a span over the body; None: what the body does has its own.
+    """
+    place = for_step(
+        kind,
+        key=step.key,
+        invocation_id=step.invocation_id,
+        agent=step.agent,
+        event_id=step.event_id,
+        attempt=attempt,
+        run=step.run or 0,
+    )
+    with place as common:
+        runs_ended(step.key, step.invocation_id, step.ended)
+        if shown is None:
+            yield
+            return
+        with span(shown, common) as running, running.current():
+            yield
+
+
+def runs_ended(
+    key: SessionKey,
+    invocation_id: str,
+    runs: Sequence[AgentRun] | None,
+    *,
+    at: float | None = None,
+) -> None:
+    """Export the runs of agents whose end the loop has told with a step.
+
+    Every attempt of the step does: a run has the same ids and times each time.
+
+    Args:
+        key: The session.
+        invocation_id: The invocation.
+        runs: The runs.
+        at: When those have ended that were open, in seconds since the epoch.
+    """
+    whose = identity()
+    if not runs or whose is None:
+        return
+    for run in runs:
+        emit(
+            f"{names.INVOKE_AGENT} {run.agent}",
+            whose,
+            whose.agent_run(run.number),
+            above=whose.agent_run(run.above),
+            started=run.started,
+            ended=run.ended or at or run.started,
+            attributes=attributes_of(key, invocation_id, run.agent),
+            error_type=run.error,
+        )
+
+
+def others_have_answered(step: ToolStep, tool: BaseTool) -> None:
+    """Export the run of a tool that is an agent, or an activity of others, which was their run."""
+    end = step.child or step.activity
+    if end is None or end.started is None:
+        return
+    if step.child is not None:
+        name = workflow_id(step.child.key, step.invocation_id)
+    else:
+        name = f"{workflow_id(step.key, step.invocation_id)}/{step.call_id}"
+    agent_tool_ended(
+        tool.name,
+        step.call_id,
+        tool_span(name),
+        started=end.started,
+        ended=end.ended or end.started,
+        error=str((end.error or {}).get("type", "")) or None,
+    )
+
+
+def opening_waits(step: OpenStep) -> None:
+    """The session is busy; this is asked again and again, so it is no line in a log."""
+    metrics.waiting.saw(_waiting_name(step))
+
+
+def opened(step: OpenStep, outcome: Opened) -> None:
+    """An invocation is open; an opening that is repeated after a crash is told again."""
+    metrics.waiting.forget(_waiting_name(step))
+    record = outcome.record
+    if record is None or record.status.closed:
+        return
+    waited = max(time.time() - step.timestamp, 0.0)
+    app = step.key.app_name
+    metrics.invocations_started.add(1, {names.APP: app})
+    metrics.queue_wait.record(waited, {names.APP: app})
+    logger.info("invocation.started", agent=outcome.agent, waited=round(waited, 3))
+
+
+def _waiting_name(step: OpenStep) -> str:
+    return f"{hash(step.key)}/{step.invocation_id}"
+
+
+def paused(key: SessionKey) -> None:
+    """An invocation waits for somebody outside."""
+    metrics.invocations_paused.add(1, {names.APP: key.app_name})
+    logger.info("invocation.paused")
+
+
+def resumed(key: SessionKey, record: InvocationRecord) -> None:
+    """It goes on.
+
+    Args:
+        key: The session.
+        record: The invocation's, as it was while it was paused.
+    """
+    now = time.time()
+    began = record.update_time or now
+    logger.info("invocation.resumed", waited=round(now - began, 3))
+    whose = identity()
+    if whose is not None:
+        emit(
+            "wait_for_answer",
+            whose,
+            whose.pause(record.pauses),
+            above=whose.root,
+            started=began,
+            ended=now,
+            attributes={
+                names.CONVERSATION: key.session_id,
+                names.APP: key.app_name,
+                names.INVOCATION: record.invocation_id,
+                names.PAUSES: record.pauses,
+            },
+        )
+
+
+def taken_over(key: SessionKey, record: InvocationRecord) -> None:
+    """Another invocation was ended, because whatever ran it is gone."""
+    metrics.takeovers.add(1, {names.APP: key.app_name})
+    metrics.invocations_ended.add(1, _labels(key, Status.ABANDONED))
+    logger.warning("invocation.taken_over", abandoned=record.invocation_id)
+
+
+async def closed(world: World, step: CloseStep, ending: Ending) -> None:
+    """The loop has ended an invocation, or found it ended by an attempt before."""
+    if ending.record.epoch == UNKNOWN_EPOCH:
+        return  # it was never opened
+    # Only what was found closed is told with its last event.
+    again = ending.last_event_id is not None
+    await _ended(world, step.key, ending.record, agent=step.author, runs=step.ended, again=again)
+
+
+async def closed_by_step(world: World, step: Step, grant: EarlyCommit, *, again: bool) -> None:
+    """A step has ended its invocation with its event, or found that an attempt before had."""
+    if not _is_heard():
+        metrics.invocations_ended.add(0 if again else 1, _labels(step.key, Status.COMPLETED))
+        return
+    try:
+        record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    except DurableAdkError:
+        return  # the store has just gone away
+    if record is not None and record.status.closed:
+        agent = grant.agent or step.agent
+        await _ended(world, step.key, record, agent=agent, runs=grant.runs, again=again)
+
+
+def _is_heard() -> bool:
+    return tracer() is not None or logger.isEnabledFor(INFO)
+
+
+async def _ended(
+    world: World,
+    key: SessionKey,
+    record: InvocationRecord,
+    *,
+    agent: str,
+    runs: Sequence[AgentRun] | None,
+    again: bool,
+) -> None:
+    labels = _labels(key, record.status)
+    if not again:
+        metrics.invocations_ended.add(1, labels)
+    if not _is_heard():
+        return
+    try:
+        began, counts = await _counts(world, key, record)
+    except DurableAdkError:
+        return  # the store has just gone away
+    ended = max(record.update_time, began)
+    error = str((record.error or {}).get("type", "")) or None
+    runs_ended(key, record.invocation_id, runs, at=ended)
+    if not again:
+        metrics.invocation_duration.record(ended - began, labels)
+        counted = {name.rpartition(".")[2]: number for name, number in counts.items()}
+        duration = round(ended - began, 3)
+        logger.info(
+            "invocation.ended",
+            status=str(record.status),
+            duration=duration,
+            **counted,
+            **({"error_type": error} if error else {}),
+        )
+    whose = identity()
+    if whose is not None:
+        emit(
+            f"{names.INVOKE_AGENT} {agent}",
+            whose,
+            whose.root,
+            above=whose.parent,
+            started=began,
+            ended=ended,
+            attributes={
+                **attributes_of(key, record.invocation_id, agent),
+                names.STATUS: str(record.status),
+                names.PAUSES: record.pauses,
+                **counts,
+            },
+            error_type=error,
+        )
+
+
+def _labels(key: SessionKey, status: Status) -> dict[str, str]:
+    return {names.APP: key.app_name, names.STATUS: str(status)}
+
+
+async def _counts(
+    world: World, key: SessionKey, record: InvocationRecord
+) -> tuple[float, dict[str, int]]:
+    """When an invocation began, in seconds since the epoch, and what it consisted of."""
+    start = record.start_seq
+    first: list[StoredEvent] = await world.sessions.read_events(key, after=start - 1, upto=start)
+    began = first[0].event.timestamp if first else record.update_time
+    if (record.end_seq or start) - start > MAX_EVENTS:
+        return began, {}
+    ending = await ending_of(world, key, record)
+    return began, {
+        names.EVENTS: ending.events,
+        names.MODEL_CALLS: ending.model_calls,
+        names.TOOL_CALLS: ending.tool_calls,
+        names.TOKENS: ending.tokens,
+    }

@@ -1,0 +1,1 @@
+"""The model step: build a request, call the model, stream its chunks."""

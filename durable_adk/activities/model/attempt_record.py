@@ -1,0 +1,99 @@
+"""The record of a model step's attempts, so that those in vain have a cost that can be seen."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from google.genai import types
+
+from durable_adk.activities.commit.notes import offer_note
+from durable_adk.activities.dependencies import World
+from durable_adk.closing import uninterrupted
+from durable_adk.errors import TransientError, describe
+from durable_adk.heartbeat import NONE, Reports
+from durable_adk.models.llm_response import LlmResponse
+from durable_adk.models.model_attempt import AttemptEnd, ModelAttempt
+from durable_adk.sessions.records import ATTEMPT
+from durable_adk.wire.steps import ModelStep
+
+
+@dataclass(kw_only=True)
+class Attempt:
+    """One attempt of a model step; it leaves a note unless its answer becomes the event (I10).
+
+    Notes are best effort: what cannot be written does not stop the run.
+    """
+
+    world: World
+    step: ModelStep
+    number: int
+    reports: Reports = NONE
+    kept: bool = False
+    """Whether its answer is written down."""
+    _model: str = ""
+    _started: float | None = None
+    _usage: types.GenerateContentResponseUsageMetadata | None = None
+    _ended: bool = False
+
+    @property
+    def counted(self) -> int:
+        """Its number without those that do not count, as the store did not answer, say."""
+        return self.reports.counted(self.number)
+
+    async def tell_the_lost(self) -> None:
+        """Note the earlier attempts that could not do so themselves; what they noted stays."""
+        for number in self.reports.in_vain(self.number):
+            lost = ModelAttempt(event_id=self.step.event_id, attempt=number, ended=AttemptEnd.LOST)
+            await self._note(lost)
+
+    def begin(self, model: str) -> None:
+        """The model is asked now."""
+        self._model, self._started = model, time.time()
+
+    def saw(self, response: LlmResponse) -> None:
+        """Take the tokens from the answer, or from a chunk of it: the last to tell is right."""
+        self._usage = response.usage_metadata or self._usage
+
+    @asynccontextmanager
+    async def recorded(self) -> AsyncGenerator[None]:
+        """If the body raises after `begin`, the attempt was in vain.
+
+        But not if its answer is written down, for another attempt to go on with.
+        """
+        try:
+            yield
+        except asyncio.CancelledError as error:
+            if not self.kept:
+                await uninterrupted(self.ended(AttemptEnd.CANCELLED, error))
+            raise
+        except Exception as error:
+            if not (self.kept and isinstance(error, TransientError)):
+                await self.ended(AttemptEnd.FAILED, error)
+            raise
+
+    async def ended(self, how: AttemptEnd, error: BaseException) -> None:
+        """Note that it gave no answer, once."""
+        if self._started is None or self._ended:
+            return
+        self._ended = True
+        kind, message = describe(error)
+        lasted = max(time.time() - self._started, 0.0)
+        await self._note(
+            ModelAttempt(
+                event_id=self.step.event_id,
+                attempt=self.number,
+                ended=how,
+                model=self._model,
+                started=self._started,
+                seconds=round(lasted, 3),
+                error_type=kind,
+                error_message=message or None,
+                usage_metadata=self._usage,
+            )
+        )
+
+    async def _note(self, attempt: ModelAttempt) -> None:
+        name = f"{attempt.event_id}.{attempt.attempt:03}"
+        await offer_note(self.world, self.step, ATTEMPT, name, attempt.to_json())

@@ -1,0 +1,361 @@
+"""One model call with its callbacks."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+
+from durable_adk.activities.commit.early_commit import as_stored, require_new, require_not_stored
+from durable_adk.activities.commit.notes import ANSWER, ArrivedAnswer, find_note, offer_note
+from durable_adk.activities.dependencies import World
+from durable_adk.activities.model.attempt_record import Attempt
+from durable_adk.activities.model.chunks import Chunks, after_model
+from durable_adk.activities.model.request import build_request
+from durable_adk.activities.user_code.callbacks import answer_of, as_list
+from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.calling import contained, time_limit
+from durable_adk.code_executors.flow import cut_off
+from durable_adk.context.activity import CallbackContext, StepScope
+from durable_adk.conversation.response import call_ids, save_output, to_event
+from durable_adk.errors import (
+    AgentDefinitionError,
+    CallbackError,
+    DurableAdkError,
+    LlmCallsLimitExceededError,
+    ModelError,
+    ModelUnavailableError,
+    raised,
+)
+from durable_adk.events.event import Event
+from durable_adk.failpoints import failpoint
+from durable_adk.json_values import check_json
+from durable_adk.models.llm_request import LlmRequest
+from durable_adk.models.llm_response import LlmResponse
+from durable_adk.models.model_attempt import AttemptEnd
+from durable_adk.planners.planning import planned
+from durable_adk.plugins.plugin_manager import PluginManager
+from durable_adk.sessions.state import is_temp
+from durable_adk.telemetry.genai import chat
+from durable_adk.tools.base_tool import BaseTool
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.manifest import Wait
+from durable_adk.wire.messages import check_size
+from durable_adk.wire.run_config import StreamingMode
+from durable_adk.wire.steps import ModelStep, StepResult
+
+
+async def call_model(world: World, step: ModelStep, attempt: EffectAttempt) -> StepResult:
+    """Build the request, run the callbacks, ask the model; the answer as an event.
+
+    An answer that has arrived at an earlier attempt is not asked for again (I10).
+
+    Args:
+        world: The stores.
+        step: Which agent at which revision.
+        attempt: It `begins` before the callbacks; the last one's transient failure is final.
+
+    Raises:
+        ModelUnavailableError: Ask again, unless this was attempt `Limits.model_attempts`.
+        DurableAdkError: The run has failed.
+    """
+    agent, scope = await world.scope(step)
+    if not isinstance(agent, LlmAgent):
+        raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
+    await require_new(world, step, scope)
+    tried = Attempt(world=world, step=step, number=attempt.number, reports=attempt.reports)
+    async with tried.recorded():
+        arrived = await _arrived(world, step) if attempt.number > 1 or scope.ahead else None
+        if arrived is None:
+            await require_not_stored(world, step, scope)
+            await tried.tell_the_lost()
+        await attempt.begins()
+        result = await _answered(agent, scope, tried, arrived)
+        return result if arrived is None else await as_stored(world, step, scope, result)
+
+
+async def _arrived(world: World, step: ModelStep) -> ArrivedAnswer | None:
+    body = await find_note(world, step, ANSWER, step.event_id)
+    return None if body is None else ArrivedAnswer.model_validate_json(body, extra="ignore")
+
+
+async def _answered(
+    agent: LlmAgent, scope: StepScope, tried: Attempt, arrived: ArrivedAnswer | None
+) -> StepResult:
+    world, step = tried.world, tried.step
+    if arrived is not None:
+        # The callbacks before the model have run; what they changed goes on with its answer.
+        scope.session.state.update(arrived.actions.state_delta)
+        scope.end_invocation = arrived.end_invocation
+    context = CallbackContext(scope, actions=arrived.actions if arrived else None)
+    limit = step.attempt_timeout + world.limits.callback_timeout
+    try:
+        async with time_limit(limit):
+            answer = arrived
+            called = True
+            if answer is None:
+                call = await _Call.of(agent, scope, context, tried)
+                answer, called = await call.answer()
+            response = answer.response
+            if called:
+                response = await after_model(agent, world.plugins(step), context, response)
+            response = await _processed(agent, response, context)
+    except TimeoutError:
+        raise CallbackError(
+            f"The callbacks round a model call of {step.agent} did not finish in {limit:g} s."
+        ) from None
+    context.state.collect_delta()
+    result = StepResult(model_called=called, end_invocation=scope.end_invocation)
+    ids = call_ids(step, scope.has_call)
+    event = to_event(response, step=step, actions=context.actions, ids=ids)
+    changed = context.actions.state_delta or context.actions.artifact_delta
+    if not (event.content or event.error_code or changed):
+        return result
+    before = partial(_text_before, scope, step)
+    save_output(event, output_key=agent.output_key, schema=agent.output_schema, before=before)
+    result.event, result.waits = event, _long_running(event, answer.long_running)
+    _check(event, step)
+    return result
+
+
+async def _processed(
+    agent: LlmAgent, response: LlmResponse, context: CallbackContext
+) -> LlmResponse:
+    """The response as the agent's code executor and planner leave it, a callback's as well."""
+    response = response.or_silence()
+    if agent.code_executor is not None:
+        response = cut_off(agent.code_executor, response, context=context)
+    if agent.planner is not None:
+        response = await planned(agent.planner, context, response)
+    return response
+
+
+def _long_running(event: Event, known: Mapping[str, Wait]) -> dict[str, Wait]:
+    """Mark the calls of long-running tools (FLW-41); how long each waits for its answer."""
+    calls = [call for call in event.get_function_calls() if call.name in known]
+    waits = {call.id or "": known[call.name or ""] for call in calls}
+    event.long_running_tool_ids = set(waits) or None
+    return waits
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    """One call of a model, with the hooks before it."""
+
+    agent: LlmAgent
+    request: LlmRequest
+    scope: StepScope
+    context: CallbackContext
+    plugins: PluginManager
+    chunks: Chunks
+    tried: Attempt
+
+    @classmethod
+    async def of(
+        cls, agent: LlmAgent, scope: StepScope, context: CallbackContext, tried: Attempt
+    ) -> "_Call":
+        """The call of a step's attempt, with the request built."""
+        world, step = tried.world, tried.step
+        return cls(
+            agent=agent,
+            request=await build_request(agent, scope),
+            scope=scope,
+            context=context,
+            plugins=world.plugins(step),
+            chunks=Chunks(
+                world, step, agent=agent, scope=scope, context=context, attempt=tried.number
+            ),
+            tried=tried,
+        )
+
+    @property
+    def step(self) -> ModelStep:
+        """The step."""
+        return self.tried.step
+
+    @property
+    def final(self) -> bool:
+        """Whether nobody will ask again."""
+        return self.tried.counted >= self.tried.world.limits.model_attempts
+
+    async def answer(self) -> tuple[ArrivedAnswer, bool]:
+        """The response, and whether a model was asked for it (CB-7)."""
+        response = await answer_of(
+            self.plugins,
+            "before_model_callback",
+            self.agent.before_model_callback,
+            callback_context=self.context,
+            llm_request=self.request,
+        )
+        if response is not None or self.scope.end_invocation:
+            return self._as_arrived(response or LlmResponse()), False
+        if self.step.calls_left is not None and self.step.calls_left <= 0:
+            raise LlmCallsLimitExceededError(
+                f"Max number of llm calls limit of `{self.step.max_llm_calls}` exceeded"
+            )
+        self.tried.begin(self.agent.canonical_model.model)
+        return await self._ask(), True
+
+    async def _ask(self) -> ArrivedAnswer:
+        """The model's whole answer, or what an error hook has in its place."""
+        model = self.agent.canonical_model
+        with chat(model, self.request, streaming=self.streaming) as asked:
+            outcome = await self._whole()
+            if isinstance(outcome, DurableAdkError):
+                asked.failed(outcome)
+            else:
+                asked.answered(outcome)
+        if isinstance(outcome, DurableAdkError):
+            return self._as_arrived(await self._recovered(outcome))
+        return await self._noted(self._as_arrived(outcome))
+
+    async def _whole(self) -> LlmResponse | DurableAdkError:
+        """The model's whole answer or its error, after all chunks have been shown."""
+        async with aclosing(self._responses()) as responses:
+            while True:
+                try:
+                    response = await anext(responses)
+                except DurableAdkError as error:  # the model's: those of hooks are not for hooks
+                    return error
+                if not response.partial:
+                    return response
+                await self.chunks.show(response)
+
+    def _as_arrived(self, response: LlmResponse) -> ArrivedAnswer:
+        self.context.state.collect_delta()
+        tools: Iterable[BaseTool] = self.request.tools_dict.values()
+        return ArrivedAnswer(
+            response=response,
+            actions=self.context.actions,
+            end_invocation=self.scope.end_invocation,
+            long_running={
+                tool.name: Wait(deadline=tool.deadline, on_deadline=tool.on_deadline)
+                for tool in tools
+                if tool.is_long_running
+            },
+        )
+
+    async def _noted(self, answer: ArrivedAnswer) -> ArrivedAnswer:
+        """The answer, written down if its commit does not follow at once.
+
+        Of two attempts that were answered, one's answer stands for both.
+        """
+        if not self._waits_for_commit(answer):
+            return answer
+        check_json(answer.actions.state_delta, "state_delta")
+        try:
+            body = answer.to_json()
+        except ValueError:
+            return answer  # it holds what no store keeps; `_check` will say what
+        step = self.step
+        stands = await offer_note(self.tried.world, step, ANSWER, step.event_id, body)
+        self.tried.kept = True
+        failpoint("answer.noted")
+        if stands == body:
+            return answer
+        response = ArrivedAnswer.model_validate_json(stands, extra="ignore").response
+        return answer.model_copy(update={"response": response})
+
+    def _waits_for_commit(self, answer: ArrivedAnswer) -> bool:
+        """Whether user code, or the loop, comes between the answer and its commit.
+
+        If not, the note would cost as much as the commit that follows it.
+        """
+        grant, content = self.step.grant, answer.response.content
+        calls = (part.function_call for part in (content and content.parts) or ())
+        return (
+            grant is None
+            or bool(grant.on_event)
+            or bool(as_list(self.agent.after_model_callback))
+            or "after_model_callback" in self.plugins.hooks()
+            or self.agent.planner is not None
+            or self.agent.code_executor is not None
+            or any(map(is_temp, answer.actions.state_delta))
+            or any(call.name in answer.long_running for call in calls if call)
+        )
+
+    async def _recovered(self, error: DurableAdkError) -> LlmResponse:
+        if isinstance(error, ModelUnavailableError) and not self.final:
+            raise error  # the engine asks again; the error hooks are for what stays
+        await self.tried.ended(AttemptEnd.FAILED, error)
+        recovered = await answer_of(
+            self.plugins,
+            "on_model_error_callback",
+            self.agent.on_model_error_callback,
+            callback_context=self.context,
+            llm_request=self.request,
+            error=error.__cause__ if isinstance(error.__cause__, Exception) else error,
+        )
+        if recovered is None:
+            raise error
+        return recovered
+
+    async def _responses(self) -> AsyncGenerator[LlmResponse]:
+        """What the model says: its chunks, if they are wanted, and the whole.
+
+        Raises:
+            DurableAdkError: It failed, or has said nothing in its time.
+        """
+        failpoint("model.before_call")
+        limit = self.step.attempt_timeout
+        whole: LlmResponse | None = None
+        try:
+            async with aclosing(self._timed(limit)) as responses:
+                async for response in responses:
+                    if not response.partial:
+                        whole = response
+                    elif self.streaming:
+                        yield response
+        except DurableAdkError:
+            raise
+        except TimeoutError as error:
+            raise ModelUnavailableError(f"The model gave no answer in {limit:g} s.") from error
+        except Exception as error:
+            kind = type(error).__name__
+            raise raised(ModelError, kind, f"The model raised {kind}: {error}") from error
+        failpoint("model.after_call")
+        if whole is None:
+            raise ModelError("The model gave no response at all.", error_type="UNKNOWN_ERROR")
+        yield whole
+
+    async def _timed(self, left: float) -> AsyncGenerator[LlmResponse]:
+        """The model's responses; its time stands still while hooks look at one."""
+        loop = asyncio.get_running_loop()
+        model = self.agent.canonical_model
+        async with aclosing(
+            model.generate_content_async(self.request, stream=self.streaming)
+        ) as responses:
+            while True:
+                until = loop.time() + left
+                async with asyncio.timeout_at(until):
+                    response = await contained(anext(responses, None))
+                if response is None:
+                    return
+                self.tried.saw(response)
+                left = until - loop.time()
+                yield response
+
+    @property
+    def streaming(self) -> bool:
+        """Whether chunks are wanted (FLW-70)."""
+        return self.scope.run_config.streaming_mode is StreamingMode.SSE
+
+
+def _text_before(scope: StepScope, step: ModelStep) -> str:
+    """The text of the agent's events since its run began, for `save_output`."""
+    events = scope.session.events
+    # Counted from the end: of the beginning the step may not see all (SSN-6).
+    start = len(events) - (step.revision - step.run_start)
+    return "".join(
+        event.text
+        for event in events[max(start, 0) :]
+        if event.author == step.agent and event.invocation_id == step.invocation_id
+    )
+
+
+def _check(event: Event, step: ModelStep) -> None:
+    """Refuse what could not be stored, here where asking again still costs nothing."""
+    check_json(event.model_dump(mode="json", include={"content"}), f"the answer to {step.agent}")
+    check_json(event.actions.state_delta, "state_delta")
+    check_json(event.custom_metadata, "custom_metadata")
+    check_size(event.to_json(), f"The answer to {step.agent}")

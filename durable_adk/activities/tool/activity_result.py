@@ -1,0 +1,96 @@
+"""A tool that is an activity of others: what it is given, and what it has come to."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from durable_adk.activities.dependencies import World
+from durable_adk.activities.tool.toolbox import Toolbox, toolbox_of
+from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.calling import contained
+from durable_adk.context.activity import ToolContext
+from durable_adk.errors import (
+    AgentDefinitionError,
+    DurableAdkError,
+    from_detail,
+    text_of,
+)
+from durable_adk.json_values import to_json_value
+from durable_adk.tools.activity_tool import ActivityTool
+from durable_adk.tools.base_tool import BaseTool
+from durable_adk.wire.activity_call import ActivityCall, ActivityEnd, failed, overdue
+from durable_adk.wire.steps import ToolStep
+
+
+@dataclass(frozen=True)
+class ActivityAnswer:
+    """How the activity ended."""
+
+    end: ActivityEnd
+
+    def taken(self, tool: BaseTool, context: ToolContext) -> Any:
+        """The tool's result.
+
+        Raises:
+            DurableAdkError: What the activity failed with for good.
+        """
+        del tool, context
+        if self.end.error is not None:
+            raise from_detail(self.end.error)
+        return self.end.result
+
+    def is_told(self, error: Exception) -> bool:
+        """Whether the model is told of it: not if the tool cannot be run at all as it is."""
+        return not isinstance(error, AgentDefinitionError)
+
+
+def activity_call(
+    tool: ActivityTool, args: dict[str, Any], sent: dict[str, Any], context: ToolContext
+) -> ActivityCall:
+    """What the loop is to run.
+
+    Args:
+        tool: The tool, which has not refused the arguments.
+        args: The arguments, as the callbacks have left them.
+        sent: The same, as the model has sent them.
+        context: Of the call.
+    """
+    return ActivityCall(
+        activity=tool.activity,
+        activity_id=context.idempotency_key,
+        args=tool.arguments(args),
+        options=tool.options,
+        changed=args if args != sent else None,
+    )
+
+
+async def run_activity(world: World, step: ToolStep, call: ActivityCall) -> Any:
+    """Call the activity's function in this process; for a runtime without an engine.
+
+    Raises:
+        AgentDefinitionError: The function is not here.
+        ToolsetUnavailableError: The toolset is away that may have it.
+        ToolError: It has raised.
+        ToolTimeoutError: It did not finish in its `start_to_close_timeout`, or all of its time.
+        ToolResultError: What it returned is no JSON.
+    """
+    agent, scope = await world.scope(step)
+    context = ToolContext(scope, function_call_id=step.call_id)
+    toolbox = await toolbox_of(agent, context) if isinstance(agent, LlmAgent) else Toolbox()
+    tool = toolbox.tools.get(step.tool)
+    if tool is None and toolbox.missed:
+        raise toolbox.missed[0]
+    if not isinstance(tool, ActivityTool):
+        raise AgentDefinitionError(f"Tool {step.tool!r} of {agent.name!r} is no activity any more.")
+    limits = (call.options.start_to_close_timeout, call.options.schedule_to_close_timeout)
+    limit = min(time for time in limits if time is not None)
+    timer = asyncio.timeout(limit.total_seconds())
+    try:
+        async with timer:
+            return to_json_value(await contained(tool.call_here(call.args)))
+    except DurableAdkError:
+        raise
+    except Exception as error:
+        if timer.expired():
+            raise overdue(call.activity, f"after {limit.total_seconds():g} s") from error
+        raise failed(call.activity, type(error).__name__, text_of(error)) from error

@@ -1,0 +1,399 @@
+"""One tool call with its callbacks."""
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.genai import types
+
+from durable_adk.activities.commit.early_commit import as_stored, require_new, require_not_stored
+from durable_adk.activities.commit.notes import ArrivedResult
+from durable_adk.activities.dependencies import World
+from durable_adk.activities.lifecycle import others_have_answered
+from durable_adk.activities.tool.activity_result import ActivityAnswer, activity_call
+from durable_adk.activities.tool.agent_result import ChildAnswer, child_answer
+from durable_adk.activities.tool.confirmation import asked, note_asker, requests_of
+from durable_adk.activities.tool.response_event import pending_result, response_event, unknown_tool
+from durable_adk.activities.tool.run import NotBegunError, RunAgain, ToolRun, unconfirmed
+from durable_adk.activities.tool.toolbox import Toolbox, toolbox_of
+from durable_adk.activities.user_code.callbacks import answer_of
+from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.calling import contained, time_limit
+from durable_adk.context.activity import StepScope, ToolContext
+from durable_adk.conversation.requests import SETTLED, answer_to, decision, is_denied
+from durable_adk.errors import (
+    AgentDefinitionError,
+    AgentError,
+    DurableAdkError,
+    ToolError,
+    ToolsetUnavailableError,
+    ToolTimeoutError,
+    as_detail,
+    raised,
+    text_of,
+)
+from durable_adk.events.event_actions import EventActions
+from durable_adk.failpoints import failpoint
+from durable_adk.json_values import check_json
+from durable_adk.plugins.base_plugin import HookName
+from durable_adk.plugins.plugin_manager import PluginManager
+from durable_adk.tools._confirmation import REJECTED
+from durable_adk.tools.activity_tool import ActivityTool
+from durable_adk.tools.agent_tool import AgentTool
+from durable_adk.tools.base_tool import BaseTool
+from durable_adk.wire.activity_call import ActivityCall
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.manifest import AgentNode, Wait
+from durable_adk.wire.messages import check_size
+from durable_adk.wire.steps import ChildRun, StepResult, ToolStep
+
+
+async def call_tool(world: World, step: ToolStep, attempt: EffectAttempt) -> StepResult:
+    """Run one call; its response as an event, or what it raised as the result's `error`.
+
+    When a worker dies in the middle, another runs the tool again with the same
+    `ToolContext.idempotency_key`, unless its result has arrived or its contract forbids (D11).
+
+    Raises:
+        RunAgain: The tool has raised, and its retry policy wants another run; or its toolset is
+            away.
+        StoreUnavailableError: A store was away, and the call is to be tried again.
+    """
+    agent, scope = await world.scope(step)
+    if not isinstance(agent, LlmAgent):
+        raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
+    await require_new(world, step, scope)
+    number, reports = attempt.number, attempt.reports
+    run = ToolRun(world=world, step=step, attempt=number, agent=agent, reports=reports)
+    call = await _Call.of(run, scope)
+    await attempt.begins()
+    try:
+        await call.find_tool()  # in a time of its own: the tool has not begun
+        async with time_limit(step.attempt_timeout):
+            outcome = await call.outcome()
+        result = _result(call, outcome)
+        return await as_stored(world, step, scope, result) if call.arrived else result
+    except TimeoutError:
+        unknown = run.overdue(call.name)
+        if unknown is not None:
+            return _result(call, _Outcome(response=unknown))
+        timeout = ToolTimeoutError(
+            f"Tool {call.name!r} did not finish in {step.attempt_timeout:g} s; it may still run. "
+            "Give the tool a longer timeout."
+        )
+        return StepResult(error=as_detail(timeout))
+    except NotBegunError as error:
+        raise error.error from error
+    except DurableAdkError as error:
+        if run.waits_for_store(error):
+            raise
+        return StepResult(error=as_detail(error))
+
+
+def _result(call: "_Call", outcome: "_Outcome") -> StepResult:
+    """What the step reports.
+
+    Raises:
+        DurableAdkError: The response cannot be stored.
+    """
+    context, step, scope = call.context, call.run.step, call.scope
+    if outcome.asks is not None:
+        check_json(context.state.collect_delta(), "state_delta")
+        outcome.asks.actions = context.actions
+        return _asking(outcome.asks, scope)
+    if outcome.pending and not asked(context):
+        return pending_result(context, step)
+    event = response_event(outcome.response, call.call, context, step)
+    event.custom_metadata = requests_of(context)
+    waits = _waits(outcome, call.call, context)
+    if outcome.long_running and not waits:
+        event.custom_metadata = {SETTLED: [step.call_id]}
+    return StepResult(
+        event=event,
+        end_invocation=scope.end_invocation,
+        transfer=_transfer(call.run.agent, event.actions.transfer_to_agent),
+        waits=waits,
+    )
+
+
+def _asking(asks: ChildRun | ActivityCall, scope: StepScope) -> StepResult:
+    """What the step reports that others have to do before there is a response.
+
+    Raises:
+        PayloadTooLargeError: It is more than one message may be.
+    """
+    if isinstance(asks, ChildRun):
+        return StepResult(child=asks, end_invocation=scope.end_invocation)
+    asks.end_invocation = scope.end_invocation
+    check_size(asks.to_json(), f"The call of activity {asks.activity!r}")
+    return StepResult(activity=asks)
+
+
+@dataclass(kw_only=True)
+class _Outcome:
+    """What a call came to."""
+
+    response: Any
+    asks: ChildRun | ActivityCall | None = None
+    """The agent to ask first, or the activity to run."""
+    tool: BaseTool | None = None
+    ran: bool = False
+    """Whether the tool itself gave the response, and no callback."""
+
+    @property
+    def long_running(self) -> bool:
+        return self.tool is not None and self.tool.is_long_running
+
+    @property
+    def pending(self) -> bool:
+        """Whether the response comes later, and nothing stands for it yet (FLW-50)."""
+        return self.long_running and self.ran and not self.response
+
+    @property
+    def is_interim(self) -> bool:
+        """Whether another response is to follow; an error is the last one."""
+        response: Any = self.response
+        failed = isinstance(response, dict) and "error" in response
+        return self.long_running and self.ran and not failed
+
+
+def _waits(outcome: _Outcome, call: types.FunctionCall, context: ToolContext) -> dict[str, Wait]:
+    if outcome.tool is None or not (asked(context) or outcome.is_interim):
+        return {}
+    wait = Wait(deadline=outcome.tool.deadline, on_deadline=outcome.tool.on_deadline)
+    return {call.id or "": wait}
+
+
+def _transfer(agent: LlmAgent, name: str | None) -> AgentNode | None:
+    target = agent.transfer_target(name) if name else None
+    return target.node() if target else None
+
+
+def _find_call(scope: StepScope, call_id: str) -> types.FunctionCall:
+    for event in reversed(scope.session.events):
+        for call in event.get_function_calls():
+            if call.id == call_id:
+                return call
+    raise AgentError(
+        f"The call {call_id!r} is not in the session. A custom agent must yield every event its "
+        "sub-agents yield, before it asks for the next."
+    )
+
+
+@dataclass(kw_only=True)
+class _Call:
+    """One call of a tool, with the hooks round it."""
+
+    run: ToolRun
+    scope: StepScope
+    call: types.FunctionCall
+    context: ToolContext
+    given: types.FunctionResponse | None
+    """The user's answer to what made the call wait."""
+    answered: ChildAnswer | ActivityAnswer | None
+    """What has come of the agent, or the activity, that the tool is."""
+    arrived: ArrivedResult | None
+    """The result, if the tool has run already."""
+    plugins: PluginManager
+    toolbox: Toolbox = field(default_factory=Toolbox)
+
+    @classmethod
+    async def of(cls, run: ToolRun, scope: StepScope) -> "_Call":
+        """The call of a step, where an earlier attempt of it has left it."""
+        world, step = run.world, run.step
+        call = _find_call(scope, step.call_id)
+        arrived = await run.arrived(again=scope.ahead)
+        before = arrived or step.child or step.activity
+        if before is None:
+            await require_not_stored(world, step, scope)
+        if before is not None:
+            # The callbacks before the tool have run; what they changed goes on with the response.
+            scope.session.state.update(before.actions.state_delta)
+        ended = arrived or step.activity
+        scope.end_invocation = ended is not None and ended.end_invocation
+        given = answer_to(scope.session.events, step.request_id)
+        context = _context(scope, step, given, before.actions if before else None)
+        context.asked_by = arrived.asked_by if arrived else None
+        note_asker(context, "callback")  # of one before the tool
+        return cls(
+            run=run,
+            scope=scope,
+            call=call,
+            context=context,
+            given=given,
+            answered=await _answered(world, step),
+            arrived=arrived,
+            plugins=world.plugins(step),
+        )
+
+    @property
+    def name(self) -> str:
+        """The tool's name, as the model wrote it."""
+        return self.call.name or ""
+
+    async def find_tool(self) -> None:
+        """Ask the agent and its toolsets for the tool.
+
+        Raises:
+            ToolsetAway: A toolset that may have it could not be asked.
+        """
+        self.toolbox = await toolbox_of(self.run.agent, self.context)
+        if self.name not in self.toolbox.tools:
+            self.run.require_asked(self.name, self.toolbox.missed)
+
+    async def outcome(self) -> "_Outcome":
+        """The call's response: of the tool, or of a callback that stands for it."""
+        tool = self.toolbox.tools.get(self.name)
+        if self.given is not None and "error" in (self.given.response or {}):
+            # Nobody gave what it waits for.
+            return _Outcome(response=self.given.response, tool=tool)
+        if tool is None and (self.run.step.activity or self.arrived) is not None:
+            # It is gone, or away; what it has done is to be known all the same.
+            tool = BaseTool(name=self.name, description="This tool does not exist any more.")
+        if tool is None:
+            return _Outcome(response=await self._unknown())
+        # A copy: callbacks may change the arguments, never the committed event (TRAP-23, FLW-48).
+        args = self._args()
+        response = None
+        if self.answered is None and self.arrived is None:
+            response = await self._hook("before_tool_callback", tool, args)
+        ran = response is None
+        if ran and self.answered is None and isinstance(tool, (AgentTool, ActivityTool)):
+            asks = await self._asks(tool, args)
+            if isinstance(asks, (ChildRun, ActivityCall)):
+                return _Outcome(response=None, asks=asks)
+            response, ran = asks, False
+        if ran:
+            response = await self._run_or_recover(tool, args)
+        changed = await self._hook("after_tool_callback", tool, args, tool_response=response)
+        return _Outcome(response=response if changed is None else changed, tool=tool, ran=ran)
+
+    def _denied(self, tool: BaseTool) -> bool:
+        events, step, reads = self.scope.session.events, self.run.step, tool.reads_confirmation
+        return is_denied(events, step.request_id, step.call_id, can_read=reads)
+
+    def _args(self) -> dict[str, Any]:
+        before = self.arrived.args if self.arrived else None
+        if self.run.step.activity is not None:
+            before = self.run.step.activity.changed
+        return copy.deepcopy(self.call.args or {} if before is None else before)
+
+    async def _asks(
+        self, tool: AgentTool | ActivityTool, args: dict[str, Any]
+    ) -> ChildRun | ActivityCall | dict[str, Any]:
+        """What others are to do; or the response that says why they are not asked."""
+        if self._denied(tool):
+            return {"error": REJECTED}
+        if isinstance(tool, AgentTool):
+            asked = await _asked_first(tool, args, self.context)
+            return asked if isinstance(asked, ChildRun) else {"error": asked}
+        refused = await contained(tool.refused(args=args, tool_context=self.context))
+        return refused or activity_call(tool, args, self.call.args or {}, self.context)
+
+    async def _run_or_recover(self, tool: BaseTool, args: dict[str, Any]) -> Any:
+        if self.arrived is not None:
+            return self.arrived.response
+        failpoint("tool.before_run")
+        try:
+            response = await self._response(tool, args)
+        except NotBegunError:
+            raise
+        except Exception as error:
+            if self.run.waits_for_store(error):
+                raise
+            delay = self.run.again(tool, error)
+            if delay is not None:  # the error hooks are for what stays
+                raise RunAgain(_raised(tool, error), delay) from error
+            recovered = await self._hook("on_tool_error_callback", tool, args, error=error)
+            if recovered is not None:
+                return recovered
+            if isinstance(self.answered, ActivityAnswer) and self.answered.is_told(error):
+                return {"error": text_of(error)}
+            raise _raised(tool, error) from error
+        failpoint("tool.after_run")
+        result = ArrivedResult(
+            response=response,
+            args=args,
+            actions=self.context.actions,
+            end_invocation=self.scope.end_invocation,
+            asked_by=note_asker(self.context, "tool"),
+        )
+        stands = await self.run.noted(tool, result, self.context)
+        if stands is not result:  # another attempt was faster
+            step, actions = self.run.step, stands.actions
+            self.context = _context(self.scope, step, self.given, actions)
+            self.context.asked_by = stands.asked_by
+        return stands.response
+
+    async def _response(self, tool: BaseTool, args: dict[str, Any]) -> Any:
+        if self.answered is not None:
+            others_have_answered(self.run.step, tool)
+            return self.answered.taken(tool, self.context)
+        if self._denied(tool):
+            return {"error": REJECTED}
+        if problem := await unconfirmed(tool, args, self.context):
+            return {"error": problem}
+        return await self.run.response(tool, args, self.context)
+
+    async def _hook(
+        self, hook: HookName, tool: BaseTool, args: dict[str, Any], **given: Any
+    ) -> Any:
+        callbacks = getattr(self.run.agent, hook)
+        given = {"tool": tool, "args": args, "tool_context": self.context} | given
+        note_asker(self.context, "tool")
+        answer = await answer_of(self.plugins, hook, callbacks, **given)
+        note_asker(self.context, "callback")
+        return answer
+
+    async def _unknown(self) -> Any:
+        """The response to a call of a tool that is not known; hooks for errors may give one."""
+        known, missed = list(self.toolbox.tools), self.toolbox.missed
+        tool = BaseTool(name=self.name, description="This tool does not exist.")
+        if missed:
+            response = self.run.unlisted(self.name, missed, known)
+            error = ToolsetUnavailableError(response["error"])
+        else:
+            response = unknown_tool(self.name, known)
+            error = raised(ToolError, "ValueError", response["error"])
+        args = copy.deepcopy(self.call.args or {})
+        recovered = await self._hook("on_tool_error_callback", tool, args, error=error)
+        return response if recovered is None else recovered
+
+
+async def _answered(world: World, step: ToolStep) -> ChildAnswer | ActivityAnswer | None:
+    if step.child is not None:
+        return await child_answer(world, step.child, step.invocation_id)
+    return ActivityAnswer(step.activity) if step.activity is not None else None
+
+
+def _context(
+    scope: StepScope,
+    step: ToolStep,
+    given: types.FunctionResponse | None,
+    actions: EventActions | None,
+) -> ToolContext:
+    return ToolContext(
+        scope,
+        function_call_id=step.call_id,
+        actions=actions,
+        tool_confirmation=decision(given),
+    )
+
+
+def _raised(tool: BaseTool, error: Exception) -> DurableAdkError:
+    """What the run fails with when a tool has raised."""
+    if isinstance(error, DurableAdkError):
+        return error
+    kind = type(error).__name__
+    return raised(ToolError, kind, f"Tool {tool.name!r} raised {kind}: {error}")
+
+
+async def _asked_first(
+    tool: AgentTool, args: dict[str, Any], context: ToolContext
+) -> ChildRun | str:
+    """What to ask the agent that the tool is; or why it is not asked."""
+    message, unfit = tool.question(args)
+    problem = unfit or await unconfirmed(tool, args, context)
+    if problem is not None:
+        return problem
+    return ChildRun(agent=tool.agent.name, message=message, include_plugins=tool.include_plugins)

@@ -1,0 +1,337 @@
+"""One run of a tool, as often as its contract allows (reliability D7, I8)."""
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from durable_adk.activities.commit.notes import (
+    BEGUN,
+    RESULT,
+    ArrivedResult,
+    find_note,
+    offer_note,
+    write_note,
+)
+from durable_adk.activities.dependencies import STORE_PATIENCE, World
+from durable_adk.activities.user_code.callbacks import as_list
+from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.calling import contained
+from durable_adk.context.activity import ToolContext
+from durable_adk.errors import (
+    DurableAdkError,
+    LeaseLostError,
+    StoreUnavailableError,
+    ToolsetUnavailableError,
+)
+from durable_adk.failpoints import failpoint
+from durable_adk.heartbeat import NONE, Reports
+from durable_adk.json_values import check_json, to_json_value
+from durable_adk.log import get_logger
+from durable_adk.sessions.state import is_temp
+from durable_adk.telemetry.content import captured
+from durable_adk.telemetry.genai import execute_tool
+from durable_adk.telemetry.names import RESULT as RESULT_CONTENT, WAITS_FOR
+from durable_adk.tools._confirmation import refusal
+from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.contract import LOST, NOT_RUN, overdue, unknown_outcome
+from durable_adk.tools.function_tool import FunctionTool
+from durable_adk.wire.manifest import ToolSpec
+from durable_adk.wire.steps import ToolStep
+from durable_adk.wire.tool_contract import RetryConfig, ToolContract
+
+logger = get_logger(__name__)
+MAX_AWAY = 7
+"""Attempts of a call that may find a toolset away; with the delays between them, about a minute."""
+MAX_AWAY_DELAY = 30.0
+"""Seconds between two of them at most."""
+
+
+class RunAgain(Exception):  # noqa: N818 - a request to whoever counts the attempts
+    """A tool has raised, and its policy wants another run.
+
+    Args:
+        error: What the run fails with if there is none.
+        delay: Seconds until then.
+    """
+
+    def __init__(self, error: DurableAdkError, delay: float) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.delay = delay
+
+
+class ToolsetAway(RunAgain):
+    """The tool has not been run, as a toolset that may have it could not be asked."""
+
+
+class NotBegunError(Exception):
+    """The tool has not been run, as the store could not say whether it may.
+
+    Args:
+        error: Why; usually a StoreUnavailableError, and then it is tried again.
+    """
+
+    def __init__(self, error: DurableAdkError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+@dataclass(kw_only=True)
+class ToolRun:
+    """The runs of one call, as one attempt of its step sees them."""
+
+    world: World
+    step: ToolStep
+    attempt: int
+    agent: LlmAgent
+    reports: Reports = NONE
+    """Of the attempts before it."""
+    _noting: bool = field(default=False)
+    _running: bool = field(default=False)
+    _final: Exception | None = field(default=None)
+    """What an at-most-once tool has raised."""
+
+    async def arrived(self, *, again: bool = False) -> ArrivedResult | None:
+        """The result that an earlier attempt had; None: there is none, or nobody knows (I8).
+
+        Args:
+            again: Whether there may have been one, though this is the first.
+        """
+        if self.attempt == 1 and not again and self._spec.contract is not ToolContract.AT_MOST_ONCE:
+            return None
+        body = await find_note(self.world, self.step, RESULT, self._name)
+        return None if body is None else ArrivedResult.model_validate_json(body, extra="ignore")
+
+    async def response(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> Any:
+        """Run the tool, unless its contract forbids; what it returns, or what is said instead.
+
+        Raises:
+            NotBegunError: The tool may be run at most once, and the store does not let it begin.
+            Exception: What the tool raised.
+        """
+        once = self._contract(tool) is ToolContract.AT_MOST_ONCE
+        if once:
+            given = await contained(tool.refused(args=args, tool_context=context))
+            if given is None:
+                given = await self._lost_before(tool, args, context)
+            if given is not None:
+                return given
+            failpoint("tool.begun")
+        self._running = once
+        try:
+            with execute_tool(tool.name, _kind(tool), self.step.call_id, args) as shown:
+                response = await contained(tool.run_async(args=args, tool_context=context))
+                shown.tell(_waits_for(context) | captured(RESULT_CONTENT, response))
+        except Exception as error:
+            self._running = False  # and not when it is cancelled, because its time is up
+            self._final = error if once else None
+            raise
+        self._running = False
+        return response
+
+    async def noted(
+        self, tool: BaseTool, arrived: ArrivedResult, context: ToolContext
+    ) -> ArrivedResult:
+        """The result, written down if its commit does not follow at once.
+
+        Of two attempts that have one, one's stands for both.
+        """
+        if not (arrived.end_invocation or self._waits_for_commit(tool, context)):
+            return arrived
+        try:
+            arrived.response = to_json_value(arrived.response)
+            check_json(arrived.response, "the result")
+            check_json(context.state.collect_delta(), "state_delta")
+            body = arrived.to_json()
+        except ValueError:
+            return arrived  # no store keeps it, as the step will say
+        stands = await offer_note(self.world, self.step, RESULT, self._name, body)
+        failpoint("tool.noted")
+        if stands == body:
+            return arrived
+        return ArrivedResult.model_validate_json(stands, extra="ignore")
+
+    def require_asked(self, name: str, missed: Sequence[ToolsetUnavailableError]) -> None:
+        """Have a call tried again, on whichever worker, whose tool is not known.
+
+        Args:
+            name: The tool's.
+            missed: The toolsets that could not be asked for it.
+
+        Raises:
+            ToolsetAway: There are some, and attempts are left.
+        """
+        before = self.reports.away
+        if not missed or before + 1 >= MAX_AWAY:
+            return
+        delay = min(2.0**before, MAX_AWAY_DELAY)
+        text = f"Tool {name!r} waits for {_listed(missed)}, which cannot be asked for its tools."
+        raise ToolsetAway(ToolsetUnavailableError(text), delay)
+
+    def unlisted(
+        self, name: str, missed: Sequence[ToolsetUnavailableError], known: Sequence[str]
+    ) -> dict[str, Any]:
+        """What is said of a call whose toolset stays away; a lost attempt may have run it."""
+        if self.reports.lost(self.attempt):
+            return unknown_outcome(name, LOST)
+        tools = ", ".join(known) or "none"
+        return {
+            "error": f"Tool {name!r} was not run: {_listed(missed)}, which may have it, could not "
+            f"be asked for its tools. The tools that are available now are: {tools}."
+        }
+
+    def waits_for_store(self, error: Exception) -> bool:
+        """Whether the call is tried again, as after a lost worker, because a store was away.
+
+        Not when a tool of a single run says so: that was its run.
+        """
+        return isinstance(error, StoreUnavailableError) and error is not self._final
+
+    def again(self, tool: BaseTool, error: Exception) -> float | None:
+        """Seconds until a tool that raised is run again; None: it is not."""
+        retry = self._retry(tool)
+        return retry.delay(self.reports.counted(self.attempt), error) if retry else None
+
+    def overdue(self, name: str) -> dict[str, Any] | None:
+        """What is said of a call whose time is up; None: it has not begun, or is repeatable.
+
+        Raises:
+            StoreUnavailableError: It was the store that took the time.
+        """
+        if self._noting:
+            raise StoreUnavailableError("The session store did not answer; the tool was not run.")
+        if not self._running:
+            return None
+        return unknown_outcome(name, overdue(self.step.attempt_timeout))
+
+    # ----- at most once
+
+    async def _lost_before(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> Any:
+        """What is said instead of running the tool; None: this attempt, and no other, runs it.
+
+        Whose run it is stands in a note that only one attempt can have written. Should the tool
+        know that that run had no effect, the next one is noted as its follower, and so on: of
+        attempts that find out the same at once, one goes on.
+        """
+        token, name = uuid.uuid4().hex, self._name
+        while (holder := await self._begun(name, token)) != token:
+            finding = await self._reconciled(tool, args, context)
+            if finding is None:
+                return unknown_outcome(tool.name, LOST)
+            if finding is not NOT_RUN:
+                return finding
+            name = f"{self._name}.{holder}"
+        return None
+
+    async def _begun(self, name: str, token: str) -> str:
+        """Whose run has begun under this name: ours, if there was none.
+
+        Raises:
+            NotBegunError: The store does not answer, or the invocation has ended.
+        """
+        until = time.monotonic() + STORE_PATIENCE
+        self._noting = True
+        while True:
+            try:
+                holder = await self._holder(name, token)
+            except StoreUnavailableError as error:
+                if time.monotonic() > until:
+                    raise NotBegunError(error) from error
+            except DurableAdkError as error:
+                raise NotBegunError(error) from error
+            else:
+                self._noting = False
+                return holder
+            await asyncio.sleep(0.2)
+
+    async def _holder(self, name: str, token: str) -> str:
+        world, step, kind = self.world, self.step, BEGUN
+        await write_note(world, step, kind, name, json.dumps(token))
+        # Read, and not taken from the answer: a closed invocation keeps no notes and lets everybody
+        # think to be the first. A worker that was frozen until now must not run the tool.
+        body = await find_note(world, step, kind, name)
+        if body is None:
+            raise LeaseLostError("The invocation has ended; the tool was not run.")
+        return str(json.loads(body))
+
+    async def _reconciled(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> Any:
+        """What the tool finds out of a lost run; an error there leaves the outcome unknown."""
+        try:
+            return await contained(tool.reconcile(args=args, tool_context=context))
+        except Exception:
+            logger.exception("tool.reconcile_failed", tool=tool.name, call_id=self.step.call_id)
+            return None
+
+    # ----- what the tool has promised
+
+    @property
+    def _name(self) -> str:
+        return name_of_call(self.step)
+
+    @property
+    def _spec(self) -> ToolSpec:
+        return self.step.spec or ToolSpec()
+
+    def _is_recorded(self, tool: BaseTool) -> bool:
+        """Whether the manifest knows the tool; those of toolsets are known only here."""
+        return self.step.spec is not None or tool.name in self.agent.static_tools()
+
+    def _contract(self, tool: BaseTool) -> ToolContract:
+        if self._is_recorded(tool):
+            return self._spec.contract or ToolContract.AT_LEAST_ONCE
+        return tool.contract
+
+    def _retry(self, tool: BaseTool) -> RetryConfig | None:
+        return self._spec.retry if self._is_recorded(tool) else tool.retry
+
+    def _waits_for_commit(self, tool: BaseTool, context: ToolContext) -> bool:
+        """Whether user code, or the loop, comes between the result and its commit."""
+        asked = self.step.child is not None or self.step.activity is not None
+        if asked or self._contract(tool) is ToolContract.PURE:
+            return False
+        grant, actions = self.step.grant, context.actions
+        return (
+            grant is None
+            or bool(grant.on_event)
+            or bool(as_list(self.agent.after_tool_callback))
+            or "after_tool_callback" in self.world.plugins(self.step).hooks()
+            or any(map(is_temp, context.state.collect_delta()))
+            or bool(actions.transfer_to_agent)
+            or bool(actions.requested_tool_confirmations)
+            or bool(actions.requested_auth_configs)
+        )
+
+
+async def unconfirmed(tool: BaseTool, args: dict[str, Any], context: ToolContext) -> str | None:
+    """Why the call may not run; of tools that have no rule of their own there is none (TOL-60).
+
+    Such a tool may ask for itself, and then reads the decision itself.
+    """
+    if tool.confirms_itself or type(tool).needs_confirmation is BaseTool.needs_confirmation:
+        return None
+    return await contained(refusal(tool, args, context))
+
+
+def _listed(missed: Sequence[ToolsetUnavailableError]) -> str:
+    return ", ".join(error.message for error in missed)
+
+
+def name_of_call(step: ToolStep) -> str:
+    """Of the call's notes. A call that had to be approved runs again for another event."""
+    return f"{step.event_id}/{step.call_id}"
+
+
+def _waits_for(context: ToolContext) -> dict[str, str]:
+    """That the tool has not done anything yet, but asked for something first."""
+    if context.actions.requested_tool_confirmations:
+        return {WAITS_FOR: "confirmation"}
+    return {WAITS_FOR: "credential"} if context.actions.requested_auth_configs else {}
+
+
+def _kind(tool: BaseTool) -> str:
+    """What the GenAI conventions call such a tool."""
+    return "function" if isinstance(tool, FunctionTool) else "extension"

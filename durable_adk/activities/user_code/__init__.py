@@ -1,0 +1,1 @@
+"""User code in activities: its event loop and threads, callbacks, plugin hooks, functions, code."""

@@ -1,0 +1,215 @@
+"""The event loop that user code in activities has to itself."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+from durable_adk.activities.user_code.threads import UserThreads
+from durable_adk.activities.user_code.watch import Watch
+from durable_adk.errors import WorkerStuckError
+from durable_adk.log import get_logger
+from durable_adk.settings import Limits
+
+T = TypeVar("T")
+SPARE = 32
+"""Threads beside one for each step, for steps that use several at once."""
+OBEY = 30.0
+"""Seconds that work may take to end once it is cancelled; after that nobody waits for it."""
+_OBEY_HINT = "Code that catches asyncio.CancelledError has to raise it again."
+
+logger = get_logger(__name__)
+
+
+class UserLoop:
+    """A thread with an event loop for user code, and the threads of its sync functions.
+
+    An async tool that blocks (`time.sleep`, `requests`) stops this loop, not the worker's: the
+    heartbeats go on, so the server does not take the worker for dead and run the tool again. If it
+    blocks for too long, or too many sync functions outlive their steps, the loop is `stuck`.
+
+    Args:
+        limits: How long, and how many.
+        workflow_threads: Threads for workflow code that are to be counted too.
+    """
+
+    def __init__(
+        self, limits: Limits | None = None, workflow_threads: UserThreads | None = None
+    ) -> None:
+        self._limits = limits or Limits()
+        self._workflow_threads = workflow_threads
+        self._runs: set[_Run[Any]] = set()
+        self._threads = UserThreads(lambda: len(self._runs) + SPARE)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._callers_loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._watch: Watch | None = None
+        self._stuck = asyncio.Event()
+        self._reason = ""
+
+    def start(self) -> asyncio.AbstractEventLoop:
+        """The loop; it begins with the first use, so who never runs anything has nothing open."""
+        if self._loop is None:
+            self._callers_loop = asyncio.get_running_loop()
+            self._loop = asyncio.new_event_loop()
+            self._loop.set_default_executor(self._threads)
+            self._thread = threading.Thread(
+                target=_run_forever, args=[self._loop], name="durable-adk-user-loop", daemon=True
+            )
+            self._thread.start()
+            self._watch = Watch(
+                loop=self._loop,
+                thread=self._thread,
+                pools=[one for one in (self._threads, self._workflow_threads) if one is not None],
+                limits=self._limits,
+                watched=self,
+            )
+            self._watch.start()
+        return self._loop
+
+    async def stuck(self) -> WorkerStuckError:
+        """Wait until user code keeps the loop or its threads for good; what is then the matter."""
+        await self._stuck.wait()
+        return WorkerStuckError(self._reason)
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there and wait for its end.
+
+        Cancelling the wait cancels the work, and then waits on: work that finishes all the same,
+        because it was committing, still has a result.
+
+        Raises:
+            WorkerStuckError: Other user code blocks the loop, or has blocked it for too long.
+        """
+        loop = self.start()
+        if self._reason or (self._watch is not None and self._watch.is_blocked):
+            work.close()
+            raise WorkerStuckError(self._reason or None)
+        run = _Run(loop, work)
+        self._runs.add(run)
+        try:
+            return await run.outcome()
+        finally:
+            self._runs.remove(run)
+
+    async def close(self) -> None:
+        """Stop the thread, leaving behind code that does not end."""
+        if self._watch is not None:
+            self._watch.stop()
+        loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is None or thread is None:
+            return
+        for run in self._runs:
+            run.abandon()
+        loop.call_soon_threadsafe(loop.stop)
+        if not self._reason:
+            await asyncio.to_thread(thread.join, 5.0)
+
+    # ----- what the watch has found out, in its thread
+
+    def loop_blocked(self) -> None:
+        """See `Watched`; steps that have not begun are given back."""
+        self._call(self._give_back_waiting)
+
+    def loop_stuck(self, reason: str, task: asyncio.Task[Any] | None) -> None:
+        """See `Watched`; all steps are given back, as no result of theirs can come any more."""
+        self._declare(reason)
+        self._call(self._give_back_all, task)
+
+    def threads_stuck(self, reason: str) -> None:
+        """See `Watched`; the steps that run may still end well."""
+        self._declare(reason)
+
+    def _declare(self, reason: str) -> None:
+        if not self._reason:
+            self._reason = reason
+            logger.error("worker.stuck", reason=reason)
+            self._call(self._stuck.set)
+
+    def _call(self, function: Callable[..., None], *args: Any) -> None:
+        if self._callers_loop is not None:
+            with suppress(RuntimeError):  # it has ended before
+                self._callers_loop.call_soon_threadsafe(function, *args)
+
+    def _give_back_waiting(self) -> None:
+        for run in self._runs:
+            if not run.has_begun:
+                run.give_back(WorkerStuckError())
+
+    def _give_back_all(self, suspect: asyncio.Task[Any] | None) -> None:
+        known = any(run.task is suspect for run in self._runs)
+        for run in self._runs:
+            error = WorkerStuckError(self._reason)
+            error.suspected = run.has_begun and (run.task is suspect or not known)
+            run.give_back(error)
+
+
+class _Run(Generic[T]):
+    """A coroutine that somebody waits for in another loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+        self.task: asyncio.Task[T] | None = None
+        """What does the work, once it is there."""
+        self.has_begun = False
+        """Whether any of its code has run."""
+        self._given_back: WorkerStuckError | None = None
+        self._cancelled = threading.Event()
+        self._loop = loop
+        self._done = asyncio.wrap_future(
+            asyncio.run_coroutine_threadsafe(self._supervised(work), loop)
+        )
+
+    async def outcome(self) -> T:
+        """What comes of it, see `UserLoop.run`."""
+        patience = None
+        while not self._done.done():
+            try:
+                await asyncio.wait([self._done], timeout=patience)
+            except asyncio.CancelledError:
+                patience = OBEY
+                self._cancel()
+            else:
+                if not self._done.done():
+                    logger.warning("user_task.outlives_step", hint=_OBEY_HINT)
+                    self.abandon()
+        if self._given_back is not None:
+            raise self._given_back
+        return self._done.result()
+
+    def give_back(self, error: WorkerStuckError) -> None:
+        """End the wait with an error."""
+        if not self._done.done():
+            self._given_back = error
+            self.abandon()
+
+    def abandon(self) -> None:
+        """End the wait; the work is cancelled, should the loop ever go on."""
+        self._cancel()
+        self._done.cancel()
+
+    async def _supervised(self, work: Coroutine[Any, Any, T]) -> T:
+        self.task = asyncio.ensure_future(self._begun(work))
+        if self._cancelled.is_set():  # before this loop came to it
+            self.task.cancel()
+        try:
+            return await self.task
+        finally:
+            if not self.has_begun:
+                work.close()
+
+    async def _begun(self, work: Coroutine[Any, Any, T]) -> T:
+        self.has_begun = True
+        return await work
+
+    def _cancel(self) -> None:
+        self._cancelled.set()
+        if self.task is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self.task.cancel)
+
+
+def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
+    # It ends here, tasks included, as it may come to that only after everybody has gone.
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.get_loop().run_forever()

@@ -1,0 +1,61 @@
+"""One function of a custom agent, run as a step."""
+
+import asyncio
+
+from durable_adk.activities.dependencies import World
+from durable_adk.agents.step_function import find
+from durable_adk.calling import call, contained, time_limit
+from durable_adk.errors import (
+    AgentError,
+    DurableAdkError,
+    StateValueError,
+    StoreUnavailableError,
+    ToolResultError,
+    ToolTimeoutError,
+    as_detail,
+    raised,
+)
+from durable_adk.json_values import canonical, check_json, to_json_value
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.messages import check_size
+from durable_adk.wire.steps import FunctionStep, StepResult
+
+
+async def run_function(world: World, step: FunctionStep, attempt: EffectAttempt) -> StepResult:
+    """Run the function; its result as JSON, or what it raised as the result's `error`.
+
+    As a tool it runs at least once: when a worker dies in the middle, another runs it again.
+
+    Raises:
+        StoreUnavailableError: The function did, and is to be run again.
+    """
+    agent = world.registry.agent(step.key.app_name, step.agent)
+    function = find(agent, step.function)
+    await attempt.begins()
+    limit: asyncio.Timeout | None = None
+    try:
+        async with time_limit(step.attempt_timeout) as limit:
+            value = await contained(call(function, *step.args, **step.kwargs))
+        value = to_json_value(value)
+        check_json(value, f"the result of {step.function}")
+        check_size(canonical(value), f"The result of {step.function}")
+    except TimeoutError as error:
+        if limit is None or not limit.expired():  # the function's own
+            message = f"{step.function} raised TimeoutError: {error}"
+            return StepResult(error=as_detail(raised(AgentError, "TimeoutError", message)))
+        timeout = ToolTimeoutError(
+            f"{step.function} did not finish in {step.attempt_timeout:g} s; give ctx.step a "
+            "longer timeout."
+        )
+        return StepResult(error=as_detail(timeout))
+    except StoreUnavailableError:
+        raise
+    except StateValueError as error:
+        return StepResult(error=as_detail(ToolResultError(error.message)))
+    except DurableAdkError as error:
+        return StepResult(error=as_detail(error))
+    except Exception as error:  # noqa: BLE001 - user code may raise anything
+        kind = type(error).__name__
+        message = f"{step.function} raised {kind}: {error}"
+        return StepResult(error=as_detail(raised(AgentError, kind, message)))
+    return StepResult(value=value)

@@ -1,0 +1,244 @@
+"""One hook of an app's plugins round a run or an event."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from google.genai import types
+
+from durable_adk.activities.commit.session_cache import Known
+from durable_adk.activities.dependencies import World
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.calling import time_limit
+from durable_adk.context.activity import CallbackContext, RunContext, StepScope
+from durable_adk.conversation.response import CallIds
+from durable_adk.conversation.sent_message import marked
+from durable_adk.errors import (
+    CallbackError,
+    InvalidRequestError,
+    SessionNotFoundError,
+    from_detail,
+)
+from durable_adk.events.event import Event
+from durable_adk.failpoints import failpoint
+from durable_adk.json_values import check_json
+from durable_adk.plugins.base_plugin import HookName
+from durable_adk.plugins.plugin_manager import replaced
+from durable_adk.plugins.save_files_as_artifacts_plugin import SaveFilesAsArtifactsPlugin
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.messages import check_size, user_content
+from durable_adk.wire.steps import HookStep, Step, StepResult
+
+T = TypeVar("T")
+_SAVE_FILES = SaveFilesAsArtifactsPlugin(attach_file_reference=False).on_user_message_callback
+RUN_AUTHOR = "model"
+"""Author of what `before_run_callback` says (PLG-5)."""
+
+
+async def run_hook(world: World, step: HookStep, attempt: EffectAttempt) -> StepResult:
+    """Run a hook over the plugins that have it now; without any, nothing happens.
+
+    Raises:
+        CallbackError: A plugin raised, answered with something unusable, or took too long.
+        DurableAdkError: The session cannot be read.
+    """
+    await attempt.begins()
+    failpoint("hook.before")
+    try:
+        async with time_limit(step.attempt_timeout):
+            result = await _HOOKS[step.hook](world, step)
+    except TimeoutError:
+        raise _too_slow(step.hook, step.attempt_timeout) from None
+    failpoint("hook.after")
+    return result
+
+
+async def seen_by_plugins(world: World, step: Step, event: Event) -> Event:
+    """The event to commit for one that a step has made; see `run_hook`."""
+    limit = world.limits.callback_timeout
+    try:
+        async with time_limit(limit):
+            return await _on_event(world, step, event)
+    except TimeoutError:
+        raise _too_slow("on_event_callback", limit) from None
+
+
+# ----- the hooks
+
+
+async def _user_message(world: World, step: HookStep) -> StepResult:
+    """Have the message changed before anything is stored (RUN-26).
+
+    What the hook changes rides on the user's event. The session is read past the cache: without
+    the lease it may be another one by the time the invocation opens.
+    """
+    sent = _required(step.event)
+    scope = await _arrival(world, step)
+    scope.user_content = sent.content
+    context = _context(world, step, scope, "on_user_message_callback")
+    context.actions.state_delta.update(sent.actions.state_delta)
+    given = types.Content.model_validate(sent.content).model_copy(deep=True)
+    answer = await world.plugins(step).run(
+        "on_user_message_callback", invocation_context=context, user_message=given
+    )
+    try:
+        content = user_content(given if answer is None else _checked(answer, types.Content))
+    except InvalidRequestError as error:
+        raise CallbackError(f"on_user_message_callback left no message: {error}") from error
+    if step.run_config is not None and step.run_config.save_input_blobs_as_artifacts:
+        # A repeat makes no second version: the context saves under the same key (RUN-22).
+        saved = await _SAVE_FILES(invocation_context=context, user_message=content)
+        content = saved or content
+    context.state.collect_delta()
+    event = sent.model_copy(update={"content": content, "actions": context.actions})
+    if content != sent.content:
+        event.custom_metadata = marked(event.custom_metadata, sent=sent.content)
+    _check(event, "The message that on_user_message_callback has changed")
+    return StepResult(event=None if event == sent else event)
+
+
+async def _before_run(world: World, step: HookStep) -> StepResult:
+    """Open the run; an answer is all there is of it (PLG-5)."""
+    return await _round_run(world, step, "before_run_callback")
+
+
+async def _after_run(world: World, step: HookStep) -> StepResult:
+    """Close a run that has succeeded (PLG-5)."""
+    return await _round_run(world, step, "after_run_callback")
+
+
+async def _round_run(world: World, step: HookStep, hook: HookName) -> StepResult:
+    _, scope = await world.scope(step)
+    context = _context(world, step, scope, hook)
+    answer = await world.plugins(step).run(hook, invocation_context=context)
+    context.state.collect_delta()
+    event = Event(
+        id=step.event_id,
+        invocation_id=step.invocation_id,
+        author=RUN_AUTHOR,
+        content=None if answer is None else _checked(answer, types.Content),
+        actions=context.actions,
+    )
+    _check(event, f"The answer of {hook}")
+    changed = event.actions.state_delta or event.actions.artifact_delta
+    return StepResult(event=event if event.content or changed else None)
+
+
+async def _event(world: World, step: HookStep) -> StepResult:
+    before = _required(step.event)
+    event = await _on_event(world, step, before)
+    return StepResult(event=None if event == before else event)
+
+
+async def _on_event(world: World, step: Step, event: Event) -> Event:
+    """The event as the plugins have it: replaced, changed in place, or as it is (PLG-6)."""
+    _, scope = await world.scope(step)
+    context = _context(world, step, scope, "on_event_callback")
+    given = event.model_copy(deep=True)
+    answer = await world.plugins(step).run(
+        "on_event_callback", invocation_context=context, event=given
+    )
+    changed = replaced(event, given if answer is None else _checked(answer, Event))
+    changed = changed.model_copy(deep=True)  # a plugin may answer with the same object every time
+    _check_answers(event, changed)
+    CallIds(changed.id).give(changed.get_function_calls())
+    # What the hook wrote through its context rides on the event, whichever it is in the end.
+    changed.actions.state_delta |= context.state.collect_delta()
+    changed.actions.artifact_delta |= context.actions.artifact_delta
+    if changed != event:
+        _check(changed, "The event that on_event_callback has changed")
+    return changed
+
+
+async def _agent_error(world: World, step: HookStep) -> StepResult:
+    agent, scope = await world.scope(step)
+    await world.plugins(step).notify(
+        "on_agent_error_callback",
+        agent=agent,
+        callback_context=CallbackContext(scope, save_key=step.hook),
+        error=from_detail(step.error or {}),
+    )
+    return StepResult()
+
+
+async def _run_error(world: World, step: HookStep) -> StepResult:
+    _, scope = await world.scope(step)
+    await world.plugins(step).notify(
+        "on_run_error_callback",
+        invocation_context=_context(world, step, scope, "on_run_error_callback"),
+        error=from_detail(step.error or {}),
+    )
+    return StepResult()
+
+
+_HOOKS: dict[str, Callable[[World, HookStep], Awaitable[StepResult]]] = {
+    "on_user_message_callback": _user_message,
+    "before_run_callback": _before_run,
+    "on_event_callback": _event,
+    "after_run_callback": _after_run,
+    "on_agent_error_callback": _agent_error,
+    "on_run_error_callback": _run_error,
+}
+
+
+# ----- what they have in common
+
+
+def _context(world: World, step: Step, scope: StepScope, hook: HookName) -> RunContext:
+    """The context of a hook, whose artifacts are not those of the step of the same event."""
+    agent: BaseAgent = world.registry.agent(step.key.app_name, step.agent)
+    return RunContext(scope, agent=agent, save_key=hook)
+
+
+async def _arrival(world: World, step: HookStep) -> StepScope:
+    """The session as a message finds it, which may have to be created for it yet.
+
+    Raises:
+        SessionNotFoundError: It is missing, and must not be.
+    """
+    try:
+        revision, state = await world.sessions.read_state(step.key)
+    except SessionNotFoundError:
+        if not step.create_session:
+            raise
+        return world.scope_over(step, {}, Known.of([], step.invocation_id))
+    stored = await world.sessions.read_events(step.key, upto=revision)
+    here = step.model_copy(update={"revision": revision})
+    events = [item.event for item in stored]
+    return world.scope_over(here, state, Known.of(events, step.invocation_id))
+
+
+def _required(event: Event | None) -> Event:
+    if event is None:
+        raise InvalidRequestError("This hook needs an event.")
+    return event
+
+
+def _checked(answer: Any, expected: type[T]) -> T:
+    if isinstance(answer, expected):
+        return answer
+    raise CallbackError(
+        f"A plugin's hook answered with {type(answer).__name__}; answer with "
+        f"{expected.__name__} or None."
+    )
+
+
+def _check_answers(before: Event, after: Event) -> None:
+    """Every call keeps its response: providers refuse a conversation in which one lacks (I9)."""
+    asked = [response.id for response in before.get_function_responses()]
+    if [response.id for response in after.get_function_responses()] != asked:
+        raise CallbackError(
+            "on_event_callback must leave the function responses of an event in their places; "
+            "what they say may be changed."
+        )
+
+
+def _check(event: Event, what: str) -> None:
+    """Refuse what could not be stored, here where it can be named."""
+    check_json(event.model_dump(mode="json", include={"content"}), what)
+    check_json(event.actions.state_delta, "state_delta")
+    check_json(event.custom_metadata, "custom_metadata")
+    check_size(event.to_json(), what)
+
+
+def _too_slow(hook: str, limit: float) -> CallbackError:
+    return CallbackError(f"The plugins' {hook} did not finish in {limit:g} s.")

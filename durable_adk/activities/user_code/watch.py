@@ -1,0 +1,164 @@
+"""Finds out when user code keeps a worker from its work, and where that code is."""
+
+import asyncio
+import os
+import selectors
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import dropwhile
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+from durable_adk.activities.user_code.threads import UserThreads
+from durable_adk.log import get_logger
+from durable_adk.settings import Limits
+
+LOOK = 1.0
+"""Seconds between two looks; a loop that does not turn that long is reported as blocked."""
+REFUSE = 3.0
+"""Seconds after which a blocked loop gets no new steps: another worker may have room."""
+FRAMES = 5
+_OURS = f"{Path(__file__).parents[1]}{os.sep}"
+_MACHINERY = {threading.__file__, asyncio.base_events.__file__, asyncio.events.__file__}
+"""What runs the code of a thread and of a loop."""
+
+logger = get_logger(__name__)
+
+
+class Watched(Protocol):
+    """What is told of the findings, in the thread of the watch."""
+
+    def loop_blocked(self) -> None:
+        """The loop has not turned for `REFUSE` seconds."""
+
+    def loop_stuck(self, reason: str, task: "asyncio.Task[Any] | None") -> None:
+        """It has not for `Limits.blocked_timeout`; `task` is the one that it runs."""
+
+    def threads_stuck(self, reason: str) -> None:
+        """More threads outlive their steps than `Limits.max_stuck_threads`."""
+
+
+@dataclass(kw_only=True)
+class Watch:
+    """Looks at an event loop and at pools of threads once a second, from a thread of its own.
+
+    The worker's heartbeats go on whatever user code does, so the server would never take its steps
+    back: that the worker cannot do them has to be found out here.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    thread: threading.Thread
+    """The loop's."""
+    pools: Sequence[UserThreads]
+    limits: Limits
+    watched: Watched
+    blocked_for: float = 0.0
+    """Seconds since the loop last turned, by the looks: a process that was frozen adds one."""
+    _turned: threading.Event | None = field(default=None)
+    _ended: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the loop has not turned for `REFUSE` seconds."""
+        return self.blocked_for >= REFUSE
+
+    def start(self) -> None:
+        """Begin."""
+        threading.Thread(target=self._run, name="durable-adk-watch", daemon=True).start()
+
+    def stop(self) -> None:
+        """End it, at once or in a second."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.wait(LOOK):
+                self._look_at_loop()
+                self._look_at_threads()
+        except RuntimeError:
+            return  # the loop is closed
+
+    def _look_at_loop(self) -> None:
+        if self._turned is not None and not self._turned.is_set():
+            where = places(self.thread.ident)
+            if where:  # else it is about to turn: only the process was frozen
+                self._still_blocked(where)
+            return
+        self.blocked_for = 0.0
+        self._turned = threading.Event()
+        self.loop.call_soon_threadsafe(self._turned.set)
+
+    def _still_blocked(self, where: list[str]) -> None:
+        before, self.blocked_for = self.blocked_for, self.blocked_for + LOOK
+        limit = self.limits.blocked_timeout
+        if before == 0:
+            logger.warning("user_loop.blocked", hint=_ASYNC_HINT, at=where[0], stack=where)
+        if self.blocked_for >= limit > before:
+            task = asyncio.current_task(self.loop)
+            self.watched.loop_stuck(
+                f"User code has blocked the event loop for {limit:g} s (blocked_timeout) at "
+                f"{where[0]}. {_ASYNC_HINT}",
+                task,
+            )
+        elif self.is_blocked:
+            self.watched.loop_blocked()
+
+    def _look_at_threads(self) -> None:
+        late = [call for pool in self.pools for call in pool.outliving(LOOK)]
+        for call in late:
+            where = places(call.thread)
+            if where and not call.reported:
+                call.reported = True
+                logger.warning(
+                    "user_thread.outlives_step",
+                    hint=_SYNC_HINT,
+                    at=where[0],
+                    stack=where,
+                    threads=len(late),
+                )
+        limit = self.limits.max_stuck_threads
+        if len(late) > limit:
+            at = next((found[0] for call in late[::-1] if (found := places(call.thread))), "?")
+            self.watched.threads_stuck(
+                f"{len(late)} threads still run user code of steps that have ended "
+                f"(max_stuck_threads is {limit}), one of them at {at}. {_SYNC_HINT}"
+            )
+
+
+_ASYNC_HINT = (
+    "All other steps of this worker wait for it. Make the tool, callback or model a sync function, "
+    "which runs in a thread, or use asyncio.to_thread."
+)
+_SYNC_HINT = "No thread can be ended from outside: give what the code waits for a timeout."
+
+
+def places(thread: int | None) -> list[str]:
+    """Where a thread is: the user's outermost line, and the innermost ones; no values.
+
+    Returns:
+        Texts as ``/app/agent.py:12 in lookup``; none for a loop that waits for events, and for a
+        thread that has ended.
+    """
+    frame = sys._current_frames().get(thread or 0)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]: documented
+    if frame is None or _waits_for_events(frame):
+        return []
+    stack = [(one.f_code, line) for one, line in traceback.walk_stack(frame)][::-1]
+    ours = [n for n, (code, _) in enumerate(stack) if code.co_filename.startswith(_OURS)]
+    rest = stack[max(ours, default=-1) + 1 :]
+    theirs = [*dropwhile(lambda one: one[0].co_filename in _MACHINERY, rest)] or stack[-1:]
+    shown = theirs[:1] + theirs[1:][-FRAMES:]
+    return [f"{code.co_filename}:{line} in {code.co_name}" for code, line in shown]
+
+
+def _waits_for_events(frame: FrameType) -> bool:
+    """Whether the event loop itself is there, and not code that waits in a selector of its own."""
+    caller = frame.f_back
+    return (
+        frame.f_code.co_filename == selectors.__file__
+        and caller is not None
+        and caller.f_code.co_filename == asyncio.base_events.__file__
+    )

@@ -1,0 +1,176 @@
+"""The events that a worker keeps of sessions are bounded in bytes, and still the session's."""
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+from google.genai import types
+
+from durable_adk.activities.commit.session_cache import SessionCache, estimated_bytes
+from durable_adk.activities.dependencies import World
+from durable_adk.apps import AppRegistry
+from durable_adk.events import Event
+from durable_adk.sessions import InMemorySessionService, SessionKey
+from durable_adk.sessions._entry import Entry, decode_event
+from durable_adk.settings import Limits
+from tests.support.histories import call, event
+
+ID = "e-6f1c0a52-5d3b-4c0e-9d57-0f6f0c9a6b1e"
+USAGE = types.GenerateContentResponseUsageMetadata(prompt_token_count=99, total_token_count=123)
+ROWS = [{"id": n, "price": n * 10.5, "sold": True, "note": None} for n in range(500)]
+KB = "word " * 200
+
+
+def _response(value: object) -> types.Part:
+    return types.Part(
+        function_response=types.FunctionResponse(id="c", name="look", response={"found": value})
+    )
+
+
+EVENTS: dict[str, Callable[[], Event]] = {
+    "a word": lambda: event("a", types.Part(text="hi"), invocation_id=ID),
+    "a text of 1 KB": lambda: event("a", types.Part(text=KB), invocation_id=ID),
+    "a text of 100 KB": lambda: event("a", types.Part(text=KB * 100), invocation_id=ID),
+    "a Chinese text": lambda: event("a", types.Part(text="中文" * 5000), invocation_id=ID),
+    "a text with one emoji": lambda: event("a", types.Part(text=KB * 9 + "😀"), invocation_id=ID),
+    "a call": lambda: event("a", call("c1"), invocation_id=ID, usage_metadata=USAGE),
+    "eight calls": lambda: event("a", *(call(f"c{n}") for n in range(8)), invocation_id=ID),
+    "a result": lambda: event("a", _response("sunny"), invocation_id=ID),
+    "a table": lambda: event("a", _response(ROWS), invocation_id=ID),
+    "an image": lambda: event(
+        "a",
+        types.Part(inline_data=types.Blob(data=b"x" * 50_000, mime_type="image/png")),
+        invocation_id=ID,
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", EVENTS)
+def test_the_estimate_is_of_the_memory_that_events_take(shape: str) -> None:
+    """I22: at least two fifths of what they take, and at most six times as much."""
+    body = Entry.of(EVENTS[shape]().model_copy(update={"id": f"{ID}.1"})).body
+    decode_event(body)  # what is made once for all events is not counted
+    gc.collect()
+    tracemalloc.start()
+    kept = [decode_event(body) for _ in range(20)]
+    gc.collect()
+    each = tracemalloc.get_traced_memory()[0] / len(kept)
+    tracemalloc.stop()
+    assert each * 0.4 <= estimated_bytes(len(body)) <= each * 6
+
+
+class Sessions(InMemorySessionService):
+    """A store that counts the events that are read from it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = 0
+
+    async def read_events(self, *args: object, **options: object) -> list[object]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """See base class."""
+        found = await super().read_events(*args, **options)  # pyright: ignore[reportArgumentType]
+        self.read += len(found)
+        return list(found)
+
+
+def key(name: str) -> SessionKey:
+    """A session."""
+    return SessionKey("app", "u", name)
+
+
+async def stored(sessions: Sessions, name: str, number: int, text: str = KB) -> list[Event]:
+    """Store so many events of a session's one invocation."""
+    made = [
+        Event(
+            id=f"{name}.{n}",
+            invocation_id=name,
+            author="a",
+            timestamp=1.0,
+            content=types.Content(parts=[types.Part(text=text)]),
+        )
+        for n in range(number)
+    ]
+    await sessions.open_invocation(
+        key(name), invocation_id=name, holder="local:1", user_event=made[0], create_session=True
+    )
+    for one in made[1:]:
+        await sessions.commit_event(key(name), one, invocation_id=name, epoch=1)
+    return made
+
+
+async def step(sessions: Sessions, cache: SessionCache, name: str, revision: int) -> int:
+    """How many events a step of a session had to read; it has all that it may know of."""
+    before = sessions.read
+    known = await cache.read(sessions, key(name), revision, name)
+    assert [one.id for one in known.events] == [f"{name}.{n}" for n in range(revision)]
+    return sessions.read - before
+
+
+EACH = estimated_bytes(len(Entry.of(Event(id="a.1", timestamp=1.0, author="a")).body) + len(KB))
+"""A little less than each of the events above takes."""
+
+
+async def test_the_least_recently_used_session_makes_room() -> None:
+    """I22: and no other; what is left out is read again, and is the same."""
+    sessions, cache = Sessions(), SessionCache(max_bytes=int(EACH * 25))
+    for name in "abc":
+        await stored(sessions, name, 10)
+    assert [await step(sessions, cache, name, 10) for name in "abab"] == [10, 10, 0, 0]
+    assert await step(sessions, cache, "a", 10) == 0
+    assert await step(sessions, cache, "c", 10) == 10
+    assert [await step(sessions, cache, name, 10) for name in "ac"] == [0, 0]
+    assert await step(sessions, cache, "b", 10) == 10
+    assert cache.bytes <= EACH * 25
+
+
+async def test_a_session_that_is_too_large_is_not_kept() -> None:
+    """Nor does it drive out those that fit: it is read at each step."""
+    sessions, cache = Sessions(), SessionCache(max_bytes=int(EACH * 25))
+    await stored(sessions, "small", 5)
+    await stored(sessions, "large", 40)
+    assert await step(sessions, cache, "small", 5) == 5
+    assert [await step(sessions, cache, "large", 40) for _ in range(2)] == [40, 40]
+    assert await step(sessions, cache, "small", 5) == 0
+
+
+async def test_a_session_that_grows_makes_room_for_itself() -> None:
+    """By its own commits as well: first others go, then, when it is too large, it goes itself."""
+    sessions, cache = Sessions(), SessionCache(max_bytes=int(EACH * 25))
+    await stored(sessions, "old", 10)
+    await stored(sessions, "new", 5)
+    events = await stored(sessions, "grows", 40)
+    for name, revision in (("old", 10), ("grows", 1), ("new", 5)):
+        await step(sessions, cache, name, revision)
+    for seq in range(2, 13):
+        cache.add(key("grows"), seq, events[seq - 1])
+    assert await step(sessions, cache, "grows", 12) == 0
+    assert await step(sessions, cache, "new", 5) == 0
+    assert await step(sessions, cache, "old", 10) == 10  # and now `grows` has used it less recently
+    await step(sessions, cache, "grows", 12)
+    for seq in range(13, 41):
+        cache.add(key("grows"), seq, events[seq - 1])
+        assert cache.bytes <= EACH * 25
+    assert await step(sessions, cache, "grows", 40) == 40
+    cache.add(key("grows"), 41, events[0])
+    assert cache.bytes <= EACH * 25
+
+
+async def test_the_bound_is_a_limit_of_the_worker() -> None:
+    """I22: 0 keeps nothing."""
+    sessions = Sessions()
+    limits = Limits(session_cache_bytes=0)
+    world = World(registry=AppRegistry([]), sessions=sessions, limits=limits)
+    await stored(sessions, "a", 3)
+    assert [await step(sessions, world.cache, "a", 3) for _ in range(2)] == [3, 3]
+    world = World(registry=AppRegistry([]), sessions=sessions)
+    assert [await step(sessions, world.cache, "a", 3) for _ in range(2)] == [3, 0]
+
+
+async def test_the_size_is_that_of_what_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cheap: nothing that was read is written as JSON again to learn how long it is."""
+    sessions, cache = Sessions(), SessionCache()
+    await stored(sessions, "a", 3)
+    monkeypatch.setattr(Event, "to_json", lambda _self: pytest.fail("it is written again"))
+    assert await step(sessions, cache, "a", 3) == 3
+    assert cache.bytes > 2 * EACH

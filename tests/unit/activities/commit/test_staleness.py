@@ -1,0 +1,241 @@
+"""What completed invocations say of the session store (I21, I22)."""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from durable_adk.activities.commit import staleness
+from durable_adk.activities.commit.staleness import FARTHEST, StalenessCheck
+from durable_adk.errors import PayloadLostError, SessionRegressedError
+from durable_adk.events import Event
+from durable_adk.sessions import InMemorySessionService, SessionKey, Status
+
+MINE, YOURS = SessionKey("app", "alice", "s"), SessionKey("app", "bob", "s")
+
+
+@dataclass
+class Completed:
+    """A completed workflow, as Temporal lists it."""
+
+    key: SessionKey
+    id: str
+    start_time: datetime
+    unreadable: bool = False
+    read: int = 0
+
+    @property
+    def run_id(self) -> str:
+        """That of its only run."""
+        return f"run-{self.id}"
+
+    async def result(self) -> Any:
+        """Its result."""
+        self.read += 1
+        await asyncio.sleep(0)
+        if self.unreadable:
+            raise PayloadLostError
+        app, user, session = self.key
+        fields = {"app": app, "user": user, "session": session, "invocationId": self.id}
+        counts = {"events": 1, "modelCalls": 0, "toolCalls": 0, "revision": 1}
+        return {**fields, **counts, "status": "completed", "text": "", "addedLater": 1}
+
+
+@dataclass
+class Temporal:
+    """A client that lists workflows, the newest first."""
+
+    completed: list[Completed] = field(default_factory=list)
+    listings: int = 0
+
+    async def list_workflows(self, *_: Any, limit: int, **__: Any) -> Any:
+        """The newest ones."""
+        self.listings += 1
+        for one in self.completed[:limit]:
+            yield one
+
+    def get_workflow_handle(self, workflow_id: str, **_: Any) -> Completed:
+        """One of them."""
+        return next(one for one in self.completed if one.id == workflow_id)
+
+
+class Clinic:
+    """A store, and what Temporal knows of it."""
+
+    def __init__(self) -> None:
+        self.sessions = InMemorySessionService()
+        self.temporal = Temporal()
+        self.check = StalenessCheck(self.temporal, self.sessions, "q").check  # type: ignore[arg-type]
+
+    async def run(self, key: SessionKey, name: str, *, lost: bool = False, **options: Any) -> None:
+        """Run an invocation; if it is lost, the store forgets it."""
+        if not lost:
+            user = Event(id=f"{name}.0", invocation_id=name, author="user", timestamp=1.0)
+            record = await self.sessions.open_invocation(
+                key, invocation_id=name, holder="local:1", user_event=user, create_session=True
+            )
+            await self.sessions.close_invocation(
+                key, invocation_id=name, epoch=record.epoch, status=Status.COMPLETED
+            )
+        done = Completed(key, name, datetime.now(UTC), **options)
+        self.temporal.completed.insert(0, done)
+
+    async def delete(self, key: SessionKey) -> None:
+        """Delete a session."""
+        await self.sessions.delete_session(app_name=key[0], user_id=key[1], session_id=key[2])
+
+    async def write_anew(self, key: SessionKey) -> None:
+        """Delete a session and write it again with its first event, as it was."""
+        events = [item.event for item in await self.sessions.read_events(key, upto=1)]
+        await self.delete(key)
+        session = await self.sessions.create_session(
+            app_name=key[0], user_id=key[1], session_id=key[2]
+        )
+        for event in events:
+            await self.sessions.append_event(session, event)
+
+
+@pytest.fixture
+def clinic(monkeypatch: pytest.MonkeyPatch) -> Clinic:
+    """An empty one, that asks Temporal each time."""
+    monkeypatch.setattr(staleness, "MAX_AGE", -1.0)
+    monkeypatch.setattr(staleness, "REFUSAL_AGE", -1.0)
+    return Clinic()
+
+
+async def test_a_session_that_was_written_anew_stops_nobody(clinic: Clinic) -> None:
+    """I22: a user edits a conversation, with the timestamps that its events had."""
+    await clinic.run(MINE, "one")
+    await clinic.run(MINE, "two")
+    await clinic.write_anew(MINE)
+    await clinic.check(MINE)
+    await clinic.check(YOURS)
+
+
+async def test_what_one_session_lacks_stops_that_session(clinic: Clinic) -> None:
+    """I21, I22: its user waits for the repair; nobody else does."""
+    await clinic.run(MINE, "one")
+    await clinic.run(MINE, "two", lost=True)
+    for _ in range(2):
+        with pytest.raises(SessionRegressedError, match=r"'two'.*'s'"):
+            await clinic.check(MINE)
+    await clinic.check(YOURS)
+
+
+async def test_a_session_that_is_missing_is_lost_where_another_one_lacks_something(
+    clinic: Clinic,
+) -> None:
+    """I21: nobody has deleted it; it must not begin again from nothing."""
+    gone = SessionKey("app", "alice", "gone")
+    await clinic.run(MINE, "one")
+    await clinic.run(gone, "new", lost=True)
+    await clinic.check(gone)
+    await clinic.run(MINE, "two", lost=True)
+    with pytest.raises(SessionRegressedError):
+        await clinic.check(gone)
+
+
+async def test_sessions_of_several_users_that_lack_something_stop_everybody(
+    clinic: Clinic,
+) -> None:
+    """I21: that is a store which was restored from a backup."""
+    for key in (MINE, YOURS):
+        await clinic.run(key, f"{key.user_id}-one")
+    for key in (MINE, YOURS):
+        await clinic.run(key, f"{key.user_id}-two", lost=True)
+    with pytest.raises(SessionRegressedError):
+        await clinic.check(SessionKey("app", "carol", "s"))
+
+
+async def test_a_store_that_knows_none_of_the_newest_stops_everybody(clinic: Clinic) -> None:
+    """I21: how much it lacks cannot be told."""
+    await clinic.run(MINE, "one")
+    for number in range(FARTHEST):
+        await clinic.run(MINE, f"lost-{number}", lost=True)
+    with pytest.raises(SessionRegressedError):
+        await clinic.check(YOURS)
+
+
+async def test_a_result_that_cannot_be_read_says_nothing(clinic: Clinic) -> None:
+    """I22: a payload that was swept, or a key that is missing, stops nobody."""
+    await clinic.run(MINE, "one")
+    await clinic.run(MINE, "two", lost=True, unreadable=True)
+    await clinic.check(MINE)
+    await clinic.check(YOURS)
+
+
+async def test_a_session_that_is_stopped_costs_its_neighbours_nothing(
+    clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I22: they go by the last answer of Temporal for as long as ever."""
+    await clinic.run(MINE, "one")
+    await clinic.run(MINE, "two", lost=True)
+    monkeypatch.setattr(staleness, "MAX_AGE", 60.0)
+    await clinic.check(YOURS)
+    with pytest.raises(SessionRegressedError):
+        await clinic.check(MINE)
+    asked = clinic.temporal.listings
+    for _ in range(5):
+        await clinic.check(YOURS)
+    assert clinic.temporal.listings == asked
+
+
+async def test_a_session_that_was_put_back_goes_on(
+    clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I21: soon, without waiting for the next time that Temporal is asked for its neighbours."""
+    await clinic.run(MINE, "one")
+    await clinic.run(MINE, "two", lost=True)
+    monkeypatch.setattr(staleness, "MAX_AGE", 60.0)
+    with pytest.raises(SessionRegressedError):
+        await clinic.check(MINE)
+    clinic.temporal.completed.pop(0)
+    await clinic.run(MINE, "two")
+    await clinic.check(MINE)
+
+
+async def restored(clinic: Clinic) -> None:
+    """Have the store lack the newest invocations of several users."""
+    for key in (MINE, YOURS):
+        await clinic.run(key, f"{key.user_id}-one")
+    for key in (MINE, YOURS):
+        await clinic.run(key, f"{key.user_id}-two", lost=True)
+
+
+async def test_who_is_refused_is_told_of_no_other_session(
+    clinic: Clinic, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S23: of another user's ids nothing; the operator finds them in the log."""
+    await restored(clinic)
+    with caplog.at_level(logging.WARNING), pytest.raises(SessionRegressedError) as refused:
+        await clinic.check(SessionKey("app", "carol", "own"))
+    for word in ("alice", "bob", "two", "'s'"):
+        assert word not in refused.value.message
+    (record,) = caplog.records
+    assert record.lacking == [("s", "bob-two"), ("s", "alice-two")]
+    with pytest.raises(SessionRegressedError) as own:
+        await clinic.check(YOURS)
+    assert "bob-two" in own.value.message
+    assert "alice" not in own.value.message
+
+
+async def test_messages_that_wait_for_the_repair_ask_together(
+    clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I24: however many there are, Temporal is asked at intervals, and once for each result."""
+    monkeypatch.setattr(staleness, "MAX_AGE", 60.0)
+    monkeypatch.setattr(staleness, "REFUSAL_AGE", 60.0)
+    await restored(clinic)
+    users = [SessionKey("app", f"user-{number}", "s") for number in range(20)]
+    for _ in range(3):
+        outcomes = await asyncio.gather(*map(clinic.check, users), return_exceptions=True)
+        assert {type(one) for one in outcomes} == {SessionRegressedError}
+    assert clinic.temporal.listings == 1
+    monkeypatch.setattr(staleness, "REFUSAL_AGE", -1.0)
+    with pytest.raises(SessionRegressedError):
+        await clinic.check(MINE)
+    assert clinic.temporal.listings == 2
+    assert [one.read for one in clinic.temporal.completed] == [1, 1, 1, 0]

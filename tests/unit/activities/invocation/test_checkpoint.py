@@ -1,0 +1,66 @@
+"""What a run reads that goes on where another one stopped."""
+
+import pytest
+
+from durable_adk.activities.dependencies import World
+from durable_adk.activities.invocation.checkpoint import read_place, read_traces, save_trace
+from durable_adk.apps import AppRegistry
+from durable_adk.errors import LeaseLostError, SessionRegressedError
+from durable_adk.events import Event
+from durable_adk.sessions import InMemorySessionService, SessionKey, Status
+from durable_adk.wire.checkpoint import (
+    Cursor,
+    JournalPage,
+    ReadCheckpointStep,
+    ReadJournalStep,
+    SaveJournalStep,
+    packed,
+)
+
+KEY = SessionKey("app", "u", "s")
+STEP = ReadJournalStep(key=KEY, invocation_id="i", bodies=["b"], upto=1)
+KEPT = packed('["b", []]')
+
+
+async def test_the_notes_of_what_has_ended_are_not_taken_for_none() -> None:
+    """D10, I2: they are removed with the end, and a body that was given nothing begins anew."""
+    world = World(registry=AppRegistry([]), sessions=InMemorySessionService())
+    message = Event(id="i.0", invocation_id="i", author="user", timestamp=1.0)
+    record = await world.sessions.open_invocation(
+        KEY, invocation_id="i", holder="h", user_event=message, create_session=True
+    )
+    kept = SaveJournalStep(key=KEY, invocation_id="i", number=1, index=0, body="b", trace=KEPT)
+    await save_trace(world, kept)
+    assert await read_traces(world, STEP) == JournalPage(traces=[KEPT])
+    await world.sessions.close_invocation(
+        KEY, invocation_id="i", epoch=record.epoch, status=Status.COMPLETED
+    )
+    page = await read_traces(world, STEP)
+    assert page.traces == []
+    assert page.ending is not None
+    assert page.ending.record.status is Status.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("deleted", "created", "error"),
+    [
+        (False, True, SessionRegressedError),
+        (True, True, LeaseLostError),
+        (True, False, LeaseLostError),
+    ],
+)
+async def test_a_run_goes_on_in_no_other_session_and_waits_for_one_that_was_lost(
+    deleted: bool, created: bool, error: type[Exception]
+) -> None:
+    """I15, I21: a session of its name that was created since is another; an older store waits."""
+    sessions = InMemorySessionService()
+    names = {"app_name": KEY.app_name, "user_id": KEY.user_id, "session_id": KEY.session_id}
+    if deleted:
+        await sessions.create_session(**names)
+        await sessions.delete_session(**names)
+    if created:
+        await sessions.create_session(**names)
+    cursor = Cursor(app="app", user="u", session="s", invocation_id="i", place=1, digest="d")
+    world = World(registry=AppRegistry([]), sessions=sessions)
+    with pytest.raises(error):
+        await read_place(world, ReadCheckpointStep(cursor=cursor, holder="h"))

@@ -1,0 +1,80 @@
+"""Opening an invocation once more, after an attempt that nobody has heard of."""
+
+import pytest
+
+from durable_adk.activities.dependencies import World
+from durable_adk.activities.effects import WorldEffects
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import App, AppRegistry
+from durable_adk.errors import InvocationCancelledError, SessionBusyError
+from durable_adk.models import ScriptedModel
+from durable_adk.sessions import InMemorySessionService, SessionKey, Status
+from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.wire.messages import WhenBusy, user_content
+from durable_adk.wire.steps import OpenStep
+
+KEY = SessionKey("app", "u", "s")
+
+
+class Alive(World):
+    """A world whose holders all live."""
+
+    async def is_alive(self, holder: str) -> bool:
+        """They do."""
+        del holder
+        return True
+
+
+def step(invocation_id: str, when_busy: WhenBusy) -> OpenStep:
+    """A message of a workflow of its own."""
+    holder = TemporalHolder(namespace="n", workflow_id=invocation_id, first_run_id="r")
+    return OpenStep(
+        key=KEY,
+        invocation_id=invocation_id,
+        holder=str(holder),
+        event_id=f"{invocation_id}.0",
+        timestamp=1.0,
+        message=user_content("hi"),
+        create_session=True,
+        when_busy=when_busy,
+    )
+
+
+def living() -> WorldEffects:
+    """What opens messages of one app."""
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=["one"]))
+    registry = AppRegistry([App(name="app", root_agent=agent)])
+    return WorldEffects(Alive(registry=registry, sessions=InMemorySessionService()))
+
+
+@pytest.mark.parametrize("when_busy", [WhenBusy.REJECT, WhenBusy.ENQUEUE])
+async def test_what_was_refused_is_refused_by_every_attempt(when_busy: WhenBusy) -> None:
+    """D7, I12: its sender is told that the session was busy, and of nothing that was cancelled.
+
+    What was withdrawn by a cancellation, before anybody opened it, stays so.
+    """
+    effects = living()
+    sessions = effects.world.sessions
+    await effects.perform(step("first", WhenBusy.ENQUEUE))
+    late = step("late", when_busy)
+    with pytest.raises(SessionBusyError, match="active"):
+        await effects.perform(late)
+    if when_busy is WhenBusy.ENQUEUE:
+        await sessions.withdraw_invocation(KEY, invocation_id="late", holder=late.holder)
+    error = SessionBusyError if when_busy is WhenBusy.REJECT else InvocationCancelledError
+    with pytest.raises(error):
+        await effects.perform(late)
+
+
+async def test_a_run_does_not_wait_for_what_it_began_under_another_id() -> None:
+    """I11: a workflow that was reset draws another id, and is the holder that it would wait for."""
+    effects = living()
+    first = step("first", WhenBusy.ENQUEUE)
+    await effects.perform(first)
+    again = step("again", WhenBusy.ENQUEUE).model_copy(update={"holder": first.holder})
+    opened = await effects.perform(again)
+    assert opened.record is not None
+    assert opened.record.status is Status.RUNNING
+    record = await effects.world.sessions.get_invocation(KEY, "first")
+    assert record is not None
+    assert record.status is Status.ABANDONED

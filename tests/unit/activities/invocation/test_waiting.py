@@ -1,0 +1,131 @@
+"""Where those wait who find their session busy, and how often they ask."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from durable_adk.activities.attempt import MAX_BUSY_DELAY, busy_delay
+from durable_adk.activities.dependencies import World
+from durable_adk.activities.invocation.waiting import NEXT, InPlace
+from durable_adk.apps import AppRegistry
+from durable_adk.errors import SessionBusyError
+from durable_adk.events import Event
+from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
+from durable_adk.sessions._pausing import RESUMING_TTL
+from durable_adk.wire.steps import AnswerStep
+
+KEY = SessionKey("app", "u", "s")
+
+
+@pytest.mark.parametrize("running", [0.5, 5.0, 60.0])
+def test_all_who_wait_for_one_session_ask_some_times_a_second_together(running: float) -> None:
+    """I22: however many they are, and however long the active one runs."""
+    delays = [
+        busy_delay(SessionBusyError(ahead=ahead, remaining=running + ahead * 0.2))
+        for ahead in range(4, 200)
+    ]
+    assert sum(1 / delay for delay in delays) < 40
+    assert delays == sorted(delays)
+
+
+def test_no_delay_outlasts_the_quick_turns_ahead() -> None:
+    """I22: who sleeps is passed by nobody, so the session stands idle for what it sleeps too long.
+
+    A message takes its turn in a tenth of a second at best, and then the session is its own.
+    """
+    long = [busy_delay(SessionBusyError(ahead=ahead, remaining=600.0)) for ahead in range(200)]
+    assert max(long[NEXT:13]) <= 1.25
+    assert all(delay <= 0.2 * ahead for ahead, delay in enumerate(long[NEXT:], NEXT))
+
+
+def test_a_delay_has_bounds() -> None:
+    """Who is next is tried again soon, and a resumption before its ticket would expire."""
+    assert busy_delay(SessionBusyError()) == 0.25
+    assert busy_delay(SessionBusyError(ahead=1000, remaining=1e9)) == MAX_BUSY_DELAY
+    assert MAX_BUSY_DELAY < RESUMING_TTL / 2
+
+
+class Attempts:
+    """A paused invocation that wants its lease again, which another one has."""
+
+    def __init__(self, max_in_place: int) -> None:
+        self.sessions = InMemorySessionService()
+        self.world = World(
+            registry=AppRegistry([]), sessions=self.sessions, max_in_place=max_in_place
+        )
+        self.in_place = InPlace()
+        self.tries = 0
+        self.ahead = 0
+
+    async def begin(self) -> None:
+        """Pause the one, and open the other."""
+        one = await self._open("one")
+        await self.sessions.pause_invocation(KEY, invocation_id="one", epoch=one.epoch)
+        self.other = await self._open("other")
+
+    async def give_back(self) -> None:
+        """End the other one."""
+        await self.sessions.close_invocation(
+            KEY, invocation_id="other", epoch=self.other.epoch, status=Status.COMPLETED
+        )
+
+    async def attempt(self) -> InvocationRecord:
+        """One attempt of the activity."""
+        step: Any = AnswerStep.model_construct(key=KEY, invocation_id="one", holder="local:1")
+        run = self.in_place.attempt
+        return await ActivityEnvironment().run(run, self.world, self._take_lease, step)
+
+    async def _take_lease(self, step: AnswerStep) -> InvocationRecord:
+        self.tries += 1
+        try:
+            return await self.sessions.resume_invocation(
+                step.key, invocation_id="one", holder=step.holder, user_event=None
+            )
+        except SessionBusyError as busy:
+            busy.ahead = self.ahead
+            raise
+
+    async def _open(self, name: str) -> InvocationRecord:
+        message = Event(id=f"{name}.0", invocation_id=name, author="user", timestamp=1.0)
+        return await self.sessions.open_invocation(
+            KEY, invocation_id=name, holder="local:1", user_event=message, create_session=True
+        )
+
+
+async def test_who_is_next_hears_at_once_that_the_session_is_free() -> None:
+    """I22: in one attempt, of which the engine is asked for nothing meanwhile."""
+    attempts = Attempts(max_in_place=1)
+    await attempts.begin()
+    run = asyncio.create_task(attempts.attempt())
+    await asyncio.sleep(0.3)
+    assert attempts.tries == 1
+    freed = time.monotonic()
+    await attempts.give_back()
+    assert (await run).status is Status.RUNNING
+    assert time.monotonic() - freed < 0.3
+
+
+async def test_who_is_not_next_waits_elsewhere() -> None:
+    """I22: there may be any number of them."""
+    attempts = Attempts(max_in_place=1)
+    attempts.ahead = NEXT
+    await attempts.begin()
+    async with asyncio.timeout(1):
+        with pytest.raises(SessionBusyError):
+            await attempts.attempt()
+
+
+async def test_a_worker_has_only_so_many_attempts_that_wait() -> None:
+    """I22: the others of its places are for those who work."""
+    attempts = Attempts(max_in_place=2)
+    await attempts.begin()
+    runs = [asyncio.create_task(attempts.attempt()) for _ in range(2)]
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(1):
+        with pytest.raises(SessionBusyError):
+            await attempts.attempt()
+    await attempts.give_back()
+    assert {record.status for record in await asyncio.gather(*runs)} == {Status.RUNNING}

@@ -1,0 +1,170 @@
+"""Which lost attempts count."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from durable_adk.activities.attempt import MAX_LOST
+from durable_adk.activities.commit.session_cache import SessionCache
+from durable_adk.activities.lost_attempts import Trials
+from durable_adk.code_executors import BaseCodeExecutor
+from durable_adk.code_executors.code_execution_utils import CodeExecutionResult
+from durable_adk.errors import StoreUnavailableError
+from durable_adk.heartbeat import NONE, Reports
+from durable_adk.sessions import SessionKey
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.steps import CallbackStep, CodeStep, Hook, ModelStep
+from tests.support.steps import Steps, called
+
+
+async def trials() -> Trials:
+    """Of a tool's step in an open invocation."""
+    steps = Steps(called("f"), tools=[])
+    return Trials(world=steps.effects.world, step=await steps.tool_step())
+
+
+async def begin(trials: Trials, number: int, reports: Reports = NONE, activity: str = "7") -> int:
+    """How many were lost, as attempt `number` of an activity finds."""
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, attempt=number, activity_id=activity)
+    return await environment.run(trials.begin, number, reports)
+
+
+async def test_workers_that_die_before_the_code_runs_say_nothing_of_it() -> None:
+    """I11, F16: however many; only the first attempt, of which nobody knows, is counted."""
+    assert await begin(await trials(), 10 * MAX_LOST) == 1
+
+
+async def test_workers_that_die_while_the_code_runs_are_counted() -> None:
+    """F12: each that had come so far, and of this activity alone."""
+    made = await trials()
+    assert [await begin(made, number) for number in range(2, 8)] == [1, 2, 3, 4, 5, 6]
+    assert await begin(made, 9, activity="8") == 1
+    # Attempt 3 came back with an error, so it was not lost.
+    assert await begin(made, 8, Reports(told=((3, 3),))) == 6
+
+
+async def test_an_attempt_that_is_made_twice_counts_once() -> None:
+    """I7: the note is named after it."""
+    made = await trials()
+    assert [await begin(made, 2), await begin(made, 2), await begin(made, 3)] == [1, 1, 2]
+
+
+async def test_a_worker_that_dies_while_it_waits_for_the_store_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """F16: nothing is noted before the step has all that it needs."""
+    made = await trials()
+
+    async def away(_: SessionKey, **_options: object) -> None:
+        raise StoreUnavailableError
+
+    monkeypatch.setattr("durable_adk.activities.dependencies.STORE_PATIENCE", 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(made.world.sessions, "read_state", away)
+        for number in range(2, 9):
+            with pytest.raises(StoreUnavailableError):
+                await begin(made, number)
+    assert await begin(made, 9) == 1
+
+
+class Executor(BaseCodeExecutor):
+    """Says that it runs."""
+
+    ran: Any
+
+    async def execute_code(self, invocation_context: Any, code_execution_input: Any) -> Any:
+        """See the base class."""
+        self.ran()
+        return CodeExecutionResult(stdout="4")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched(EffectAttempt):
+    """One that writes down when the code begins."""
+
+    trace: list[str]
+
+    async def begins(self) -> None:
+        """See the base class."""
+        self.trace.append("begins")
+
+
+class Traced:
+    """Steps of an agent that write down in what order the store is asked and the agent's code runs.
+
+    All are second attempts: such a one looks for what the first has left.
+    """
+
+    def __init__(self, replies: list[Any]) -> None:
+        self.trace: list[str] = []
+        self._steps = Steps(
+            replies,
+            tools=[called_tool],
+            code_executor=Executor(ran=self._ran),
+            instruction=self._ran,
+            before_agent_callback=self._ran,
+            before_tool_callback=self._ran,
+        )
+        self._effects = self._steps.effects
+
+    def _ran(self, *_: Any, **__: Any) -> Any:
+        self.trace.append("code")
+
+    async def _place(self) -> dict[str, Any]:
+        grant = await self._steps.open()
+        await self._effects.perform(ModelStep(**self._steps.place("e-1.1", 1, grant)))
+        return self._steps.place("e-1.2", 2, grant)
+
+    def _watch(self) -> EffectAttempt:
+        """Begin with the trace; how a second attempt is made."""
+        sessions = self._steps.sessions
+        for name in ("read_state", "read_events", "read_notes", "note"):
+            setattr(sessions, name, self._told(getattr(sessions, name)))
+        self._effects.world.cache = SessionCache()
+        self.trace.clear()
+        return Watched(number=2, trace=self.trace)
+
+    def _told(self, method: Any) -> Any:
+        async def told(*args: Any, **kwargs: Any) -> Any:
+            self.trace.append("store")
+            return await method(*args, **kwargs)
+
+        return told
+
+    async def model(self) -> None:
+        """A model call."""
+        step = await self._steps.model_step()
+        await self._effects.perform(step, self._watch())
+
+    async def tool(self) -> None:
+        """A tool call."""
+        step = await self._steps.tool_step()
+        await self._effects.perform(step, self._watch())
+
+    async def callback(self) -> None:
+        """The callbacks before an agent."""
+        step = CallbackStep(**await self._place(), hook=Hook.BEFORE_AGENT)
+        await self._effects.perform(step, self._watch())
+
+    async def code(self) -> None:
+        """An execution of the model's code."""
+        step = CodeStep(**await self._place())
+        await self._effects.perform(step, self._watch())
+
+
+def called_tool() -> None:
+    """A tool."""
+
+
+@pytest.mark.parametrize("kind", ["model", "tool", "callback", "code"])
+async def test_between_its_beginning_and_its_code_a_step_does_not_ask_the_store(kind: str) -> None:
+    """F12, F16: while machines fail one after another, that may take as long as a worker lives."""
+    first = "```python\nx\n```" if kind == "code" else called("called_tool")[0]
+    traced = Traced([first, "done"])
+    await getattr(traced, kind)()
+    at = traced.trace.index("begins")
+    assert set(traced.trace[:at]) == {"store"}
+    assert traced.trace[at + 1] == "code"

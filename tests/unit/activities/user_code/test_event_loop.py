@@ -1,0 +1,259 @@
+"""How user code is kept apart, and what it does to its own kind."""
+
+import asyncio
+import subprocess
+import threading
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from durable_adk.activities.user_code import event_loop, watch
+from durable_adk.activities.user_code.event_loop import UserLoop
+from durable_adk.activities.user_code.watch import LOOK, REFUSE
+from durable_adk.errors import WorkerStuckError
+from durable_adk.settings import Limits
+
+
+async def test_a_cancelled_wait_takes_the_result_of_work_that_finishes() -> None:
+    """CAN-1: what was being committed is known to whoever cancelled it."""
+    loop = UserLoop()
+    started = asyncio.Event()
+    here = asyncio.get_running_loop()
+
+    async def commits() -> str:
+        here.call_soon_threadsafe(started.set)
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            return "committed"
+        return "slept"
+
+    wait = asyncio.create_task(loop.run(commits()))
+    await started.wait()
+    wait.cancel()
+    assert await asyncio.wait_for(wait, 5) == "committed"
+    await loop.close()
+
+
+async def test_a_cancellation_reaches_work_that_has_not_begun() -> None:
+    """CAN-3: also while other user code blocks the loop that the work waits for."""
+    loop = UserLoop()
+    ran: list[int] = []
+
+    async def blocks() -> None:
+        await asyncio.sleep(0)
+        time.sleep(0.3)  # noqa: ASYNC251 - what user code may do
+
+    async def late() -> None:
+        await asyncio.sleep(0)
+        ran.append(1)
+
+    blocking = asyncio.create_task(loop.run(blocks()))
+    await asyncio.sleep(0.1)
+    wait = asyncio.create_task(loop.run(late()))
+    await asyncio.sleep(0.05)
+    wait.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(wait, 5)
+    await blocking
+    assert ran == []
+    await loop.close()
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What is logged as a warning."""
+    lines: list[dict[str, Any]] = []
+    warn = lambda event, **fields: lines.append({"event": event, **fields})  # noqa: E731
+    monkeypatch.setattr(watch.logger, "warning", warn)
+    return lines
+
+
+async def test_code_that_blocks_is_named(told: list[dict[str, Any]]) -> None:
+    """I22, F41: once, with the line; the work of others waits for it and is not lost."""
+    loop = UserLoop()
+
+    async def blocks() -> None:
+        time.sleep(2.8 * LOOK)  # noqa: ASYNC251 - what user code may do
+
+    async def waits() -> str:
+        return "done"
+
+    blocking = asyncio.create_task(loop.run(blocks()))
+    await asyncio.sleep(0.1)
+    assert await loop.run(waits()) == "done"
+    await blocking
+    await loop.close()
+    assert [line["event"] for line in told] == ["user_loop.blocked"]
+    line = blocks.__code__.co_firstlineno + 1
+    assert told[0]["at"] == f"{__file__}:{line} in blocks"
+
+
+async def test_a_loop_that_waits_is_not_blocked(told: list[dict[str, Any]]) -> None:
+    """Nobody is told of code that waits as it should."""
+    loop = UserLoop()
+    await loop.run(asyncio.sleep(2.5 * LOOK))
+    await loop.close()
+    assert told == []
+
+
+async def test_code_with_a_selector_of_its_own_is_named(
+    told: list[dict[str, Any]],
+) -> None:
+    """F41: `subprocess` does, as the event loop does that has nothing to do."""
+    loop = UserLoop()
+
+    async def blocks() -> None:
+        subprocess.run(["sleep", str(2.8 * LOOK)], capture_output=True, timeout=60)  # noqa: ASYNC221, PLW1510 - what user code may do
+
+    await loop.run(blocks())
+    await loop.close()
+    assert [line["event"] for line in told] == ["user_loop.blocked"]
+    assert told[0]["at"].startswith(f"{__file__}:")
+
+
+class Blocked:
+    """A loop whose user code blocks it until it is let go."""
+
+    def __init__(self, **limits: float) -> None:
+        self.loop = UserLoop(Limits(**limits))
+        self.let_go = threading.Event()
+
+    async def blocks(self) -> str:
+        """What user code must not do."""
+        self.let_go.wait(60)
+        await asyncio.sleep(0)
+        return "too late"
+
+    async def begin(self, *others: Coroutine[Any, Any, str]) -> list[asyncio.Task[str]]:
+        """Run other work, and with it what blocks; their waits, its own last."""
+        waits = [asyncio.create_task(self.loop.run(other)) for other in others]
+        await asyncio.sleep(0.1)
+        return [*waits, asyncio.create_task(self.loop.run(self.blocks()))]
+
+    async def end(self) -> None:
+        """Let it go on, and come to its end."""
+        self.let_go.set()
+        await self.loop.close()
+
+
+async def sleeps() -> str:
+    """Work that waits as it should."""
+    await asyncio.sleep(60)
+    return "slept"
+
+
+async def test_a_blocked_loop_gives_its_steps_back() -> None:
+    """F41, I22: after its time, with the code's line; only the step that blocks is suspected."""
+    blocked = Blocked(blocked_timeout=4.0)
+    innocent, guilty = await blocked.begin(sleeps())
+    stuck = await asyncio.wait_for(blocked.loop.stuck(), 20)
+    assert f"blocked the event loop for 4 s (blocked_timeout) at {__file__}:" in stuck.message
+    assert " in blocks." in stuck.message
+    with pytest.raises(WorkerStuckError) as given_back:
+        await innocent
+    assert not given_back.value.suspected
+    with pytest.raises(WorkerStuckError) as given_back:
+        await guilty
+    assert given_back.value.suspected
+    with pytest.raises(WorkerStuckError):
+        await blocked.loop.run(sleeps())
+    await blocked.end()
+
+
+async def test_steps_of_a_blocked_loop_end_when_it_goes_on() -> None:
+    """I22: what was given back is not done a second time here."""
+    blocked = Blocked(blocked_timeout=2.0)
+    ended: list[str] = []
+
+    async def goes_on() -> str:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        return "slept"
+
+    waits = await blocked.begin(goes_on())
+    await asyncio.wait_for(blocked.loop.stuck(), 20)
+    await asyncio.wait(waits)
+    blocked.let_go.set()
+    while not ended:
+        await asyncio.sleep(0.01)
+    await blocked.end()
+    assert [type(wait.exception()) for wait in waits] == [WorkerStuckError] * 2
+
+
+async def test_a_loop_that_is_blocked_for_a_while_takes_no_steps() -> None:
+    """I22: those that have not begun go to other workers; those that have wait, and end well."""
+    blocked = Blocked()
+    (begun,) = await blocked.begin()
+    late = asyncio.create_task(blocked.loop.run(sleeps()))
+    with pytest.raises(WorkerStuckError):
+        await asyncio.wait_for(late, 10 * REFUSE)
+    with pytest.raises(WorkerStuckError):
+        await asyncio.wait_for(blocked.loop.run(sleeps()), LOOK)
+    blocked.let_go.set()
+    assert await begun == "too late"
+    await asyncio.sleep(2 * LOOK)
+    assert await blocked.loop.run(asyncio.sleep(0, "taken")) == "taken"
+    await blocked.end()
+
+
+async def test_threads_that_outlive_their_steps_are_replaced_and_named(
+    told: list[dict[str, Any]],
+) -> None:
+    """F11, I22: up to a bound; with one more the loop is stuck, and its steps still end well."""
+    loop, let_go = UserLoop(Limits(max_stuck_threads=70)), threading.Event()
+
+    async def hangs() -> None:
+        async with asyncio.timeout(0.05):
+            await asyncio.to_thread(let_go.wait, 60)
+
+    async def fine() -> str:
+        async with asyncio.timeout(5):
+            return await asyncio.to_thread(lambda: "done")
+
+    async def times_out(number: int) -> None:
+        outcomes = await asyncio.gather(
+            *(loop.run(hangs()) for _ in range(number)), return_exceptions=True
+        )
+        assert {type(outcome) for outcome in outcomes} == {TimeoutError}
+
+    await times_out(70)
+    assert await loop.run(fine()) == "done"
+    stuck = asyncio.create_task(loop.stuck())
+    await asyncio.sleep(3 * LOOK)
+    assert not stuck.done()
+    assert {line["event"] for line in told} == {"user_thread.outlives_step"}
+    assert len(told) == 70
+    runs = asyncio.create_task(loop.run(asyncio.sleep(5 * LOOK, "ended well")))
+    await times_out(1)
+    error = await asyncio.wait_for(stuck, 20)
+    assert "71 threads still run user code of steps that have ended" in error.message
+    assert await runs == "ended well"
+    let_go.set()
+    await loop.close()
+
+
+async def test_work_that_refuses_to_end_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F11, I15: who cancels a step does not wait for code that swallows its cancellation."""
+    monkeypatch.setattr(event_loop, "OBEY", 0.5)
+    loop, let_go = UserLoop(), threading.Event()
+
+    async def refuses() -> None:
+        while not let_go.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.1)
+
+    wait = asyncio.create_task(loop.run(refuses()))
+    await asyncio.sleep(0.2)
+    wait.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(wait, 5)
+    let_go.set()
+    await asyncio.sleep(0.2)
+    await loop.close()

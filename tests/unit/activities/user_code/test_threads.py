@@ -1,0 +1,141 @@
+"""The pool of threads for sync user code."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from durable_adk.activities.user_code import threads as user_threads
+from durable_adk.activities.user_code.threads import UserThreads
+
+
+@pytest.fixture
+def let_go() -> Iterator[threading.Event]:
+    """Lets all code go on that hangs."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def until(condition: Any) -> None:
+    """Wait for something that another thread does."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def started(threads: UserThreads, let_go: threading.Event) -> Future[Any]:
+    """A call that hangs, and has begun."""
+    begun = threading.Event()
+
+    def hangs() -> str:
+        begun.set()
+        let_go.wait(60)
+        return "late"
+
+    call = threads.submit(hangs)
+    assert begun.wait(10)
+    return call
+
+
+def test_calls_are_run_with_what_they_return_and_raise() -> None:
+    """OPEN-7: as in any other pool."""
+    threads = UserThreads(lambda: 2)
+    calls = [threads.submit(divmod, 7, number) for number in (2, 0)]
+    assert calls[0].result(10) == (3, 1)
+    assert isinstance(calls[1].exception(10), ZeroDivisionError)
+    threads.shutdown()
+
+
+def test_more_calls_than_threads_wait_for_their_turn(let_go: threading.Event) -> None:
+    """I22: and one that is cancelled before is not run."""
+    threads = UserThreads(lambda: 1)
+    first = started(threads, let_go)
+    ran: list[int] = []
+    second, third = threads.submit(ran.append, 2), threads.submit(ran.append, 3)
+    assert second.cancel()
+    time.sleep(0.1)
+    assert ran == []
+    let_go.set()
+    assert first.result(10) == "late"
+    third.result(10)
+    assert ran == [3]
+    threads.shutdown()
+
+
+def test_a_thread_that_outlives_its_call_is_replaced(let_go: threading.Event) -> None:
+    """F11, I22: it takes no place; when it ends after all, it is counted no more."""
+    threads = UserThreads(lambda: 1)
+    hung: list[Future[Any]] = []
+    for number in range(5):
+        call = started(threads, let_go)
+        assert not call.cancel()
+        hung.append(call)
+        assert len(threads.outliving()) == number + 1
+    assert threads.outliving(60) == []
+    assert threads.submit(lambda: "fine").result(10) == "fine"
+    let_go.set()
+    until(lambda: threads.outliving() == [])
+    assert [call.result(10) for call in hung] == ["late"] * 5
+    threads.shutdown()
+
+
+async def test_who_awaits_a_call_and_is_cancelled_leaves_it(let_go: threading.Event) -> None:
+    """F11: as `asyncio` tells the pool, whatever way the call was made."""
+    threads, loop = UserThreads(lambda: 1), asyncio.get_running_loop()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await loop.run_in_executor(threads, let_go.wait, 60)
+    assert len(threads.outliving()) == 1
+    threads.shutdown()
+
+
+def test_a_call_that_has_ended_is_left_by_nobody() -> None:
+    """F11: only what runs can outlive."""
+    threads = UserThreads(lambda: 1)
+    call = threads.submit(lambda: 1)
+    call.result(10)
+    assert not call.cancel()
+    assert threads.outliving() == []
+    threads.shutdown()
+
+
+def test_threads_end_when_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """I24: those of a burst are not kept; one that has work is."""
+    monkeypatch.setattr(user_threads, "IDLE", 0.2)
+    threads = UserThreads(lambda: 20)
+    for call in [threads.submit(time.sleep, 0.05) for _ in range(20)]:
+        call.result(10)
+    until(lambda: not [t for t in threading.enumerate() if t.name.startswith("durable-adk-user-")])
+    assert threads.submit(lambda: "again").result(10) == "again"
+    threads.shutdown()
+
+
+def test_a_closed_pool_takes_no_calls(let_go: threading.Event) -> None:
+    """I24: it waits for none that hangs, and runs what it has taken."""
+    threads = UserThreads(lambda: 1)
+    hung, waits = started(threads, let_go), threads.submit(lambda: "taken before")
+    dropped = threads.submit(lambda: "dropped")
+    dropped.cancel()
+    threads.shutdown(wait=True)
+    with pytest.raises(RuntimeError, match="closed"):
+        threads.submit(lambda: 1)
+    let_go.set()
+    assert (hung.result(10), waits.result(10)) == ("late", "taken before")
+
+
+def test_a_thread_that_hangs_keeps_no_process_from_ending() -> None:
+    """F11: the interpreter does not wait for it, as it does for those of a `ThreadPoolExecutor`."""
+    program = (
+        "import threading\n"
+        "from durable_adk.activities.user_code.threads import UserThreads\n"
+        "UserThreads(lambda: 1).submit(threading.Event().wait)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
