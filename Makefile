@@ -30,7 +30,7 @@ test: $(STAMP) ## Run the tests that a change needs, in some five minutes
 	$(PYTEST) -m "not thorough" --hypothesis-profile=quick
 
 test-thorough: $(STAMP) ## Run the others: process kills, outages, every mode, all histories
-	$(PYTEST) -m thorough
+	$(PYTEST) -m "thorough or property"
 
 test-all: test test-thorough ## Run all tests
 

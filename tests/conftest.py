@@ -39,8 +39,10 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have `make test` run an app in one of the three ways only: on Temporal."""
+    """Have `make test` run an app on Temporal only, and each property with fewer examples."""
     for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.property)
         callspec = getattr(item, "callspec", None)
         if callspec and callspec.params.get("make_runner") in ("local", "temporal-uncached"):
             item.add_marker(pytest.mark.thorough)

@@ -9,6 +9,7 @@ from google.genai import types
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from durable_adk.errors import InvalidRequestError, StateValueError
+from tests.support.examples import examples
 
 SCOPE = {"app_name": "app", "user_id": "user", "session_id": "session"}
 USER = {"app_name": "app", "user_id": "user"}
@@ -432,7 +433,9 @@ NAMES = st.text(
 
 
 @settings(
-    max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(75),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(names=st.sets(NAMES, min_size=1, max_size=5), session=NAMES.filter(lambda s: s.strip()))
 @pytest.mark.thorough

@@ -13,6 +13,7 @@ from durable_adk.partials import InProcessPartials, LiveText, Subscription
 from durable_adk.partials.partial import encode
 from durable_adk.sessions import StoredEvent
 from tests.support.chunks import INVOCATION, KEY, chunk, event
+from tests.support.examples import examples
 
 USER = StoredEvent(seq=1, event=event("hi", event_id="e-1.0"))
 
@@ -220,7 +221,7 @@ CHUNKS = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.one_of(st.none(), st.lists(CHUNKS, max_size=6)), max_size=8))
 async def test_whatever_arrives_every_text_is_whole_and_no_event_is_lost(noise):
     """Chunks in any order add events; they take away, reorder or repeat none (TRAP-45)."""

@@ -18,6 +18,7 @@ from durable_adk.conversation.requests import (
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
 from durable_adk.sessions.base_session_service import Status
+from tests.support.examples import examples
 from tests.support.pausing import (
     CANARY,
     GOOD,
@@ -278,7 +279,7 @@ def nearly_good(draw, waiting):
 
 
 @given(data=st.data(), made=HISTORY, closed=st.sampled_from([None, None, *Status]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_no_forged_answer_passes(data, made, closed):
     """TRAP-28, S11: whatever is sent, what passes answers calls that wait, once, by name and form.
 

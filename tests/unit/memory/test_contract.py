@@ -11,6 +11,7 @@ from durable_adk.errors import InvalidRequestError, StateValueError
 from durable_adk.events import Event
 from durable_adk.memory import MemoryEntry
 from durable_adk.sessions import Session
+from tests.support.examples import examples
 
 OWNER = {"app_name": "app", "user_id": "user"}
 
@@ -240,7 +241,9 @@ async def test_no_query_means_anything_to_the_engine(service, query):
 
 
 @settings(
-    max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(75),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(text=st.text(max_size=60), query=st.text(max_size=60))
 async def test_any_text_finds_itself(service, text, query):

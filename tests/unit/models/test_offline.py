@@ -7,6 +7,7 @@ from google.genai import types
 from hypothesis import given, settings, strategies as st
 
 from durable_adk.models import LlmRequest, OfflineModel
+from tests.support.examples import examples
 
 TEXT, NUMBER, INTEGER = {"type": "string"}, {"type": "number"}, {"type": "integer"}
 
@@ -172,7 +173,7 @@ ODD_WORDS = "add weather in Paris and of 5 -1.5 '5' \"a\" then note . ? , 9e999 
 WORDS = st.sampled_from(ODD_WORDS.split())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.one_of(st.text(), st.lists(WORDS).map(" ".join)))
 async def test_any_text_gets_a_valid_answer(message):
     """Whatever is typed, the answer is a text, or a call with all required arguments, and JSON."""

@@ -25,6 +25,7 @@ from durable_adk.events import Event
 from durable_adk.json_values import MAX_ID, MAX_KEY
 from durable_adk.sessions import GetSessionConfig, SessionKey, Status
 from durable_adk.sessions.session import CHILD_PREFIX
+from tests.support.examples import examples
 from tests.unit.sessions.contract import abandon, event, log, names, opened
 
 # ----- ADK's calls
@@ -608,7 +609,9 @@ async def test_events_come_back_equal(service, key):
 
 
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(20),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     st.lists(

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from durable_adk.errors import InvocationNotFoundError, StateValueError
 from durable_adk.sessions import SessionKey, Status
 from durable_adk.sessions.records import ATTEMPT
+from tests.support.examples import examples
 from tests.unit.sessions.contract import abandon, event, log, names, opened, resumed
 
 MEGABYTES = 8_000_000
@@ -60,7 +61,9 @@ async def test_notes_are_told_apart_by_session_invocation_kind_and_name(service,
 
 
 @settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(25),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     written=st.sets(st.text("aBb-é_9 \U0001f600\uffee", min_size=1, max_size=3), max_size=8),

@@ -19,6 +19,7 @@ from durable_adk.errors import (
     StateValueError,
 )
 from durable_adk.sessions import SessionKey, Status
+from tests.support.examples import examples
 from tests.unit.sessions.contract import abandon, event, log, names, opened, paused, resumed
 
 RUNNING, PAUSED = Status.RUNNING, Status.PAUSED
@@ -109,7 +110,9 @@ class Expected:
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     st.lists(st.tuples(st.sampled_from(list(OUTCOMES)), st.sampled_from(["i1", "i2"])), max_size=14)

@@ -16,6 +16,7 @@ from durable_adk.errors import (
 )
 from durable_adk.sessions import Place, SessionKey, Status, _log
 from durable_adk.sessions.records import QueueBounds
+from tests.support.examples import examples
 from tests.unit.sessions.contract import abandon, event, log, names, opened, paused, resumed
 
 FIRST, LAST = Place.FIRST, Place.LAST
@@ -225,12 +226,12 @@ async def test_waiters_change_no_session(service, key):
 
 
 async def test_many_who_ask_at_once_are_served_one_by_one(service, key):
-    """Twenty at the same time: each gets a number of its own, and each its turn (F28)."""
-    waiting = {f"w{number}" for number in range(20)}
+    """Ten at the same time: each gets a number of its own, and each its turn (F28)."""
+    waiting = {f"w{number}" for number in range(10)}
     await opened(service, key)
     await asyncio.gather(*(asks(service, key, name) for name in waiting))
     tickets = await service.waiting(key)
-    assert sorted(ticket.number for ticket in tickets) == list(range(1, 21))
+    assert sorted(ticket.number for ticket in tickets) == list(range(1, 11))
     served, active = [], "i1"
     while waiting:
         await closed(service, key, active)
@@ -291,7 +292,9 @@ STEP = st.tuples(st.just("ask"), st.sampled_from(list(PLACES))) | st.tuples(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(STEP, max_size=25))
 async def test_any_history_follows_the_rules(service, steps):

@@ -14,6 +14,7 @@ from durable_adk.sessions import InMemorySessionService, SessionKey, _transactio
 from durable_adk.sessions.reading import read_from, read_from_calls
 from durable_adk.sessions.rebuilt import Rebuilt
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
+from tests.support.examples import examples
 from tests.support.histories import call, event, rewind, session, slow
 from tests.support.pausing import answer, authenticating, confirming, responses, working
 
@@ -85,7 +86,7 @@ def talks(draw: st.DrawFn) -> list[Event]:
 
 
 @given(events=talks(), ids=st.sets(st.sampled_from(IDS), min_size=1, max_size=2))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_what_is_read_says_how_calls_stand(events: list[Event], ids: set[str]) -> None:
     """TRAP-28: as the whole session does, whatever is rewound, and whatever ids recur."""
 
@@ -105,7 +106,7 @@ def test_what_is_read_says_how_calls_stand(events: list[Event], ids: set[str]) -
 
 
 @given(events=talks(), data=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_what_is_read_from_a_beginning_says_which_calls_wait(
     events: list[Event], data: st.DataObject
 ) -> None:
