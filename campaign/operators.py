@@ -23,7 +23,7 @@ from temporalio.service import RPCError
 
 from campaign.journals import Line, RunFolder, latest, note
 from campaign.stores import converter
-from campaign.workload import DRAWS, SLOW, STEADY, Turn
+from campaign.workload import SLOW, STEADY, Turn
 from durable_adk.client import connect
 from durable_adk.errors import TemporalUnavailableError
 from durable_adk.sessions import SessionKey
@@ -84,12 +84,8 @@ async def delete(cluster: "Cluster", pick: float) -> Done:
 
 
 async def reset(cluster: "Cluster", pick: float) -> Done:
-    """Have a workflow begin anew from its first task, or do its last one again.
-
-    A body whose steps give something else each time cannot: what the last task that the server
-    knew of came after may be stored already.
-    """
-    found = await _one_of(cluster, [app for app in STEADY if app not in DRAWS], pick)
+    """Have a workflow begin anew from its first task, or do its last one again."""
+    found = await _one_of(cluster, STEADY, pick)
     if found is None:
         return None
     try:

@@ -42,8 +42,6 @@ CLEARED = "cleared"
 FREE = (SLOW, DENIED, CLEARED)
 """The apps whose invocations may end in several ways, each of which has checks of its own."""
 KINDS = (*STEADY, CROWD, *FREE)
-DRAWS = ("steps",)
-"""The apps with a body whose steps give something else each time they are run."""
 BURST = 18
 """Messages that come to a session of `CROWD` at once."""
 QUEUED = 12

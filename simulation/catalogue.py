@@ -1,5 +1,6 @@
 """The conversations that are simulated."""
 
+import itertools
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from typing import Any
@@ -126,6 +127,35 @@ class Scales(BaseAgent):
             yield event
         weighed = ctx.session.state["weight"] + 1
         yield Event(author=self.name, actions=EventActions(state_delta={"weight": weighed}))
+
+
+class Dice(BaseAgent):
+    """A custom agent whose steps, and whose sub-agent's callback, give something else each time."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        cast = await ctx.step(throw)
+        yield Event(author=self.name, actions=EventActions(state_delta={"cast": cast}))
+        async for event in self.sub_agents[0].run_async(ctx):
+            event.actions.state_delta["seen"] = [event.actions.state_delta.get("seen")]
+            yield event
+        kept = ctx.session.state["cast"] == cast
+        delta = {"again": await ctx.step(throw), "kept": kept}
+        yield Event(author=self.name, actions=EventActions(state_delta=delta))
+
+
+THROWS = itertools.count()
+
+
+async def throw() -> str:
+    """A step that gives something else each time, as an ask does; see `simulation.normal`."""
+    await gate("run.before")
+    await gate("run.after")
+    return f"#{next(THROWS)}"
+
+
+async def throw_in_callback(callback_context: CallbackContext) -> None:
+    """A callback that does so too."""
+    callback_context.state["thrown"] = await throw()
 
 
 async def weigh(count: int) -> int:
@@ -313,6 +343,11 @@ OPERATED = [
     Scenario(
         name="reset custom agent",
         app=app(Scales(name="scales", sub_agents=[charger()])),
+        inputs=[RESET],
+    ),
+    Scenario(
+        name="reset custom agent that draws",
+        app=app(Dice(name="dice", sub_agents=[charger(before_agent_callback=throw_in_callback)])),
         inputs=[RESET],
     ),
     Scenario(

@@ -108,6 +108,18 @@ class World:
         scope.ahead = revision > step.revision or step.branch is not None
         return agent, scope
 
+    def changes_events(self, step: Step) -> bool:
+        """Whether user code may change a step's event before it is stored, or drop it.
+
+        Raises:
+            UnknownAppError: The app is not served here.
+            AgentNotFoundError: The agent is gone, or not here yet.
+        """
+        app = self.registry.app(step.key.app_name)
+        root = app.find_agent(step.agent).root_agent
+        manifest = app.manifest() if root is app.root_agent else root.node()
+        return manifest.any_custom() or "on_event_callback" in self.plugins(step).hooks()
+
     def plugins(self, step: Step) -> PluginManager:
         """The plugins that see a step; none, if the run is to go without them."""
         if step.plugins is False:

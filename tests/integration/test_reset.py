@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,12 @@ from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
-from durable_adk.agents import LlmAgent
+from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelAgent
 from durable_adk.apps import App
+from durable_adk.events import Event, EventActions
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
-from durable_adk.sessions import SqliteSessionService, Status
+from durable_adk.sessions import SessionKey, SqliteSessionService, Status
 from durable_adk.worker import WorkerOptions, worker
 
 pytestmark = pytest.mark.thorough
@@ -58,7 +60,7 @@ def _reply(request: LlmRequest) -> Any:
 
 
 def serving(
-    client: Client, task_queue: str, agent: LlmAgent, store: SqliteSessionService
+    client: Client, task_queue: str, agent: BaseAgent, store: SqliteSessionService
 ) -> AbstractAsyncContextManager[Worker]:
     """A worker of the agent."""
     options = WorkerOptions(task_queue=task_queue)
@@ -122,6 +124,91 @@ async def test_a_reset_run_goes_on_with_its_invocation(
         assert await follow(new_message="hello") == ["done"]
         states = [one.status for _, one in await store.list_invocations(app_name="a", user_id="u")]
         assert states == [Status.COMPLETED, Status.COMPLETED]
+
+
+class Draws(BaseAgent):
+    """A body whose steps, and whose sub-agents' callbacks, give something else each time."""
+
+    hold: Callable[[], Awaitable[None]]
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        for _ in range(2):
+            number = await ctx.step(self.draw)
+            delta = {"drawn": ctx.session.state.get("drawn", "") + number}
+            actions = EventActions(state_delta=delta)
+            yield Event(author=self.name, content=said(number), actions=actions)
+        for agent in self.sub_agents:
+            async for event in agent.run_async(ctx):
+                event.content = said(f"<{event.text}>")
+                yield event
+        await ctx.step(self.wait)
+        yield Event(author=self.name, content=said(await ctx.step(self.draw)))
+
+    async def draw(self) -> str:
+        """Draw a number."""
+        return uuid.uuid4().hex[:8]
+
+    async def wait(self) -> None:
+        """Wait for the test."""
+        await self.hold()
+
+
+def said(text: str) -> types.Content:
+    """What an agent says."""
+    return types.Content(role="model", parts=[types.Part(text=text)])
+
+
+def drawn(callback_context: Any) -> types.Content:
+    """A callback that draws a number as well."""
+    del callback_context
+    return said(uuid.uuid4().hex[:8])
+
+
+def note_number(callback_context: Any) -> None:
+    """A callback that keeps one in the state."""
+    callback_context.state["noted"] = uuid.uuid4().hex[:8]
+
+
+def below(name: str, **options: Any) -> LlmAgent:
+    """A sub-agent whose model says something else each time."""
+    model = ScriptedModel(replies=lambda _: uuid.uuid4().hex[:8])
+    return LlmAgent(name=name, model=model, **options)
+
+
+async def test_a_body_that_draws_is_given_what_it_was_given_before_the_reset(
+    client: Client, task_queue: str, tmp_path: Path
+) -> None:
+    """I7, I11: what is stored stays, and what follows goes by it."""
+    begun, store = asyncio.Event(), SqliteSessionService(tmp_path / "s.db")
+
+    async def hold() -> None:
+        waits = not begun.is_set()
+        begun.set()
+        if waits:
+            await asyncio.sleep(20)
+
+    lanes = ParallelAgent(
+        name="both", sub_agents=[below("left", after_agent_callback=drawn), below("right")]
+    )
+    agents: list[BaseAgent] = [
+        below("plain"),
+        below("noting", before_agent_callback=note_number, after_agent_callback=drawn),
+        lanes,
+    ]
+    agent = Draws(name="draws", hold=hold, sub_agents=agents)
+    request = {"app": "a", "user": "u", "session": "s", "message": "go"}
+    name = f"reset-{task_queue}"
+    async with asyncio.timeout(60), serving(client, task_queue, agent, store):
+        await client.start_workflow("Invocation", request, id=name, task_queue=task_queue)
+        await begun.wait()
+        key = SessionKey("a", "u", "s")
+        before = await store.read_events(key)
+        await reset(client, name)
+        result = await client.get_workflow_handle(name).result()
+        events = await store.read_events(key)
+    assert result["status"] == "completed"
+    assert events[: len(before)] == before
+    assert len(events) == len(before) + 1
 
 
 async def test_only_the_runtime_starts_an_agent_as_a_tool(

@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from durable_adk.activities.commit.commit import commit_event
+from durable_adk.activities.commit.notes import keep_outcome
 from durable_adk.activities.dependencies import STORE_PATIENCE, World
 from durable_adk.activities.lifecycle import closed_by_step
 from durable_adk.activities.user_code.plugin_hooks import seen_by_plugins
@@ -76,8 +77,11 @@ async def require_not_stored(world: World, step: Step, scope: StepScope) -> None
 async def as_stored(world: World, step: Step, scope: StepScope, result: StepResult) -> StepResult:
     """What was noted of a step, unless the loop has stored something else.
 
-    Of two attempts at once, one may have been reported and the other one been noted.
+    Of two attempts at once, one may have been reported and the other one been noted. Where events
+    are changed before they are stored, what is stored is not what was reported.
     """
+    if world.changes_events(step):
+        return result
     found = await _of_loop(world, step, scope)
     if found is None or found.event is None or result.event is None:
         return result
@@ -123,6 +127,8 @@ async def committed(
     if found is not None:
         work.close()
         return await _told(world, step, found)
+    if step.grant is None:
+        work = _reported(world, step, work)
     try:
         result = await work
     except StoredBeforeError as before:
@@ -137,6 +143,16 @@ async def committed(
         return await _left_to_loop(world, step, step.grant, result, attempt)
     # Not to be interrupted: the loop has to learn what is stored.
     return await uninterrupted(_commit(world, step, step.grant, result, event, attempt=attempt))
+
+
+async def _reported(world: World, step: Step, work: Coroutine[Any, Any, StepResult]) -> StepResult:
+    """The result of a step that the loop goes by; models' and tools' notes may be enough for it."""
+    try:
+        noted = isinstance(step, ModelStep | ToolStep) and not world.changes_events(step)
+    except BaseException:
+        work.close()
+        raise
+    return await (work if noted else keep_outcome(world, step, work))
 
 
 async def _told(world: World, step: Step, found: StepResult) -> StepResult:

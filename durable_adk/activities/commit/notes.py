@@ -4,19 +4,23 @@ Notes are in the session store, beside the log and not in it. The first body of 
 attempts agree whichever was faster.
 """
 
+from collections.abc import Coroutine
 from typing import Any, Final
 
 from pydantic import Field
 
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import STORE_PATIENCE, World
 from durable_adk.errors import DurableAdkError, StoreUnavailableError
 from durable_adk.events.event_actions import EventActions
 from durable_adk.json_model import JsonModel
+from durable_adk.json_values import canonical
 from durable_adk.log import get_logger
 from durable_adk.models.llm_response import LlmResponse
+from durable_adk.retrying import again
 from durable_adk.tools._confirmation import Asker
+from durable_adk.wire.checkpoint import digest
 from durable_adk.wire.manifest import Wait
-from durable_adk.wire.steps import Step
+from durable_adk.wire.steps import CallbackStep, FunctionStep, HookStep, Step, StepResult, ToolStep
 
 logger = get_logger(__name__)
 
@@ -27,6 +31,10 @@ BEGUN: Final = "begun"
 """That a run of an at-most-once tool may begin, and whose."""
 RESULT: Final = "result"
 """What a tool has returned."""
+OUTCOME: Final = "outcome"
+"""The result of a step that may not commit its event, or has none."""
+OUTCOME_PATIENCE: Final = 10.0
+"""Seconds in which the store is asked again to keep an outcome."""
 
 
 class _Arrived(JsonModel):
@@ -73,17 +81,72 @@ async def write_note(world: World, step: Step, kind: str, name: str, body: str) 
     )
 
 
-async def offer_note(world: World, step: Step, kind: str, name: str, body: str) -> str:
+async def offer_note(
+    world: World, step: Step, kind: str, name: str, body: str, *, patience: float = 0.0
+) -> str:
     """Write something down if the store answers: without it the run goes on as well.
+
+    Args:
+        world: The stores.
+        step: Whose note it is.
+        kind: The note's kind.
+        name: Its name.
+        body: What it says.
+        patience: Seconds in which a store that does not answer is asked again.
 
     Returns:
         What stands there now.
     """
     try:
-        return await write_note(world, step, kind, name, body)
+        return await again(write_note, patience)(world, step, kind, name, body)
     except StoreUnavailableError:
         logger.warning("note.not_written", kind=kind, name=name)
     except DurableAdkError as error:
         # It cannot be stored. If the event cannot either, the step will say so.
         logger.warning("note.refused", kind=kind, name=name, reason=error.message)
     return body
+
+
+async def keep_outcome(
+    world: World, step: Step, work: Coroutine[Any, Any, StepResult]
+) -> StepResult:
+    """The result of the step's first attempt that had one; the work is done if none had (I10).
+
+    A step that commits its event has its result in the log. Elsewhere the body of a custom agent, a
+    sibling branch or another call stands between a step and the log, and the loop goes by what the
+    step has reported. A workflow that was reset has forgotten that. What functions of a body or
+    callbacks draw anew would lead to other events than those that are stored.
+    """
+    name = _outcome_name(step)
+    try:
+        body = await again(find_note, STORE_PATIENCE)(world, step, OUTCOME, name)
+    except BaseException:
+        work.close()
+        raise
+    if body is not None:
+        work.close()
+        return StepResult.model_validate_json(body, extra="ignore")
+    result = await work
+    body = result.to_json()
+    kept = await offer_note(world, step, OUTCOME, name, body, patience=OUTCOME_PATIENCE)
+    return result if kept == body else StepResult.model_validate_json(kept, extra="ignore")
+
+
+def _outcome_name(step: Step) -> str:
+    """Names the step and its input: a body may come to its steps in another order after a reset."""
+    asked: list[Any] = [type(step).__name__, step.agent]
+    match step:
+        case FunctionStep():
+            asked += [step.function, step.args, step.kwargs]
+        case CallbackStep():
+            asked.append(step.hook)
+        case HookStep():
+            event = step.event and step.event.model_dump(mode="json", exclude={"timestamp"})
+            asked += [step.hook, event]
+        case ToolStep():
+            # A call that an agent or an activity answers has two steps.
+            ended = [step.child is not None, step.activity is not None]
+            asked += [step.call_id, step.request_id, *ended]
+        case _:
+            pass
+    return f"{step.event_id}.{digest(canonical(asked))}"

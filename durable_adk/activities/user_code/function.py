@@ -2,6 +2,7 @@
 
 import asyncio
 
+from durable_adk.activities.commit.notes import keep_outcome
 from durable_adk.activities.dependencies import World
 from durable_adk.agents.step_function import find
 from durable_adk.calling import call, contained, time_limit
@@ -29,6 +30,10 @@ async def run_function(world: World, step: FunctionStep, attempt: EffectAttempt)
     Raises:
         StoreUnavailableError: The function did, and is to be run again.
     """
+    return await keep_outcome(world, step, _run(world, step, attempt))
+
+
+async def _run(world: World, step: FunctionStep, attempt: EffectAttempt) -> StepResult:
     agent = world.registry.agent(step.key.app_name, step.agent)
     function = find(agent, step.function)
     await attempt.begins()

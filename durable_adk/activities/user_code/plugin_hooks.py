@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from google.genai import types
 
+from durable_adk.activities.commit.notes import keep_outcome
 from durable_adk.activities.commit.session_cache import Known
 from durable_adk.activities.dependencies import World
 from durable_adk.agents.base_agent import BaseAgent
@@ -41,6 +42,11 @@ async def run_hook(world: World, step: HookStep, attempt: EffectAttempt) -> Step
         CallbackError: A plugin raised, answered with something unusable, or took too long.
         DurableAdkError: The session cannot be read.
     """
+    work = _run(world, step, attempt)
+    return await (keep_outcome(world, step, work) if step.hook in _KEPT else work)
+
+
+async def _run(world: World, step: HookStep, attempt: EffectAttempt) -> StepResult:
     await attempt.begins()
     failpoint("hook.before")
     try:
@@ -169,6 +175,9 @@ async def _run_error(world: World, step: HookStep) -> StepResult:
     )
     return StepResult()
 
+
+_KEPT = {"before_run_callback", "on_event_callback", "after_run_callback"}
+"""Whose results are in events of the loop; the others are notices, or come before the opening."""
 
 _HOOKS: dict[str, Callable[[World, HookStep], Awaitable[StepResult]]] = {
     "on_user_message_callback": _user_message,
