@@ -18,7 +18,7 @@ from durable_adk.workflows.temporal_runtime import STORE_TIMEOUT
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "operations.md").read_text()
-FIXED = "### Times that are fixed"
+FIXED = "### Fixed times"
 GROUPS = {"DurableAdkError", "CallerError", "TransientError"}
 """What nobody is told of, but for what is below it."""
 
@@ -85,7 +85,7 @@ def test_every_option_of_a_worker_has_its_row_and_its_default() -> None:
     }
 
 
-def test_every_time_that_is_fixed_has_its_row() -> None:
+def test_every_fixed_time_has_its_row() -> None:
     """What nobody can set is known all the same, and is what the code has."""
     store = {name: f"{value.removesuffix('s')} s" for name, value in database._SETTINGS.items()}
     del store["application_name"], store["synchronous_commit"]  # no times
@@ -117,4 +117,4 @@ def test_every_key_of_temporals_dynamic_configuration_has_its_row() -> None:
 
 def test_every_error_has_its_row() -> None:
     """S23: whoever meets one finds whose it is, and what to do."""
-    assert named("## What errors mean", r"`(\w+Error)`") == errors.CLASSES.keys() - GROUPS
+    assert named("## Errors", r"`(\w+Error)`") == errors.CLASSES.keys() - GROUPS
