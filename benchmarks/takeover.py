@@ -29,18 +29,18 @@ from durable_adk.client import connect, invocations
 from durable_adk.embedded import TemporalServer
 from durable_adk.embedded.process import Process
 from tests.support.matrix_cases import Scene
-from tests.support.matrix_hands import Crew
 from tests.support.matrix_runs import Place
 from tests.support.matrix_takeover import SITUATIONS, Situation, Stage, Times, bound
 from tests.support.matrix_worker import LONG
+from tests.support.worker_pool import WorkerPool
 
 
 class Bench:
     """Takes samples side by side."""
 
-    def __init__(self, client: Client, crew: Crew, folder: Path, at_once: int) -> None:
+    def __init__(self, client: Client, pool: WorkerPool, folder: Path, at_once: int) -> None:
         self._client = client
-        self._crew = crew
+        self._crew = pool
         self._folder = folder
         self._turn = asyncio.Semaphore(at_once)
 
@@ -129,8 +129,8 @@ async def main() -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         async with TemporalServer.start(data_dir=folder / "temporal", headless=True) as server:
-            crew = Crew(address=server.address, folder=folder)
-            bench = Bench(await connect(server.address), crew, folder, options.at_once)
+            pool = WorkerPool(address=server.address, folder=folder)
+            bench = Bench(await connect(server.address), pool, folder, options.at_once)
             try:
                 if options.stress is not None:
                     await stress(bench, options.kills, options.stress)
@@ -138,7 +138,7 @@ async def main() -> None:
                     seconds = invocations.TASK_TIMEOUT.total_seconds()
                     await measure(bench, options.kills, options.only, seconds)
             finally:
-                crew.close()
+                pool.close()
 
 
 if __name__ == "__main__":

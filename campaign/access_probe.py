@@ -16,7 +16,7 @@ from google.genai import types
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.service import RPCError
 
-from campaign.journals import RunFolder, note, notes
+from campaign.run_folder import RunFolder
 from campaign.tools import REPORT, code_of
 from campaign.worker_main import QUEUE
 from campaign.workload import PREFIX, Turn
@@ -26,6 +26,7 @@ from durable_adk.memory import BaseMemoryService
 from durable_adk.runners import Runner
 from durable_adk.sessions.session import CHILD_PREFIX
 from durable_adk.workflows.invocation import TYPE_NAME
+from harness.journal import note, notes
 
 EVERY = 2.0
 """Seconds between two rounds."""

@@ -22,8 +22,8 @@ from campaign.apps import make_apps
 from campaign.checks.after_faults import ALONE, BESIDE, NEIGHBOUR, USER, is_slowed
 from campaign.checks.clients import AFTERMATH
 from campaign.cluster import Cluster, until
-from campaign.journals import RunFolder
 from campaign.player import UNKNOWN, Player
+from campaign.run_folder import RunFolder
 from campaign.stores import shared
 from campaign.worker_main import QUEUE
 from campaign.workload import BURST, CROWD, DENIED, NAP, SLOW, Turn

@@ -13,7 +13,7 @@ from typing import Any
 from google.genai import types
 from pydantic import SecretStr
 
-from campaign.journals import RunFolder, note
+from campaign.run_folder import RunFolder
 from campaign.tools import KeepingTools, PoisonTools, Tools, pause
 from campaign.workload import (
     CLEARED,
@@ -34,6 +34,7 @@ from durable_adk.events import Event, EventActions
 from durable_adk.models import Gemini
 from durable_adk.tools import FunctionTool
 from durable_adk.wire.run_config import Budget
+from harness.journal import note
 
 COUNTED = 4
 """Events of the custom agent without steps."""

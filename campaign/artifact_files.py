@@ -9,8 +9,9 @@ from typing import Any
 
 from google.genai import types
 
-from campaign.journals import Line, RunFolder
+from campaign.run_folder import RunFolder
 from durable_adk.artifacts import FileArtifactService
+from harness.journal import Line
 
 UNFINISHED = (".new-", ".old-")
 """How folders are called that processes have not finished, and nobody sees."""

@@ -32,7 +32,7 @@ from campaign.checks import (
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence, load
 from campaign.guards import Guard, guards, measured
-from campaign.journals import RunFolder
+from campaign.run_folder import RunFolder
 from campaign.stores import converter
 from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.ops.doctor.trails import has_begun

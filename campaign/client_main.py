@@ -16,8 +16,8 @@ from typing import Any
 
 from campaign.access_probe import AccessProbe
 from campaign.apps import make_apps
-from campaign.journals import Line, RunFolder, notes
 from campaign.player import PAUSE, Player
+from campaign.run_folder import RunFolder
 from campaign.scale import SCALES, Scale, Size
 from campaign.session_deletion import PartialAnswerer, SessionDeleter
 from campaign.stores import converter, shared
@@ -27,6 +27,7 @@ from durable_adk.client import connect
 from durable_adk.errors import InvocationTerminatedError, TemporalUnavailableError
 from durable_adk.runners import Runner
 from durable_adk.sessions import DatabaseSessionService
+from harness.journal import Line, notes
 
 BESIDE = ((CROWD, DENIED), (DENIED,))
 """The apps that clients play besides, by slot, a sequence for each; not in a crowd."""

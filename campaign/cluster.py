@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from campaign.journals import RunFolder
 from campaign.links import POSTGRES, Link
 from campaign.postgres import Postgres
 from campaign.proxy import HOST, FaultProxy
+from campaign.run_folder import RunFolder
 from campaign.scale import SCALES, Scale, Size
 from campaign.spawner import Spawned
 from durable_adk.embedded import TemporalServer

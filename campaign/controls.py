@@ -7,8 +7,8 @@ import shutil
 from typing import Any
 
 from campaign.apps import make_apps
-from campaign.journals import Line, RunFolder, notes
 from campaign.player import Player
+from campaign.run_folder import RunFolder
 from campaign.workload import CROWD, PREFIX, STEADY, Turn, courses
 from durable_adk.apps import App
 from durable_adk.artifacts import InMemoryArtifactService
@@ -17,6 +17,7 @@ from durable_adk.errors import DurableAdkError
 from durable_adk.memory import InMemoryMemoryService
 from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService, SessionKey
+from harness.journal import Line, notes
 
 PATIENCE = 120.0
 """Seconds in which all controls must be over."""

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from campaign.controls import Control, outcome_of
-from campaign.journals import Line, RunFolder, notes
 from campaign.leaks import search
 from campaign.player import digest
+from campaign.run_folder import RunFolder
 from campaign.workload import CLEARED, Turn, is_control
 from durable_adk.events import Event
+from harness.journal import Line, notes
 
 Rows = dict[str, list[Line]]
 """Of each table."""

@@ -16,7 +16,7 @@ from temporalio.client import Client
 from campaign.artifact_files import export_files
 from campaign.cluster import Cluster
 from campaign.evidence import Rows
-from campaign.journals import note
+from harness.journal import note
 
 TABLES = ("sessions", "events", "invocations", "state")
 MEMORIES = "memories"

@@ -12,7 +12,6 @@ from typing import Any
 from temporalio.service import RPCError
 
 from campaign.cluster import Cluster, Supervised, until
-from campaign.journals import latest, note
 from campaign.links import Link, links_of
 from campaign.operators import TERMINATING, delete, forge, reset, terminate
 from campaign.proxy import FaultProxy
@@ -22,6 +21,7 @@ from durable_adk.client import connect
 from durable_adk.errors import TemporalUnavailableError
 from durable_adk.sessions import SessionKey
 from durable_adk.wire.messages import workflow_id
+from harness.journal import latest, note
 
 EVERY = 3
 """Before each so many faults something must have been committed since the last look."""

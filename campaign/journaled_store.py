@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from campaign.journals import note
 from durable_adk.errors import DurableAdkError
 from durable_adk.events.event import Event
 from durable_adk.sessions import DatabaseSessionService, InvocationRecord, SessionKey, StoredEvent
@@ -13,6 +12,7 @@ from durable_adk.sessions._entry import Entry
 from durable_adk.sessions._tables import Row, Store, T, Tables
 from durable_adk.sessions.records import Note
 from durable_adk.wire.checkpoint import CHECKPOINT
+from harness.journal import note
 
 ADDED = "addedByTheNextRelease"
 """A field that only workers of the second release write, wherever a run is to go on."""

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from campaign.journals import Line, RunFolder
+from campaign.run_folder import RunFolder
 from campaign.workload import NONCE, SECRET, WORD
+from harness.journal import Line
 
 SPOKEN = "spoken"
 """What users, models and tools say: in no log, span or metric, and encrypted in Temporal."""

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from campaign.apps import MODEL_KEY, SECOND
-from campaign.journals import RunFolder, note
+from campaign.run_folder import RunFolder
 from campaign.workload import MARK, NONCE, WORD
+from harness.journal import note
 from tests.stubs.gemini_stub import GeminiStub, answer
 
 Answer = tuple[str, list[tuple[str, dict[str, Any]]]]

@@ -21,13 +21,14 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError
 
-from campaign.journals import Line, RunFolder, latest, note
+from campaign.run_folder import RunFolder
 from campaign.stores import converter
 from campaign.workload import SLOW, STEADY, Turn
 from durable_adk.client import connect
 from durable_adk.errors import TemporalUnavailableError
 from durable_adk.sessions import SessionKey
 from durable_adk.wire.messages import workflow_id
+from harness.journal import Line, latest, note
 
 if TYPE_CHECKING:
     from campaign.cluster import Cluster

@@ -12,7 +12,6 @@ from typing import Any
 from google.genai import types
 from temporalio.service import RPCError
 
-from campaign.journals import note
 from campaign.tools import signed_in
 from campaign.workload import SIGN_IN, Turn
 from durable_adk.errors import DurableAdkError, InvalidRequestError, TransientError
@@ -20,6 +19,7 @@ from durable_adk.events import Event
 from durable_adk.json_values import canonical
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, Status
+from harness.journal import note
 
 PATIENCE = 20.0
 """Seconds until a client stops waiting and asks again."""

@@ -13,9 +13,9 @@ from campaign.cluster import Cluster, running, until, with_clients
 from campaign.controls import write_controls
 from campaign.export import export
 from campaign.fault_injector import FaultInjector
-from campaign.journals import RunFolder
 from campaign.links import links_of
 from campaign.restore import back_up, keep, restore
+from campaign.run_folder import RunFolder
 from campaign.scale import SCALES, Scale, Size
 from campaign.schedule import GAP, Kind, schedule
 from campaign.stores import converter

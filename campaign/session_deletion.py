@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 
 from google.genai import types
 
-from campaign.journals import Line, RunFolder, note
 from campaign.player import PAUSE, UNKNOWN, Player
+from campaign.run_folder import RunFolder
 from campaign.workload import CLEARED, GENERATION, Turn
 from durable_adk.errors import AlreadyExistsError, DurableAdkError
 from durable_adk.events import Event
 from durable_adk.sessions import Session
+from harness.journal import Line, note
 
 T = TypeVar("T")
 OWED = 3

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from temporalio.converter import DataConverter
 
-from campaign.journals import RunFolder
+from campaign.run_folder import RunFolder
 from durable_adk.auth.credential_service import PostgresCredentialService
 from durable_adk.embedded.stores import Stores, folder_stores
 from durable_adk.encryption import EncryptionCodec, Key, KeyRing

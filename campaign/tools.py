@@ -11,12 +11,13 @@ from typing import Any
 
 from google.genai import types
 
-from campaign.journals import Line, RunFolder, note, notes
+from campaign.run_folder import RunFolder
 from campaign.workload import NAP, Poison, Turn, is_control
 from durable_adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes
 from durable_adk.auth.auth_schemes import APIKey
 from durable_adk.context.activity import ToolContext
 from durable_adk.memory import MemoryEntry
+from harness.journal import Line, note, notes
 
 PAYING = 0.4
 """Seconds that the tool of ``once`` takes."""

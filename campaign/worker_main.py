@@ -19,7 +19,7 @@ from temporalio import activity, client as clients, worker as workers
 
 from campaign.apps import make_apps
 from campaign.journaled_store import ADDED, JournaledSessionService
-from campaign.journals import RunFolder, note, notes
+from campaign.run_folder import RunFolder
 from campaign.stores import converter, shared
 from campaign.workload import QUEUED
 from durable_adk.client import connect
@@ -28,6 +28,7 @@ from durable_adk.settings import Limits
 from durable_adk.wire.checkpoint import Checkpoint
 from durable_adk.wire.steps import ToolStep
 from durable_adk.worker import WorkerOptions, worker
+from harness.journal import note, notes
 
 QUEUE = "campaign"
 LIMITS = Limits(max_history_events=30, model_attempts=100, max_queued_per_session=QUEUED)

@@ -8,8 +8,8 @@ from math import ceil
 from campaign.checks.clients import no_loss, stream
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence
-from campaign.journals import Line
 from campaign.workload import CROWD
+from harness.journal import Line
 
 CANCELLED_WITHIN = 3.0
 """Seconds, if nothing else goes wrong."""

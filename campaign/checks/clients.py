@@ -10,7 +10,6 @@ from campaign.checks.log import CLOSED
 from campaign.checks.violation import Violation
 from campaign.controls import normalized, plain
 from campaign.evidence import Evidence, Row, message_of
-from campaign.journals import Line
 from campaign.workload import CROWD, DENIED, FREE, ONCE, SLOW, Turn
 from durable_adk.activities.attempt import MAX_LOST
 from durable_adk.errors import (
@@ -23,6 +22,7 @@ from durable_adk.errors import (
 )
 from durable_adk.tools.contract import LOST, unknown_outcome
 from durable_adk.wire.messages import WhenBusy
+from harness.journal import Line
 
 CANCELLED = InvocationCancelledError.__name__
 TERMINATED = InvocationTerminatedError.__name__

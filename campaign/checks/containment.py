@@ -7,8 +7,8 @@ from campaign.checks.clients import foreseen, undisturbed
 from campaign.checks.log import CLOSED
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence
-from campaign.journals import Line
 from campaign.workload import POISON, Poison, Turn
+from harness.journal import Line
 
 BESIDE = 2.0
 """Seconds before and after a poison in which its worker's other invocations may feel it."""

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence, Row
-from campaign.journals import Line
 from campaign.links import Link
 from durable_adk.worker import WorkerOptions
+from harness.journal import Line
 
 IN_FLIGHT = 2.0
 """Seconds that a second question may be on its way while the answer to the first is stored."""

@@ -11,7 +11,6 @@ from campaign.checks.log import CLOSED
 from campaign.checks.privacy import CANARY, three
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence, Key
-from campaign.journals import Line
 from campaign.workload import CLEARED, DENIED, WORD
 from durable_adk.errors import (
     EventConflictError,
@@ -21,6 +20,7 @@ from durable_adk.errors import (
 )
 from durable_adk.sessions import SessionKey
 from durable_adk.wire.messages import workflow_id
+from harness.journal import Line
 
 GONE = frozenset(
     error.__name__

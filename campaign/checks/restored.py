@@ -8,8 +8,8 @@ from typing import Any
 
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence, Key, Rows
-from campaign.journals import Line
 from durable_adk.errors import SessionRegressedError
+from harness.journal import Line
 
 REFUSED = SessionRegressedError.__name__
 UNTOLD = {

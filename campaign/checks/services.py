@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence, Key, Row
-from campaign.journals import Line
 from campaign.workload import NONCE
+from harness.journal import Line
 
 PER_SAVE = 4
 """What a killed process may leave of a save at most."""

@@ -7,10 +7,10 @@ from typing import Any
 
 from campaign.access_probe import WAYS
 from campaign.evidence import Evidence, Key, Row, Rows
-from campaign.journals import Line
 from campaign.leaks import SECRETS, SEEN, SPOKEN
 from campaign.schedule import Kind
 from campaign.workload import KINDS, Poison, Turn
+from harness.journal import Line
 from tests.campaign.made_outside import add_outside, workflow_of
 from tests.campaign.parts import added, call, response, row
 

@@ -2,10 +2,10 @@
 
 from campaign.checks.after_faults import ALONE, BESIDE, NEIGHBOUR
 from campaign.evidence import Evidence, Key, Row
-from campaign.journals import Line
 from campaign.workload import Turn
 from durable_adk.sessions import SessionKey
 from durable_adk.wire.messages import workflow_id
+from harness.journal import Line
 from tests.campaign.parts import added, call, response, row
 
 DENIED, CLEARED = Key("denied", "u9", "d9"), Key("cleared", "u8", "c8")

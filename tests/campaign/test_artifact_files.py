@@ -7,7 +7,7 @@ import pytest
 from google.genai import types
 
 from campaign.artifact_files import export_files, unfinished, versions
-from campaign.journals import RunFolder
+from campaign.run_folder import RunFolder
 from durable_adk.artifacts import FileArtifactService
 
 REPORT = {"app_name": "files", "user_id": "user-0", "filename": "report.txt"}

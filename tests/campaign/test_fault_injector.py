@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from campaign.journals import RunFolder, notes
 from campaign.links import Link
+from campaign.run_folder import RunFolder
 from campaign.scale import Size
 from campaign.schedule import HURRY, Fault, Kind
+from harness.journal import notes
 from tests.support.processes import until
 from tests.support.required import module
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from campaign.journals import RunFolder
 from campaign.leaks import SECRETS, SEEN, SPOKEN, search
+from campaign.run_folder import RunFolder
 from campaign.workload import Turn
 
 TURN = Turn("sign_in", "user-0", "sign_in-0-1-0", 1)

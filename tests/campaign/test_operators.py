@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from campaign.journals import RunFolder, note
 from campaign.operators import _forged, under_way
+from campaign.run_folder import RunFolder
 from campaign.workload import Turn
 from durable_adk.wire.messages import is_reserved
+from harness.journal import note
 
 
 def test_only_what_a_client_waits_for_is_done_something_to(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from temporalio.client import Client
 
 from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.embedded import TemporalServer
+from tests.support.apps import all_apps
 from tests.support.chaos_apps import chaos_apps
 from tests.support.processes import Control, Workplace, control_run
 
@@ -32,7 +33,7 @@ async def make_place(
     def make() -> Workplace:
         folder = tmp_path_factory.mktemp("place")
         place = Workplace(folder=folder, client=client, address=server.address)
-        serve(place.queue, AppRegistry(chaos_apps(folder).values()))
+        serve(place.queue, AppRegistry(all_apps(folder).values()))
         places.append(place)
         return place
 

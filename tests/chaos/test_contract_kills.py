@@ -4,18 +4,13 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import Client
 
-from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.client.attempts import read_attempts
-from durable_adk.embedded import TemporalServer
 from durable_adk.events import Event
 from durable_adk.models.model_attempt import AttemptEnd
-from durable_adk.runners import Runner
 from durable_adk.sessions import Status
 from durable_adk.tools import ToolContract
 from tests.support.contract_apps import (
@@ -23,7 +18,6 @@ from tests.support.contract_apps import (
     RECONCILED,
     RETRIED,
     SIDE_BY_SIDE,
-    contract_apps,
 )
 from tests.support.processes import INVOCATION, Workplace, until
 
@@ -32,48 +26,6 @@ AGAIN = [str(contract) for contract in ToolContract if contract != ONCE]
 CONCURRENT = 4
 THAWED = 2.0
 """Seconds a thawed worker is given to do its harm."""
-
-
-class ContractPlace(Workplace):
-    """A workplace for the apps of `contract_apps`."""
-
-    def runner(self, app: str) -> Runner:
-        """See the base class."""
-        return Runner(
-            app=contract_apps(self.folder)[app],
-            session_service=self.sessions,
-            client=self.client,
-            task_queue=self.queue,
-            auto_create_session=True,
-        )
-
-    def _command(self, program: str, *arguments: str) -> list[str | Path]:
-        return super()._command(f"contract_{program}", *arguments)
-
-
-@pytest.fixture(scope="module")
-async def make_place(
-    server: TemporalServer, client: Client, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Callable[[], ContractPlace]]:
-    """Make a workplace; its apps are served here too, for the replays at the end."""
-    places: list[ContractPlace] = []
-
-    def make() -> ContractPlace:
-        folder = tmp_path_factory.mktemp("place")
-        place = ContractPlace(folder=folder, client=client, address=server.address)
-        serve(place.queue, AppRegistry(contract_apps(folder).values()))
-        places.append(place)
-        return place
-
-    yield make
-    for place in places:
-        await place.sessions.close()
-
-
-@pytest.fixture
-def place(make_place: Callable[[], ContractPlace]) -> ContractPlace:
-    """One workplace."""
-    return make_place()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +61,7 @@ CASES = [
 class Outcome:
     """What was seen of a case."""
 
-    place: ContractPlace
+    place: Workplace
     stored: list[Event]
     result: dict[str, Any]
 
@@ -121,7 +73,7 @@ class Outcome:
         return answers[0].response or {}
 
 
-async def _run(case: Case, place: ContractPlace) -> Outcome:
+async def _run(case: Case, place: Workplace) -> Outcome:
     async with place.restarted_worker(case.at):
         await asyncio.wait_for(place.all_of(case.app), 90)
         result = await place.workflow(case.app).result()
@@ -130,7 +82,7 @@ async def _run(case: Case, place: ContractPlace) -> Outcome:
 
 @pytest.fixture(scope="module")
 async def outcomes(
-    request: pytest.FixtureRequest, make_place: Callable[[], ContractPlace]
+    request: pytest.FixtureRequest, make_place: Callable[[], Workplace]
 ) -> AsyncIterator[dict[Case, "asyncio.Task[Outcome]"]]:
     """The selected cases, running side by side; each test waits for its own."""
     turn = asyncio.Semaphore(CONCURRENT)
@@ -166,7 +118,7 @@ async def test_a_tool_runs_as_often_as_it_allows(
 
 
 async def test_a_frozen_worker_does_not_make_an_at_most_once_tool_run_twice(
-    place: ContractPlace,
+    place: Workplace,
 ) -> None:
     """F8, I8: it is given up before the tool has begun; its successor runs it, it never does."""
     async with await place.start_worker("tool.before_run:stop@1") as frozen:
@@ -181,7 +133,7 @@ async def test_a_frozen_worker_does_not_make_an_at_most_once_tool_run_twice(
     assert len(place.traces.runs("charge")) == 1
 
 
-async def test_of_calls_at_once_only_the_lost_one_is_unknown(place: ContractPlace) -> None:
+async def test_of_calls_at_once_only_the_lost_one_is_unknown(place: Workplace) -> None:
     """F10, I8: each call has its own contract; none runs twice."""
     async with place.restarted_worker("tool.halfway:kill@2"):
         await asyncio.wait_for(place.all_of(SIDE_BY_SIDE), 60)
@@ -198,7 +150,7 @@ async def test_of_calls_at_once_only_the_lost_one_is_unknown(place: ContractPlac
 
 
 async def test_what_an_idempotent_tool_raises_is_retried_by_whichever_worker(
-    place: ContractPlace,
+    place: Workplace,
 ) -> None:
     """D7: a kill between two runs costs one of the attempts, and no more."""
     async with place.restarted_worker("tool.before_run:kill@2"):
@@ -209,9 +161,7 @@ async def test_what_an_idempotent_tool_raises_is_retried_by_whichever_worker(
 
 
 @pytest.mark.parametrize("moment", ["answer.noted", "callback.after_model", "commit.before"])
-async def test_an_answer_that_has_arrived_is_paid_for_once(
-    moment: str, place: ContractPlace
-) -> None:
+async def test_an_answer_that_has_arrived_is_paid_for_once(moment: str, place: Workplace) -> None:
     """I10, F2, F3: killed between the model's answer and its commit; no attempt was in vain."""
     async with place.restarted_worker(f"{moment}:kill@1"):
         events = await asyncio.wait_for(place.all_of(KEPT), 60)
@@ -221,7 +171,7 @@ async def test_an_answer_that_has_arrived_is_paid_for_once(
     assert await read_attempts(place.sessions, place.key(KEPT), INVOCATION) == []
 
 
-async def test_an_answer_that_is_lost_is_on_record(place: ContractPlace) -> None:
+async def test_an_answer_that_is_lost_is_on_record(place: Workplace) -> None:
     """I10, F2: killed before it could be written down: asked twice, and that can be seen."""
     async with place.restarted_worker("model.after_call:kill@1"):
         await asyncio.wait_for(place.all_of(KEPT), 60)

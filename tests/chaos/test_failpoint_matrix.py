@@ -22,13 +22,13 @@ from durable_adk.embedded import TemporalServer
 from durable_adk.events import Event
 from durable_adk.sessions import DatabaseSessionService, Status
 from durable_adk.tools import ToolContract
+from tests.support.apps import all_apps
 from tests.support.matrix_cases import SCENES, STORES, Case, Due, Rival, Scene, cases
-from tests.support.matrix_hands import Crew
 from tests.support.matrix_runs import Outcome, Place, run
-from tests.support.matrix_worker import apps_in
 from tests.support.replay import replay_all
 from tests.support.required import module
 from tests.support.scripts import gist, shape
+from tests.support.worker_pool import WorkerPool
 
 # Processes that share the tests have to draw the same ones.
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(random.randrange(10_000))
@@ -56,7 +56,7 @@ async def make_place(
         folder = tmp_path_factory.mktemp("place")
         url = postgres_url if store == "postgres" else f"sqlite:///{folder}/sessions.db"
         place = Place(folder=folder, client=client, address=server.address, store=url)
-        serve(place.queue, AppRegistry(apps_in(folder).values()))
+        serve(place.queue, AppRegistry(all_apps(folder).values()))
         places.append(place)
         return place
 
@@ -81,22 +81,22 @@ async def postgres_url() -> AsyncIterator[str]:
 
 
 @pytest.fixture(scope="module")
-def crew(server: TemporalServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
+def pool(server: TemporalServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
     """The worker processes."""
-    made = Crew(address=server.address, folder=tmp_path_factory.mktemp("crew"))
+    made = WorkerPool(address=server.address, folder=tmp_path_factory.mktemp("pool"))
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-async def controls(crew: Crew, make_place: MakePlace) -> Controls:
+async def controls(pool: WorkerPool, make_place: MakePlace) -> Controls:
     """What each scene does on each store when nothing goes wrong."""
     cells = [(scene, store) for scene in SCENES for store in STORES]
     turn = asyncio.Semaphore(4)  # they wait for nothing: more of them would only be more processes
 
     async def in_turn(scene: Scene, store: str) -> Outcome:
         async with turn:
-            return await run(crew, make_place(store), scene)
+            return await run(pool, make_place(store), scene)
 
     outcomes = await asyncio.gather(*(in_turn(*cell) for cell in cells))
     return dict(zip(cells, outcomes, strict=True))
@@ -104,17 +104,17 @@ async def controls(crew: Crew, make_place: MakePlace) -> Controls:
 
 @pytest.fixture(scope="module")
 async def outcomes(
-    request: pytest.FixtureRequest, crew: Crew, make_place: MakePlace, controls: Controls
+    request: pytest.FixtureRequest, pool: WorkerPool, make_place: MakePlace, controls: Controls
 ) -> AsyncIterator[dict[Case, "asyncio.Task[Outcome]"]]:
     """The selected cases, running side by side; each test waits for its own."""
     turn = asyncio.Semaphore(CONCURRENT)
 
     async def in_turn(case: Case) -> Outcome:
         async with turn:
-            workers = 1 if case.action == "raise" else 2
+            count = 1 if case.action == "raise" else 2
             place = make_place(case.store)
             scene = scene_of(case, controls)
-            return await run(crew, place, scene, failpoint=case.armed, workers=workers)
+            return await run(pool, place, scene, failpoint=case.armed, count=count)
 
     specs = [getattr(item, "callspec", None) for item in request.session.items]
     wanted = [spec.params["case"] for spec in specs if spec and "case" in spec.params]

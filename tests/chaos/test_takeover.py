@@ -9,12 +9,12 @@ from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.client.invocations import TASK_TIMEOUT
 from durable_adk.embedded import TemporalServer
 from tests.chaos.conftest import MakePlace
-from tests.support.matrix_hands import Crew
+from tests.support.apps import all_apps
 from tests.support.matrix_runs import Place
 from tests.support.matrix_takeover import SITUATIONS, Situation, Stage, Times, bound
-from tests.support.matrix_worker import apps_in
 from tests.support.processes import Control
 from tests.support.scripts import shape
+from tests.support.worker_pool import WorkerPool
 
 LATE = 6.0
 """Seconds beyond what is promised, for machines that do other things too."""
@@ -34,17 +34,17 @@ async def test_whatever_a_worker_was_doing_another_one_goes_on_soon(
 
     One sample of each; ``python -m benchmarks.takeover`` takes many, and tells what is usual.
     """
-    crew = Crew(address=server.address, folder=tmp_path)
+    pool = WorkerPool(address=server.address, folder=tmp_path)
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def sample(situation: Situation) -> Times:
         made = make_place()
         store = f"sqlite:///{made.folder}/sessions.db"
         place = Place(folder=made.folder, client=made.client, address=server.address, store=store)
-        serve(place.queue, AppRegistry(apps_in(place.folder).values()))
+        serve(place.queue, AppRegistry(all_apps(place.folder).values()))
         async with turn, AsyncExitStack() as stack:
             stack.push_async_callback(place.sessions.close)
-            stage = Stage(crew, place, stack)
+            stage = Stage(pool, place, stack)
             times = await situation(stage)
             await place.workflow(stage.app).result()
             if stage.app != ANSWERED:
@@ -56,7 +56,7 @@ async def test_whatever_a_worker_was_doing_another_one_goes_on_soon(
     try:
         taken = await asyncio.gather(*map(sample, SITUATIONS))
     finally:
-        crew.close()
+        pool.close()
     for what, seconds in (item for times in taken for item in times.items()):
         print(f"{what}: {seconds:.2f} s")  # noqa: T201
         record_property(what, round(seconds, 2))

@@ -1,12 +1,11 @@
 """What tools did, in a file that survives the process they ran in."""
 
-import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from durable_adk.context.activity import ToolContext
+from harness.journal import note, notes
 
 
 class Entry(NamedTuple):
@@ -29,23 +28,16 @@ class Ledger:
 
     def note(self, tool: str, context: ToolContext) -> None:
         """Write down that a tool begins."""
-        entry = Entry(
+        note(
+            self.path,
             app=context.app_name,
             tool=tool,
             call_id=context.function_call_id,
             key=context.idempotency_key,
             session=context.session.id,
-            pid=os.getpid(),
         )
-        # One write with O_APPEND: lines of processes that write at the same moment do not mix.
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            os.write(file, (json.dumps(entry) + "\n").encode())
-        finally:
-            os.close(file)
 
     def of(self, app: str) -> list[Entry]:
-        """The runs of one app's tools."""
-        lines = self.path.read_text().splitlines() if self.path.exists() else []
-        entries = [Entry(*json.loads(line)) for line in lines]
-        return [entry for entry in entries if entry.app == app]
+        """Return the runs of one app's tools."""
+        lines = (line for line in notes(self.path) if line["app"] == app)
+        return [Entry(*(line[name] for name in Entry._fields)) for line in lines]

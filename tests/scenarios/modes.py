@@ -1,12 +1,10 @@
 """The ways a conversation is run."""
 
 import asyncio
-import multiprocessing
 import random
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from multiprocessing.context import ForkServerContext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -17,12 +15,14 @@ from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.memory import InMemoryMemoryService
 from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService, SqliteSessionService
+from harness.forked_worker import ForkedWorker
 from tests.scenarios import worker_main
 from tests.scenarios.ledger import Ledger
 from tests.scenarios.outcome import Conversation, Outcome
 from tests.scenarios.scenario import Scenario
 from tests.scenarios.stores import shared_stores
 from tests.scenarios.worker_main import Order
+from tests.support.preload import PRELOAD
 
 LAST_BREATH = 10
 """Seconds that a worker which is to be killed may outlive its conversation."""
@@ -96,7 +96,7 @@ class OnTemporal:
         self._world = world
         self._scenarios = scenarios
         self._cache = cache
-        self._hands: list[Hand] = []
+        self._workers: list[ForkedWorker] = []
         self._queues: deque[str] = deque()
 
     async def __aenter__(self) -> Self:
@@ -112,16 +112,16 @@ class OnTemporal:
             )
             for number in range(workers)
         ]
-        self._hands = [self._world.hire() for _ in orders]
-        for hand, order in zip(self._hands, orders, strict=True):
+        self._workers = [self._world.start_worker() for _ in orders]
+        for worker, order in zip(self._workers, orders, strict=True):
             self._queues.extend([order.queue] * (self.at_once // workers))
             self._world.replayable(order.queue, self._scenarios)
-            await hand.serve(order)
+            await worker.obey(order)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for hand in self._hands:
-            hand.kill()
+        for worker in self._workers:
+            worker.close()
         await self._world.close()
 
     @asynccontextmanager
@@ -132,46 +132,6 @@ class OnTemporal:
         async with self._world.conversation(scenario, queue) as conversation:
             yield conversation
         self._queues.append(queue)
-
-
-class Hand:
-    """A worker process."""
-
-    def __init__(self, context: ForkServerContext, address: str, folder: Path) -> None:
-        self._orders, theirs = context.Pipe()
-        self._process = context.Process(
-            target=worker_main.main, args=(theirs, address, folder), daemon=True
-        )
-        self._process.start()
-        theirs.close()
-
-    async def serve(self, order: Order) -> None:
-        """Have it serve a scenario; it does so when this returns."""
-        self._orders.send(order)
-        await _readable(self._orders.fileno())
-        with suppress(EOFError):
-            self._orders.recv()  # it may have died since
-
-    async def death(self) -> None:
-        """Wait until it is dead."""
-        await _readable(self._process.sentinel)
-
-    def kill(self) -> None:
-        """End it, if it is not dead already."""
-        self._process.kill()
-        self._process.join()
-        self._process.close()
-        self._orders.close()
-
-
-async def _readable(file: int) -> None:
-    loop = asyncio.get_running_loop()
-    seen: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(file, lambda: seen.done() or seen.set_result(None))
-    try:
-        await seen
-    finally:
-        loop.remove_reader(file)
 
 
 class Killed:
@@ -185,16 +145,16 @@ class Killed:
     def __init__(self, world: "World", *, seed: int) -> None:
         self._world = world
         self._seed = seed
-        self._idle: deque[Hand] = deque()
+        self._idle: deque[ForkedWorker] = deque()
 
     async def __aenter__(self) -> Self:
         await self._world.open()
-        self._idle.extend(self._world.hire() for _ in range(2 * self.at_once))
+        self._idle.extend(self._world.start_worker() for _ in range(2 * self.at_once))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         while self._idle:
-            self._idle.pop().kill()
+            self._idle.pop().close()
         await self._world.close()
 
     @asynccontextmanager
@@ -219,12 +179,12 @@ class Killed:
     @asynccontextmanager
     async def _takeover(self, doom: Order, talk: Conversation) -> AsyncGenerator[None]:
         first, second = self._idle.popleft(), self._idle.popleft()
-        await first.serve(doom)
+        await first.obey(doom)
 
         async def succeed() -> None:
-            await first.death()
+            await first.end()
             talk.interrupted.append(f"after event {doom.dies_after} and {doom.delay:g} s")
-            await second.serve(Order(scenarios=doom.scenarios, queue=doom.queue))
+            await second.obey(Order(scenarios=doom.scenarios, queue=doom.queue))
 
         succession = asyncio.create_task(succeed())
         try:
@@ -234,9 +194,9 @@ class Killed:
         finally:
             succession.cancel()
             await asyncio.gather(succession, return_exceptions=True)
-            first.kill()
+            first.close()
             self._idle.append(second)
-            self._idle.append(self._world.hire())
+            self._idle.append(self._world.start_worker())
 
 
 class World:
@@ -248,8 +208,6 @@ class World:
         self._folder = folder
         self._ledger = Ledger(folder / "ledger")
         self._sessions = SqliteSessionService(folder / "sessions.db")
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["tests.scenarios.preload"])
 
     @property
     def name(self) -> str:
@@ -264,9 +222,9 @@ class World:
         """Let go of it."""
         await self._sessions.close()
 
-    def hire(self) -> Hand:
+    def start_worker(self) -> ForkedWorker:
         """A new worker process, forked from one that has imported everything."""
-        return Hand(self._context, self._address, self._folder)
+        return ForkedWorker(worker_main.main, self._address, self._folder, PRELOAD)
 
     def replayable(self, queue: str, scenarios: Sequence[Scenario]) -> None:
         """Serve the apps in this process too, for the replays at the end."""

@@ -7,7 +7,6 @@ come out the same everywhere.
 import asyncio
 import hashlib
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
@@ -30,6 +29,7 @@ from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.plugins import BasePlugin
 from durable_adk.tools import FunctionTool
+from harness.journal import note, notes
 from tests.support.scripts import call, calls
 
 NAP = 4.0
@@ -44,10 +44,7 @@ class Traces:
 
     def note(self, tool: str, key: str) -> None:
         """Write down that a tool began."""
-        line = json.dumps({"tool": tool, "key": key, "pid": os.getpid(), "at": time.time()})
-        descriptor = os.open(self.folder / "ledger", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        os.write(descriptor, f"{line}\n".encode())
-        os.close(descriptor)
+        note(self.folder / "ledger", tool=tool, key=key)
 
     def take_effect(self, key: str) -> None:
         """Change the world outside, unless it was changed under this key before."""
@@ -56,7 +53,7 @@ class Traces:
 
     def runs(self, tool: str = "") -> list[dict[str, Any]]:
         """The beginnings of tools, oldest first."""
-        lines = [json.loads(line) for line in self._lines("ledger")]
+        lines = notes(self.folder / "ledger")
         return [line for line in lines if tool in ("", line["tool"])]
 
     @property

@@ -11,6 +11,8 @@ from tests.support.chaos_apps import Traces
 from tests.support.scripts import call
 
 SAVED = "receipt.txt"
+LONG = "long"
+"""The app whose history has two hundred events."""
 
 
 def saving(traces: Traces) -> App:
@@ -52,3 +54,15 @@ def ending(traces: Traces) -> App:
     model = ScriptedModel(log=traces.folder / "model", replies=replies)
     tools = [FunctionTool(refund, require_confirmation=True), patient]
     return App(name="ending", root_agent=LlmAgent(name="clerk", model=model, tools=tools))
+
+
+def long() -> App:
+    """An app whose agent calls a tool many times."""
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    replies = [call("look")] * 16 + ["Enough."]
+    agent = LlmAgent(name="looker", model=ScriptedModel(replies=replies), tools=[look])
+    return App(name=LONG, root_agent=agent)

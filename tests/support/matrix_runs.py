@@ -16,11 +16,12 @@ from durable_adk.events import Event
 from durable_adk.runners import Runner
 from durable_adk.sessions import DatabaseSessionService
 from durable_adk.sessions.base_session_service import InvocationRecord
+from tests.support.apps import all_apps
 from tests.support.matrix_apps import SAVED
 from tests.support.matrix_cases import RIVAL, Rival, Scene, failpoints
-from tests.support.matrix_hands import Crew
-from tests.support.matrix_worker import Order, apps_in
+from tests.support.matrix_worker import Order
 from tests.support.processes import INVOCATION, SESSION, Workplace, until
+from tests.support.worker_pool import WorkerPool
 
 PATIENCE = 60.0
 """Seconds; a worker that dies in a workflow task is missed after 5."""
@@ -46,7 +47,7 @@ class Place(Workplace):
     def runner(self, app: str) -> Runner:
         """A client of one app."""
         return Runner(
-            app=apps_in(self.folder)[app],
+            app=all_apps(self.folder)[app],
             session_service=self.sessions,
             client=self.client,
             task_queue=self.queue,
@@ -134,9 +135,9 @@ class Place(Workplace):
         """The events of a second message; none, and why, if it is not heard."""
         when_busy = {Rival.STEER: "steer", Rival.REJECT: "reject"}.get(rival, "enqueue")
         options = {"message": "two", "invocation_id": RIVAL, "when_busy": when_busy}
-        hands = [self._waiting_and_cancelled(app)] if rival is Rival.CANCEL else []
+        others = [self._waiting_and_cancelled(app)] if rival is Rival.CANCEL else []
         try:
-            events, *_ = await asyncio.gather(self.all_of(app, **options), *hands)
+            events, *_ = await asyncio.gather(self.all_of(app, **options), *others)
         except DurableAdkError as error:
             self.refusal = type(error).__name__
             return []
@@ -213,12 +214,12 @@ class Outcome:
 
 
 async def run(
-    crew: Crew, place: Place, scene: Scene, *, failpoint: str = COUNTED, workers: int = 1
+    pool: WorkerPool, place: Place, scene: Scene, *, failpoint: str = COUNTED, count: int = 1
 ) -> Outcome:
     """Have a scene played by workers whose failpoint is armed, and wait until all is over."""
     yielded: list[Event] = []
     error = None
-    async with crew.serving(place.order(scene, failpoint), workers) as hands:
+    async with pool.serving(place.order(scene, failpoint), count) as workers:
         try:
             async with asyncio.timeout(PATIENCE):
                 async for event in place.play(scene):
@@ -237,7 +238,7 @@ async def run(
         holder=await place.sessions.active_invocation(place.key(scene.app)),
         error=error,
         versions=await place.versions(scene.app),
-        deaths=sum(hand.dead for hand in hands),
+        deaths=sum(worker.dead for worker in workers),
     )
     await place.sessions.close()  # PostgreSQL has a hundred connections, the matrix more cases
     return outcome

@@ -8,11 +8,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from durable_adk.events import Event
+from harness.forked_worker import ForkedWorker
 from tests.support.chaos_apps import NAP
 from tests.support.matrix_cases import Scene
-from tests.support.matrix_hands import Crew, Hand
 from tests.support.matrix_runs import Place, approval
 from tests.support.processes import SESSION, until
+from tests.support.worker_pool import WorkerPool
 
 Times = dict[str, float]
 """Seconds by what they are the time of."""
@@ -22,17 +23,17 @@ Times = dict[str, float]
 class Stage:
     """One sample: a workplace and the workers that are there for it."""
 
-    crew: Crew
+    pool: WorkerPool
     place: Place
     stack: AsyncExitStack
     app: str = ""
     """The app that was run."""
 
-    async def worker(self, app: str, *, failpoint: str = "", grace: int = 10) -> Hand:
+    async def worker(self, app: str, *, failpoint: str = "", grace: int = 10) -> ForkedWorker:
         """One more worker, which is ready."""
         order = self.place.order(Scene(app), failpoint, grace=grace)
-        [hand] = await self.stack.enter_async_context(self.crew.serving(order, 1))
-        return hand
+        [worker] = await self.stack.enter_async_context(self.pool.serving(order, 1))
+        return worker
 
     def run(self, app: str) -> "Run":
         """An invocation that goes on beside what follows."""
@@ -117,9 +118,9 @@ async def in_a_tool_call(stage: Stage) -> Times:
 
 
 async def _at(stage: Stage, app: str, failpoint: str, number: int) -> float:
-    hands = [await stage.worker(app, failpoint=failpoint) for _ in range(2)]
+    workers = [await stage.worker(app, failpoint=failpoint) for _ in range(2)]
     run = stage.run(app)
-    ends = [asyncio.create_task(hand.end()) for hand in hands]
+    ends = [asyncio.create_task(worker.end()) for worker in workers]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     died = time.time()
     for end in ends:

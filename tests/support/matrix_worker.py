@@ -12,19 +12,13 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from durable_adk.agents import LlmAgent
-from durable_adk.apps import App
 from durable_adk.artifacts import FileArtifactService
 from durable_adk.client import connect
 from durable_adk.failpoints import arm
-from durable_adk.models import ScriptedModel
 from durable_adk.sessions import DatabaseSessionService
 from durable_adk.settings import Limits
 from durable_adk.worker import WorkerOptions, worker
-from tests.support.chaos_apps import Traces, chaos_apps
-from tests.support.contract_apps import contract_apps
-from tests.support.matrix_apps import asking, ending, saving
-from tests.support.scripts import call
+from tests.support.apps import all_apps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,27 +38,8 @@ class Order:
     """Seconds that steps get when it is to leave."""
 
 
-LONG = "long"
-"""The app whose history has two hundred events."""
 LEAVE = "leave"
 """Serve nothing; answered when the last step has ended."""
-
-
-def apps_in(folder: Path) -> dict[str, App]:
-    """All apps by name, with their traces in `folder`."""
-    traces = Traces(folder)
-    more = (_long(), saving(traces), asking(traces), ending(traces))
-    return chaos_apps(folder) | contract_apps(folder) | {app.name: app for app in more}
-
-
-def _long() -> App:
-    def look() -> str:
-        """Look."""
-        return "seen"
-
-    replies = [call("look")] * 16 + ["Enough."]
-    agent = LlmAgent(name="looker", model=ScriptedModel(replies=replies), tools=[look])
-    return App(name=LONG, root_agent=agent)
 
 
 def main(orders: Connection, address: str, folder: Path) -> None:
@@ -103,7 +78,7 @@ async def _served(client: Client, order: Order, stack: AsyncExitStack) -> None:
     arm(order.failpoint, order.folder / "failpoints")
     serving = worker(
         client,
-        apps=list(apps_in(order.folder).values()),
+        apps=list(all_apps(order.folder).values()),
         session_service=sessions,
         artifact_service=FileArtifactService(order.folder / "artifacts"),
         options=WorkerOptions(

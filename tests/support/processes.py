@@ -19,6 +19,7 @@ from durable_adk.embedded.process import Process
 from durable_adk.events import Event
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
+from tests.support.apps import all_apps
 from tests.support.chaos_apps import Traces, chaos_apps
 from tests.support.worker_main import HISTORY, SPANS
 
@@ -76,7 +77,7 @@ class Workplace:
     def runner(self, app: str) -> Runner:
         """A client of one app."""
         return Runner(
-            app=chaos_apps(self.folder)[app],
+            app=all_apps(self.folder)[app],
             session_service=self.sessions,
             client=self.client,
             task_queue=self.queue,

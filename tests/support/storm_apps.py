@@ -10,6 +10,8 @@ from durable_adk.models import ScriptedModel
 from tests.support.chaos_apps import Traces
 from tests.support.scripts import call
 
+STORM = "storm"
+"""The app's name."""
 LOOKS = 8
 """Tool calls before the one that waits."""
 
@@ -31,4 +33,4 @@ def storm_app(folder: Path) -> App:
 
     replies = [*([call("look")] * LOOKS), call("patient"), "Done."]
     model = ScriptedModel(replies=replies)
-    return App(name="storm", root_agent=LlmAgent(name="asker", model=model, tools=[look, patient]))
+    return App(name=STORM, root_agent=LlmAgent(name="asker", model=model, tools=[look, patient]))

@@ -1,4 +1,4 @@
-"""A worker for the chaos tests: ``python -m tests.support.worker_main ADDRESS QUEUE DIR``."""
+"""A worker of the tests' apps: ``python -m tests.support.worker_main ADDRESS QUEUE DIR``."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from durable_adk.client import connect
 from durable_adk.sessions import SqliteSessionService
 from durable_adk.settings import Limits
 from durable_adk.worker import WorkerOptions, worker
-from tests.support.chaos_apps import chaos_apps
+from tests.support.apps import all_apps
 from tests.support.telemetry import write_spans
 
 HISTORY = "CHAOS_HISTORY"
@@ -20,10 +20,10 @@ SPANS = "CHAOS_SPANS"
 
 
 async def main(address: str, queue: str, folder: Path) -> None:
-    """Serve the chaos apps until a signal ends the process."""
+    """Serve all apps until a signal ends the process."""
     if spans := os.environ.get(SPANS):
         write_spans(Path(spans))
-    apps = list(chaos_apps(folder).values())
+    apps = list(all_apps(folder).values())
     service = SqliteSessionService(folder / "sessions.db")
     history = int(os.environ.get(HISTORY, "4000"))
     limits = Limits(max_history_events=history)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from campaign.journals import latest, note, notes
+from harness.journal import latest, note, notes
 
 
 def test_half_a_line_of_a_killed_writer_costs_no_other_line(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Processes and files that tests, campaign and benchmarks use to break and to watch the runtime."""
