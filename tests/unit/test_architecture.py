@@ -66,39 +66,35 @@ OPENTELEMETRY = "attribute baggage headers identity log metrics span telemetry t
 """Words of OpenTelemetry's documentation."""
 
 COMPUTING = """
-    access application arguments async backend begin blobs budget cache call calling channel chunks
-    cli close closing compact connect connection container contract copies database db debugging
-    decoding delegated demo dependencies determinism dev doctor embedded encryption entry env
-    environment erase erasure error execution expired external extras feed file folder forks gemini
-    health hook id in_process inserts invocations json key launch launcher library lifecycle limits
-    lines link listing live lock logging long lost main manager merge migrate migrations names
-    notifications object open ops options orphan over owner parameters pause pending plain
-    plain_text postgres private process program query record redaction redis reference refusal
-    result retrying routing scope secret sent server serving settings setup shared size sockets sql
-    sqlite stalled status steering steps storage store stored stream streaming subprocess
-    subscription supervise sweep sync tables take target terminal text threads transaction
-    transactional types unavailable url utils values version wait watchdog wire
+    access application arguments async backend begin blobs budget cache call calling change channel
+    chunks cli close closing compact connect connection container contract copies database db
+    debugging decoding delegated demo dependencies determinism dev doctor embedded encryption entry
+    env environment erase erasure error execution expired external extras feed file finding folder
+    forks gemini head health hook id in_process inserts invocations json key launch launcher library
+    lifecycle limits lines link listing live lock logging long lost main manager merge migrate
+    migrations names notifications object open ops options orphan over owner parameters pause
+    pending plain plain_text postgres private process program query record redaction redis reference
+    refusal result retrying routing scope secret sent server serving settings setup shared size
+    sockets source sql sqlite stalled status steering steps storage store stored stream streaming
+    subprocess subscription supervise sweep sync tables take target terminal text threads
+    transaction transactional types unavailable url utils values version wait watchdog wire word
 """
 """Words of Python, of SQL, of the libraries in use and of computing at large."""
 
 SMALL = "at by for from of on the to"
 
 NOT_YET_NAMED = """
-    activity_answer agent_answer asking at attempting attempts beginning begun behind board
-    broken_logs calls changes choice compacting continuing dead_holders desk ending erasing evidence
-    findings granted head holders lease_owner notebook notices opening outside past_state pausing
+    begun behind broken_logs dead_holders desk erasing evidence notebook notices past_state pausing
     people places questions reach reading rebuilt redo regressed regressions remembered repeated
-    rewinding rolling run_hooks secure securing sources spending subscription sweeping telling
-    theirs toolbox trails trials unread untold waiting waiting_calls watch words worker_process
-    world
+    securing sweeping toolbox trails unread untold waiting watch
 """
 """Modules of today that wait for a name."""
 
-NOT_YET_SMALL = {"activities", "cli", "sessions", "."}
+NOT_YET_SMALL = {"cli", "sessions", "."}
 """Folders of today that have more than 15 modules."""
 
 NOT_YET_UNIQUE = """
-    Conversation GetSessionConfig Pauses Place Runs Scope Session Store ToolRun Waiting Watch
+    Place Scope Session Store ToolRun Waiting Watch
 """
 """Class names of today that two modules have."""
 
