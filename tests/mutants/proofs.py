@@ -22,13 +22,8 @@ from durable_adk.wire.checkpoint import Checkpoint
 from durable_adk.worker import WorkerOptions, worker, workflow_runner
 from tests.integration import test_holders, test_pausing, test_reset, test_when_busy
 from tests.unit import test_runtime, test_versions
-from tests.unit.activities import (
-    test_opening,
-    test_pausing as test_answering,
-    test_session_cache,
-    test_staleness,
-    test_waiting,
-)
+from tests.unit.activities.commit import test_session_cache, test_staleness
+from tests.unit.activities.invocation import test_open, test_pause, test_waiting
 from tests.unit.conversation import test_denied
 from tests.unit.sessions import test_contract_creation, test_contract_queue
 
@@ -54,9 +49,9 @@ class Given:
         self.monkeypatch.setattr(staleness, "MAX_AGE", -1.0)
         return test_staleness.Clinic()
 
-    async def waiting(self) -> test_answering.Waiting:
+    async def waiting(self) -> test_pause.Waiting:
         """An invocation that waits for two answers."""
-        made = test_answering.Waiting()
+        made = test_pause.Waiting()
         await made.open()
         return made
 
@@ -138,27 +133,27 @@ PROOFS: dict[str, Check] = {
     ),
     "few attempts in place": proven(test_waiting.test_who_is_not_next_waits_elsewhere),
     "room for work": proven(test_waiting.test_a_worker_has_only_so_many_attempts_that_wait),
-    "lease first": proven(test_answering.test_an_answer_to_a_busy_session_reads_no_events),
+    "lease first": proven(test_pause.test_an_answer_to_a_busy_session_reads_no_events),
     "withdrawn for a while": proven(test_contract_queue.test_withdrawn_notes_go_after_a_while),
     # ----- ends of what is paused
     "paused ends at once": proven(
         test_contract_queue.test_a_paused_invocation_ends_at_once_and_is_sealed_when_the_session_is_free
     ),
     "paused is sealed": proven(
-        test_answering.test_what_is_paused_is_sealed_however_it_ends, status=Status.ABANDONED
+        test_pause.test_what_is_paused_is_sealed_however_it_ends, status=Status.ABANDONED
     ),
     "sealed for who is gone": proven(
-        test_answering.test_the_next_message_seals_what_a_gone_holder_has_ended,
+        test_pause.test_the_next_message_seals_what_a_gone_holder_has_ended,
         holder="temporal:n:r:w",
     ),
     "sealed for a process": proven(
-        test_answering.test_the_next_message_seals_what_a_gone_holder_has_ended,
+        test_pause.test_the_next_message_seals_what_a_gone_holder_has_ended,
         holder="local:gone",
     ),
     "seals first": proven(
         test_contract_queue.test_nobody_opens_between_an_end_and_its_seals, answered=True
     ),
-    "ended by who waits": proven(test_answering.test_an_answer_ends_a_holder_that_is_gone),
+    "ended by who waits": proven(test_pause.test_an_answer_ends_a_holder_that_is_gone),
     # ----- which session it is
     "sessions of one name apart": proven(
         test_contract_creation.test_a_run_of_a_deleted_session_is_fenced_off
@@ -189,7 +184,7 @@ PROOFS: dict[str, Check] = {
         on_temporal=True,
     ),
     "no waiting for itself": proven(
-        test_opening.test_a_run_does_not_wait_for_what_it_began_under_another_id
+        test_open.test_a_run_does_not_wait_for_what_it_began_under_another_id
     ),
     "reset": proven(test_reset.test_a_reset_run_goes_on_with_its_invocation),
     # ----- which answer it is

@@ -6,9 +6,14 @@ from tests.mutants.catalogue import MUTANTS
 from tests.mutants.checks import CHECKS, WHOLE
 from tests.mutants.mutant import Mutant
 
-pytestmark = pytest.mark.thorough
+def test_every_seeded_bug_can_be_planted() -> None:
+    """What a mutant changes is still there, under the name and with the text that it expects."""
+    for mutant in MUTANTS:
+        with pytest.MonkeyPatch.context() as patch:
+            mutant.breaks(patch)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_seeded_bug_is_noticed_by_its_check(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch
@@ -18,6 +23,7 @@ def test_a_seeded_bug_is_noticed_by_its_check(
     assert CHECKS[mutant.check]()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name, check in CHECKS.items() if check not in WHOLE])
 def test_the_code_as_it_is_passes_the_check(name: str) -> None:
     """What notices a bug is silent without it; tests/simulation holds that for the others."""
