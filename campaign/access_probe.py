@@ -1,7 +1,7 @@
-"""A client that, beside its own work, tries to reach what is another user's (I18).
+"""Tries to reach other users' sessions, files, memories and calls (I18).
 
-All tries go through the public API or Temporal's, under its own user's name and with ids that it
-cannot know otherwise; what came of each is noted.
+Each attempt goes through the public API or Temporal's, under the probe's own user and with foreign
+ids taken from journals. The outcome of each is written down.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ from harness.journal import note, notes
 EVERY = 2.0
 """Seconds between two rounds."""
 PATIENCE = 10.0
-"""Seconds until a try is given up."""
+"""Seconds until an attempt is abandoned."""
 _UNKNOWN = (TransientError, RPCError, TimeoutError, OSError)
 
 
 @dataclass(frozen=True)
 class AccessProbe:
-    """Who tries."""
+    """A client that makes the attempts."""
 
     folder: RunFolder
     slot: str
@@ -49,7 +49,7 @@ class AccessProbe:
     client: Client
 
     async def run(self) -> None:
-        """Try all ways at one foreign turn after another, until cancelled."""
+        """Try all ways on one foreign turn after another, until cancelled."""
         dice = random.Random(self.slot)  # noqa: S311 - dice are no secrets
         while True:
             await asyncio.sleep(EVERY)
@@ -58,7 +58,7 @@ class AccessProbe:
                 await self._round(dice.choice(turns))
 
     def _foreign(self) -> list[Turn]:
-        """What other users have begun, and seen something of."""
+        """Return the turns of other users that have yielded an event."""
         own = self.folder.journal(self.slot)
         lines = [line for path in self.folder.journals if path != own for line in notes(path)]
         found = {
@@ -92,7 +92,7 @@ class AccessProbe:
             return [event.id async for event in events]
 
     async def answer(self, turn: Turn) -> Any:
-        """Decide what somebody else is asked."""
+        """Answer a pending call of another user."""
         runner = self.runners[turn.app]
         waiting = await runner.pending(user_id=turn.user, session_id=turn.session)
         call = waiting[0].call_id if waiting else "adk-guessed"
@@ -108,21 +108,21 @@ class AccessProbe:
         return await sessions.get_session(app_name=turn.app, **self._at(turn))
 
     async def pending(self, turn: Turn) -> Any:
-        """See what a foreign session waits for."""
+        """List the pending calls of a foreign session."""
         return await self.runners[turn.app].pending(**self._at(turn))
 
     async def attempts(self, turn: Turn) -> Any:
-        """See what a foreign invocation has asked the model."""
+        """List the model attempts of a foreign invocation."""
         name = turn.invocation
         return await self.runners[turn.app].attempts(**self._at(turn), invocation_id=name)
 
     async def cancel(self, turn: Turn) -> Any:
-        """End a foreign invocation."""
+        """Cancel a foreign invocation."""
         name = turn.invocation
         return await self.runners[turn.app].cancel(**self._at(turn), invocation_id=name)
 
     async def rewind(self, turn: Turn) -> Any:
-        """Take a foreign session back."""
+        """Rewind a foreign session."""
         runner, name = self.runners[turn.app], turn.invocation
         await runner.rewind_async(**self._at(turn), rewind_before_invocation_id=name)
         return "rewound"
@@ -146,13 +146,13 @@ class AccessProbe:
         return await self.artifacts.load_artifact(**own, filename="link")
 
     async def search(self, turn: Turn) -> Any:
-        """Search for what a foreign session has noted."""
+        """Search for memories of a foreign session."""
         query = f"{code_of(turn.session)} {turn.word}"
         found = await self.memory.search_memory(app_name=turn.app, user_id=self.user, query=query)
         return [one.text for one in found.memories if _is_of(turn, one.text)]
 
     async def tool_run(self, turn: Turn) -> Any:
-        """Start what only the runtime starts: a run with the state of another session (S3)."""
+        """Start a run with the state of another session, which only the runtime may start (S3)."""
         forged = {
             "app": turn.app,
             "user": self.user,
@@ -163,7 +163,7 @@ class AccessProbe:
         return await self._start(forged)
 
     async def kept_name(self, turn: Turn) -> Any:
-        """Have a session whose name is kept for such runs."""
+        """Create a session whose name is reserved for such runs."""
         name = f"{CHILD_PREFIX}{uuid.uuid4().hex}"
         return await self._start(
             {"app": turn.app, "user": self.user, "session": name, "message": "look"}
@@ -205,4 +205,4 @@ WAYS: dict[str, Callable[[AccessProbe, Turn], Awaitable[Any]]] = {
         *(AccessProbe.tool_run, AccessProbe.kept_name),
     )
 }
-"""What is tried, by name."""
+"""All ways, by name."""

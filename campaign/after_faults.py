@@ -1,7 +1,7 @@
-"""What clients do when the faults are over: they cancel, send all thrice, and crowd a session.
+"""Client actions after the last fault: cancellations, repeated messages, a crowded session.
 
-Under faults nobody can say how long a cancellation may take, or a neighbour's turn. Here nothing
-else goes wrong (I15, I22).
+Under faults there is no bound for the time of a cancellation or of another user's turn. Here
+nothing else goes wrong (I15, I22).
 """
 
 import asyncio
@@ -52,15 +52,15 @@ ASKING = 1.0
 DEPLOYS, ASKED = 2, 8
 """How often all workers are replaced while so many calls wait to be denied."""
 PATIENCE = 150.0
-"""Seconds for all; what has no outcome then is noticed as such (I11)."""
+"""Seconds for all actions; a message without an outcome by then is a violation (I11)."""
 
 
 @dataclass(frozen=True)
 class _Cancelling(Player):
-    """A client that cancels what it has sent, in its own time."""
+    """A client that cancels its own messages."""
 
     async def cancel(self, turn: Turn, attempt: int) -> None:
-        """Cancel, and note what is said to it."""
+        """Cancel, and write down the reply."""
         self._note(turn, "cancel", "invoke", attempt)
         with contextlib.suppress(*UNKNOWN, DurableAdkError):
             reached = await self.runner.cancel(
@@ -70,7 +70,7 @@ class _Cancelling(Player):
 
 
 async def act_after_faults(cluster: Cluster, client: Client, healed: float) -> None:
-    """Do all of it, once the last fault can have no effect any more."""
+    """Run all actions, once the last fault can have no effect any more."""
     await asyncio.sleep(max(0.0, healed + AFTERMATH - time.time()))
     async with local_runners(cluster, client, (SLOW, CROWD, DENIED, *SENT_AGAIN)) as runners:
         with contextlib.suppress(TimeoutError):
@@ -82,7 +82,7 @@ async def act_after_faults(cluster: Cluster, client: Client, healed: float) -> N
 async def local_runners(
     cluster: Cluster, client: Client, names: Iterable[str]
 ) -> AsyncGenerator[dict[str, Runner]]:
-    """Runners of some apps in this process, which no fault is done to."""
+    """Runners of some apps in this process, which no fault touches."""
     service = DatabaseSessionService(cluster.url())
     apps = make_apps(cluster.folder.path)
     options: dict[str, Any] = {"client": client, "task_queue": QUEUE}
@@ -121,7 +121,7 @@ async def _all(cluster: Cluster, runners: dict[str, Runner]) -> None:
 
 @dataclass(frozen=True)
 class _Hesitating(Player):
-    """A client that answers only when it is let."""
+    """A client that answers only after an event is set."""
 
     let: asyncio.Event
 
@@ -152,7 +152,7 @@ async def _denied(cluster: Cluster, runner: Runner) -> None:
 
 
 async def _crowded(crowd: Player, quiet: Player) -> None:
-    """Play a quiet user's turns, and then as many beside messages that crowd another's session."""
+    """Play a quiet user's turns alone, then as many while another session is crowded."""
     for number in range(ROUNDS):
         alone = await _quiet(quiet, f"{ALONE}-{number}")
         session = f"{CROWD}-{USER}-{number}"
@@ -195,10 +195,10 @@ async def _cancelled(
 
 
 async def _sent_again(folder: RunFolder, runner: Runner, turns: int) -> None:
-    """Play a session as several clients at once, which send the same under the same ids.
+    """Play a session as several clients at once, which send the same messages under the same ids.
 
-    The first of them keeps a journal like every client; those of the others are apart, as each
-    tells of the same invocations.
+    The first client keeps a journal like every client; the others have journals of their own,
+    because they cover the same invocations.
     """
     app = runner.app_name
     journals = [folder.journal(USER), *(folder.repeat(f"{app}-{n}") for n in range(1, TIMES))]

@@ -1,4 +1,4 @@
-"""What a run's folder of artifacts holds, read past the code that wrote it."""
+"""Reads a run's folder of artifacts without the code that wrote it."""
 
 import json
 import os

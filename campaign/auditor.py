@@ -1,4 +1,4 @@
-"""The auditor: ``python -m campaign.auditor RUN_DIR`` reads what a run left and says what is wrong.
+"""The auditor: ``python -m campaign.auditor RUN_DIR`` checks the evidence of a run.
 
 It exits with 1 if an invariant does not hold or too little happened.
 """

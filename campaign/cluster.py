@@ -1,4 +1,4 @@
-"""All processes of a run: a Temporal server, a store, a model, workers and clients."""
+"""The processes of a run: Temporal server, store, model, workers and clients."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ START = 60.0
 
 
 async def until(condition: Callable[[], bool], patience: float = START) -> bool:
-    """Wait until a condition holds; whether it did within so many seconds."""
+    """Wait until a condition holds; return False if it does not within `patience` seconds."""
     end = time.monotonic() + patience
     while not condition():
         if time.monotonic() > end:
@@ -52,7 +52,7 @@ class Supervised:
     proxy: FaultProxy | None = None
     """Between it and Temporal."""
     spared: bool = False
-    """Whether it is in the middle of a fault that others would spoil."""
+    """Whether a fault is in progress that another one would invalidate."""
     killed: int = 0
     """The process that was last killed; it may take a moment to be gone."""
     _seen: int = 0
@@ -142,7 +142,7 @@ class Temporal:
 
 @dataclass
 class Cluster:
-    """What the injector acts on."""
+    """The processes that the fault injector acts on."""
 
     folder: RunFolder
     store: str
@@ -210,7 +210,7 @@ async def running(folder: RunFolder, store: str, seed: int, size: Size) -> Async
 
 
 async def _put_before_the_model(stack: AsyncExitStack, cluster: Cluster) -> None:
-    """Let whoever asks the model ask through a proxy."""
+    """Route all model calls through a proxy."""
     if not await until(lambda: cluster.model.exists() and bool(cluster.model.read_text())):
         raise DurableAdkError("The model's stub has not started.")
     host, _, port = cluster.model.read_text().rpartition(":")

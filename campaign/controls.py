@@ -1,4 +1,4 @@
-"""What each app stores when nothing goes wrong: the same turns, in process."""
+"""Control runs: what each app stores for the same turns, in process and without faults."""
 
 import asyncio
 import json

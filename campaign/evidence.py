@@ -1,4 +1,4 @@
-"""All that a run leaves behind, as the auditor reads it."""
+"""The evidence of a run, as the auditor reads it."""
 
 import json
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Copying the store's rows and Temporal's histories into a run's folder, while both still run.
+"""Copies the store's rows and Temporal's histories into a run's folder, while both still run.
 
 The store is read row by row, past the code that wrote it.
 """
@@ -24,7 +24,7 @@ MEMORIES = "memories"
 
 
 async def export(cluster: Cluster, client: Client) -> None:
-    """Copy what the store and Temporal have into the run's folder."""
+    """Copy the contents of store and Temporal into the run's folder."""
     cluster.folder.store.write_text(json.dumps(await rows_of(cluster)))
     await export_files(cluster.folder)
     cluster.folder.histories.mkdir(exist_ok=True)

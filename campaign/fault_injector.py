@@ -1,4 +1,4 @@
-"""Who does the faults."""
+"""Injects the faults of a schedule into the processes of a run."""
 
 import asyncio
 import signal
@@ -24,36 +24,36 @@ from durable_adk.wire.messages import workflow_id
 from harness.journal import latest, note
 
 EVERY = 3
-"""Before each so many faults something must have been committed since the last look."""
+"""Number of faults after which a commit must have succeeded before the next fault."""
 PATIENCE = 30.0
-"""Seconds that a fault waits for something to be done to."""
+"""Seconds that a fault waits for a target."""
 BRIEF = 0.5
-"""Seconds; no write of a worker that runs takes as long."""
+"""Seconds; longer than any write of a running worker."""
 TAKEOVER = 40.0
 """Seconds that a usurped worker is frozen at most."""
 ALONE = 4.0
 """Seconds that a usurped worker is without a network after it wakes, unless it has been refused."""
 REPORTED = 0.1
-"""Seconds in which what was committed before a black hole has surely been reported."""
+"""Seconds in which a commit from before a black hole is reported to Temporal."""
 _LOCKING = 5.0
 
 Done = dict[str, Any] | None
-"""What was done to whom; None: there was nothing to be done."""
+"""What was done to which process; None if the fault had no target."""
 
 
 @dataclass
 class FaultInjector:
-    """Does the faults of a schedule, those that last beside the next ones."""
+    """Injects the faults of a schedule; those that last overlap with the next ones."""
 
     cluster: Cluster
     _tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
-    """All of them to the end, so that none fails unheard."""
+    """All faults, awaited at the end, so that no failure is lost."""
     _server: asyncio.Lock = field(default_factory=asyncio.Lock)
     _store: asyncio.Lock = field(default_factory=asyncio.Lock)
     _network: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def inject(self, faults: list[Fault], seconds: float) -> None:
-        """Do all of them, each at its time; after so many seconds heal and return."""
+        """Inject each fault at its time; after `seconds` repair everything and return."""
         started, asked = time.monotonic(), time.time()
         for number, fault in enumerate(faults):
             await asyncio.sleep(max(0.0, started + fault.at - time.monotonic()))
@@ -66,9 +66,9 @@ class FaultInjector:
         self.heal()
 
     async def _progress(self, since: float) -> float:
-        """Wait until something has been committed, so that a slow machine gets anywhere.
+        """Wait until something has been committed, so that a slow machine makes progress.
 
-        Returns the seconds that this took; what is still to come is that much later.
+        Returns the seconds that this took; the faults that follow are delayed by as much.
         """
         began = time.monotonic()
         await until(lambda: self._committed(since), PATIENCE)
@@ -80,7 +80,7 @@ class FaultInjector:
         return any(line["at"] > since and line["phase"] == "ok" for line in lines)
 
     def heal(self) -> None:
-        """Wake whoever sleeps and mend the network."""
+        """Continue stopped workers and repair the network."""
         for link in links_of(self.cluster.store):
             for proxy in self.cluster.proxies(link):
                 proxy.heal()
@@ -231,7 +231,7 @@ class FaultInjector:
     async def _usurped(self, worker: Supervised, line: dict[str, Any], seconds: float) -> Done:
         """Freeze the worker, terminate its run, and wake it when the next message has the session.
 
-        It wakes without a network: else it might hear that it is cancelled before it commits.
+        It wakes without a network: otherwise it could learn of its cancellation before it commits.
         """
         done = _signal(worker, signal.SIGSTOP)
         worker.spared = True
@@ -274,7 +274,7 @@ class FaultInjector:
         return await forge(self.cluster, fault.pick)
 
     def _is_free(self) -> bool:
-        """Whether nobody keeps SQLite's lock."""
+        """Return whether SQLite's lock is free."""
         with closing(sqlite3.connect(self.cluster.sqlite, BRIEF, isolation_level=None)) as store:
             try:
                 store.execute("BEGIN IMMEDIATE")
@@ -308,7 +308,7 @@ class FaultInjector:
             worker.proxy.heal()
 
     def _refused(self, pid: int, since: float) -> bool:
-        """Whether the store has told a process since then that its time is over."""
+        """Return whether the store has refused a commit of this process since then."""
         return any(
             (line["phase"], line["pid"], line.get("error")) == ("refused", pid, "LeaseLostError")
             and line["at"] > since
@@ -316,7 +316,7 @@ class FaultInjector:
         )
 
     def _proxy(self, fault: Fault) -> FaultProxy:
-        """On the link that a fault is for."""
+        """Return a proxy on the link of a fault."""
         if fault.link is None:
             raise AssertionError(f"a fault of kind {fault.kind} is dealt a link")
         proxies = self.cluster.proxies(fault.link)
@@ -329,7 +329,7 @@ def _one_of(processes: list[Supervised], pick: float) -> Supervised | None:
 
 
 def _signal(process: Supervised, number: signal.Signals) -> Done:
-    """Send a signal to the process itself, unless it has ended."""
+    """Send a signal to the process, unless it has ended."""
     if process.process is None or process.process.returncode is not None:
         return None
     if number is signal.SIGKILL:

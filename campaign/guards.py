@@ -1,4 +1,4 @@
-"""What a run must have seen, so that it cannot pass because nothing happened."""
+"""Lower bounds on what a run has exercised, so that it cannot pass because nothing happened."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The workers' session store, which notes each attempt to write and what became of it."""
+"""The workers' session store, which journals each attempt to write and its outcome."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Looking through a run's files, byte by byte, for what must not be in them (I19, I23)."""
+"""Searches a run's files, byte by byte, for text that must not be in them (I19, I23)."""
 
 import re
 from collections import Counter

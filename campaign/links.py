@@ -1,4 +1,4 @@
-"""The connections between a run's processes, which the injector breaks."""
+"""The connections between a run's processes, which the fault injector breaks."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""What operators, and whoever reaches Temporal, do to workflows by hand."""
+"""What operators, and others with access to Temporal, do to workflows by hand."""
 
 import asyncio
 import time

@@ -1,6 +1,6 @@
-"""Putting the store back to a copy made in the middle of a run, and having it mended (F37).
+"""Restores the store to a backup made in the middle of a run, and has the doctor repair it (F37).
 
-All evidence of the run has been gathered before. What is done here is evidence of its own.
+The evidence of the run was exported before. What happens here is evidence of its own.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ async def keep(cluster: Cluster, client: Client, number: int) -> None:
 
 
 async def back_up(cluster: Cluster, after: float) -> None:
-    """Copy the store while it is in use, however often that takes."""
+    """Back the store up while it is in use; retry until that succeeds."""
     await asyncio.sleep(after)
     async with asyncio.timeout(PATIENCE):
         while not await _copied(cluster):  # noqa: ASYNC110 - nobody says when the store is back
@@ -65,7 +65,7 @@ async def back_up(cluster: Cluster, after: float) -> None:
 
 
 async def restore(cluster: Cluster, client: Client) -> None:
-    """Put the copy in the store's place, send messages, have it mended; note what came of it."""
+    """Restore the backup, send messages, repair the store; write down the outcome."""
     whole: Rows = json.loads(cluster.folder.store.read_text())
     await _put_back(cluster)
     older = await rows_of(cluster)
@@ -121,7 +121,7 @@ async def _ask(runner: Runner, turn: Turn) -> str:
 
 
 async def _mended(cluster: Cluster, client: Client) -> list[str]:
-    """Do as ``durable-adk doctor --fix --lost`` does; what is left."""
+    """Do what ``durable-adk doctor --fix --lost`` does; return the findings that remain."""
     sessions = DatabaseSessionService(cluster.url())
     code = list(make_apps(cluster.folder.path).values())
     sources = Sources(client=client, sessions=sessions, code=code, missing=Missing.LOST)
@@ -139,7 +139,7 @@ async def _mended(cluster: Cluster, client: Client) -> list[str]:
 
 
 async def _copied(cluster: Cluster) -> bool:
-    """Try to copy the store; whether that went well."""
+    """Try to back the store up; return whether that succeeded."""
     if cluster.postgres is None:
         return await asyncio.to_thread(_copy, cluster.sqlite, cluster.folder.backup)
     dumped = ("--format=custom", f"--file={cluster.folder.backup}", cluster.postgres.url())

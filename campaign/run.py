@@ -1,4 +1,4 @@
-"""One run: a cluster, its faults, its end, and what the auditor says."""
+"""One run: start a cluster, inject faults, let it settle, and collect the evidence."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ class Plan:
 
     @property
     def faults(self) -> list[Kind]:
-        """What is done; what Temporal has been told to forget nobody could put back (I21)."""
+        """The kinds of faults; without deletions if the run restores the store (I21)."""
         deletes = not self.restores
         return [kind for kind in self.scale.faults if deletes or kind is not Kind.DELETE]
 
@@ -57,7 +57,7 @@ class Plan:
 
     @property
     def command(self) -> str:
-        """What does the same faults again."""
+        """The command line that repeats the same faults."""
         return (
             f"python -m campaign --seed {self.seed} --store {self.store} "
             f"--seconds {self.seconds:g} --gap {self.gap:g} --quiet {self.quiet:g} "
@@ -66,7 +66,7 @@ class Plan:
 
 
 async def run(plan: Plan, path: Path) -> RunFolder:
-    """Do it; everything is in the folder afterwards."""
+    """Do the run; return its folder, which has all evidence."""
     folder = _made(path)
     if plan.encrypts:
         folder.encrypted.touch()
@@ -116,7 +116,7 @@ async def run(plan: Plan, path: Path) -> RunFolder:
 
 
 async def _connected(cluster: Cluster) -> Client:
-    """A client past all proxies, which writes as all others do."""
+    """Return a client that bypasses all proxies, with the run's data converter."""
     return await connect(cluster.temporal.address, data_converter=converter(cluster.folder))
 
 
@@ -127,7 +127,7 @@ def _made(path: Path) -> RunFolder:
 
 
 async def _settle(cluster: Cluster, client: Client, quiet: float) -> None:
-    """Let clients bring their messages to an end, and workflows end after them."""
+    """Wait until all clients have their outcomes and all workflows have closed."""
     if cluster.scale.messages is None:
         cluster.folder.stop.touch()
     end = time.monotonic() + quiet
@@ -136,7 +136,7 @@ async def _settle(cluster: Cluster, client: Client, quiet: float) -> None:
 
 
 async def _ended(client: Client, quiet: float) -> None:
-    """Wait until no workflow runs, for so many seconds at most."""
+    """Wait until no workflow runs, for `quiet` seconds at most."""
     end = time.monotonic() + quiet
     while time.monotonic() < end:
         running = await client.count_workflows("ExecutionStatus = 'Running'")

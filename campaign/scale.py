@@ -1,4 +1,4 @@
-"""How large a run is, and what may be done to it."""
+"""The size of a run, and the faults that it may have."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,7 +32,7 @@ class Scale:
 
 
 class Size(StrEnum):
-    """The shapes by name."""
+    """The scales by name."""
 
     USUAL = "usual"
     """Few sessions, and all kinds of faults."""

@@ -1,8 +1,7 @@
-"""A user who clears conversations: deletes a session, and creates one of its name at once.
+"""A client that deletes its session and at once creates one of the same name.
 
-Whatever is under way in it: a tool that runs, a call that waits for an approval, a message that
-waits for its turn. The messages that were there are appended again, as an application does that
-lets its users edit what they have said.
+The session may have a running tool, a call that waits for approval, or a queued message. The old
+messages are appended to the new session, as an application does that lets users edit them.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ BEHIND = 0.2
 
 @dataclass(frozen=True)
 class PartialAnswerer(Player):
-    """A client that answers only every other request; its user leaves the others to wait."""
+    """A client that answers only every other request for approval."""
 
     async def _pending(self, turn: Turn) -> types.FunctionResponse | None:
         return await super()._pending(turn) if turn.number // GENERATION % 2 else None
@@ -46,7 +45,7 @@ class PartialAnswerer(Player):
 
 @dataclass(frozen=True)
 class SessionDeleter:
-    """Who does so, in one session."""
+    """Deletes and creates one session, again and again."""
 
     folder: RunFolder
     slot: str
@@ -63,7 +62,7 @@ class SessionDeleter:
         return {"app_name": CLEARED, "user_id": self._user, "session_id": session}
 
     async def go_on(self, journal: list[Line]) -> None:
-        """Go on from what an earlier process of this client has noted, until told to stop."""
+        """Continue from the journal of an earlier process of this client, until told to stop."""
         dice = random.Random(f"{self.slot}/{len(journal)}")  # noqa: S311 - dice are no secrets
         sent = {line["invocation"]: False for line in journal if line["app"] == CLEARED}
         for line in journal:
@@ -104,12 +103,12 @@ class SessionDeleter:
     def _end(
         self, old: "dict[Turn, asyncio.Task[None]]", dice: random.Random
     ) -> "asyncio.Future[Any]":
-        """Have everything come to an end that was sent to a session which is gone."""
+        """Cancel all invocations of a deleted session, and wait for their clients."""
         cancelling = (self._cancel(turn.invocation, dice.uniform(*LATER)) for turn in old)
         return asyncio.gather(*cancelling, *old.values())
 
     async def _delete(self, generation: int) -> list[Event]:
-        """Delete the session; what was said in it."""
+        """Delete the session; return its messages."""
         sessions = self.player.runner.session_service
         found = await _surely(lambda: sessions.get_session(**self._names))
         self._note("deleting", generation)
@@ -118,7 +117,7 @@ class SessionDeleter:
         return [event for event in found.events if _is_said(event)][-KEPT:] if found else []
 
     async def _create(self, generation: int, events: list[Event]) -> None:
-        """Create it, and append what was said, unless a message that waited was faster."""
+        """Create it and append the old messages, unless a queued message has created it first."""
         sessions = self.player.runner.session_service
 
         async def create() -> Session | None:
@@ -136,7 +135,7 @@ class SessionDeleter:
                 await sessions.append_event(session, event)
 
     async def _cancel(self, invocation: str, after: float) -> None:
-        """End what is under way: a run that waits for an answer hears of no deletion."""
+        """Cancel an invocation: one that waits for an answer does not notice the deletion."""
         await asyncio.sleep(after)
         names = {"user_id": self._user, "session_id": self._names["session_id"]}
         with contextlib.suppress(DurableAdkError):

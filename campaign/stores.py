@@ -1,4 +1,4 @@
-"""What workers and clients of a run share beside the session store."""
+"""The stores that workers and clients of a run share beside the session store."""
 
 import hashlib
 from collections.abc import AsyncGenerator

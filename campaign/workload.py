@@ -1,4 +1,4 @@
-"""What a campaign's clients send; every message has one expected outcome.
+"""The messages of a campaign's clients; each has one expected outcome.
 
 Which app answers what is in `apps`, what their tools do in `tools`.
 """

@@ -1,4 +1,4 @@
-"""How activities end, as the server tells a workflow."""
+"""Results of activities, as the server reports them to a workflow."""
 
 from temporalio.api.common.v1 import ActivityType, Payload
 from temporalio.api.failure.v1 import (

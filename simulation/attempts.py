@@ -1,4 +1,4 @@
-"""Attempts of activities: our activities on workers that may die or freeze at every gate."""
+"""Attempts of the real activities, on workers that may die or freeze at every gate."""
 
 import asyncio
 import json
@@ -91,7 +91,7 @@ class Attempt:
     worker: int
     step: Any = None
     lost: bool = False
-    """Whether the server has given it up: what it reports is not heard."""
+    """Whether the server has given it up, so that its report is discarded."""
     dead: bool = False
     """Whether its worker has gone: it will never go on."""
     parked: str = ""

@@ -1,4 +1,4 @@
-"""What must hold of every schedule, compared with the one in which nothing went wrong.
+"""Checks of every schedule against the undisturbed one.
 
 The names are those of the invariants that are promised (I1 append once, I3 order, I4 fold, I6 one
 writer, I8 effects, I9 pairing, I10 no re-asking, I11 liveness, I12 accepted is durable, I13

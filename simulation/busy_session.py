@@ -1,4 +1,4 @@
-"""What must hold where a message may come while its session is busy (D7)."""
+"""Checks of a message that may come while its session is busy (D7)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,11 +11,11 @@ from simulation.simulation import Result
 FIRST, SECOND = "i1", "i2"
 """The invocation that may be active, and the message that comes."""
 Outline = list[tuple[str, list[str]]]
-"""Of events: who speaks, and what kinds of parts there are."""
+"""Of events: the author, and the kinds of parts."""
 
 
 def steered_into(result: Result) -> dict[str, str]:
-    """By message that was heard, who has heard it."""
+    """By message that was steered into an active invocation, that invocation."""
     heard = (event for event in result.events if event["id"].endswith(".0"))
     return {
         name: event["invocationId"]
@@ -45,7 +45,7 @@ def busy(result: Result) -> set[str]:
 
 
 def competing_message(result: Result, control: Result) -> Iterator[str]:
-    """The message is heard, or runs, or is refused, and nothing else of it is left."""
+    """The message is delivered, runs, or is refused, and leaves nothing else behind."""
     if SECOND not in result.accepted:
         return
     heard, ran = SECOND in steered_into(result), SECOND in result.records
@@ -65,7 +65,7 @@ def competing_message(result: Result, control: Result) -> Iterator[str]:
 
 
 def _answered(result: Result) -> Iterator[str]:
-    """Who hears a message says something after it, unless its run was ended."""
+    """An invocation that gets a message answers after it, unless it was ended."""
     names = [event["id"] for event in result.events]
     later = result.events[names.index(f"{SECOND}.0") + 1 :]
     spoke = any(event["author"] != "user" and "text" in _kinds(event) for event in later)
@@ -86,7 +86,7 @@ def _ended(result: Result, control: Result, name: str) -> Iterator[str]:
 
 
 def outline(result: Result, name: str) -> Outline:
-    """Who speaks in an invocation, and in what kinds of parts."""
+    """Return the authors of an invocation's events, and the kinds of parts."""
     own = [event for event in result.events if event["invocationId"] == name]
     return [(event["author"], _kinds(event)) for event in own]
 

@@ -1,4 +1,4 @@
-"""What must hold of the sessions of agents that are used as tools."""
+"""Checks of the sessions of agents that are used as tools."""
 
 import json
 from collections import Counter
@@ -23,7 +23,7 @@ def all_responses(result: Result) -> list[Any]:
 
 
 def child_sessions(result: Result) -> Iterator[str]:
-    """Each is left as every session is: closed, with an answer to each call."""
+    """Each session is closed, with a response to each call."""
     for other in result.child_sessions:
         yield from (f"{problem} in {other.key.session_id}" for problem in _problems(other))
     open_ones = [run.workflow_id for run in result.runs if run.closed is None]

@@ -1,4 +1,4 @@
-"""What can go wrong with an attempt of an activity, by the gate where it stands."""
+"""The faults of an activity's attempt, by the gate at which it has stopped."""
 
 _LOST = ("die", "crash", "double", "late", "ghost")
 """The worker dies; all do; it is taken for dead and goes on at once, afterwards, or at the end."""

@@ -84,7 +84,7 @@ CANCEL_CLEARED = Input(
     ready=lambda simulation: simulation.cleared is not None and _open(simulation),
     give=CANCEL.give,
 )
-"""Whoever clears a session ends what waits in it; nobody else will."""
+"""The user who deletes a session also cancels its waiting invocations."""
 
 
 def confirmed(answer_id: str, *, says: bool = True, of: str = "i1") -> Input:

@@ -1,4 +1,4 @@
-"""What the world outside has seen: who asked the model, which tools ran."""
+"""Side effects of a schedule: which model calls were made, and which tools ran."""
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence

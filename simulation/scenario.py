@@ -27,7 +27,7 @@ class Input:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scenario:
-    """What is simulated."""
+    """A conversation, and what clients may do in it."""
 
     name: str
     app: App
@@ -39,11 +39,11 @@ class Scenario:
     side_by_side: bool = False
     """Whether agents run in parallel, so that only the order within a branch is fixed."""
     waits: bool = False
-    """Whether calls wait for somebody: others may run meanwhile, and a call has two responses."""
+    """Whether calls wait for an answer: other invocations may run meanwhile."""
     at_most_once: bool = False
     """Whether its tools promise that; the model may be told that it is unknown what they did."""
     competing: WhenBusy | None = None
-    """What the message wants that may come beside the first one; None: there is none."""
+    """The `when_busy` of a second message that may come at any time; None if there is none."""
     next_release: App | None = None
     """What workers serve that start after a deploy."""
     small: bool = False

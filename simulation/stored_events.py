@@ -1,4 +1,4 @@
-"""Stored events: their parts, and what must be the same in two runs."""
+"""Stored events: their parts, and their normal form, which must be the same in two runs."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ _NAMES = re.compile(r"\bi\d+\b|adk-[-0-9a-f]{36}")
 
 
 def normalized(bodies: list[str]) -> list[str]:
-    """Stored events as they must be in every run: without clocks, asks and the names of clients."""
+    """Return stored events without clocks, request numbers and ids of clients."""
     names: dict[str, str] = {}
 
     def numbered(found: re.Match[str]) -> str:
@@ -21,7 +21,7 @@ def normalized(bodies: list[str]) -> list[str]:
 
 
 def bare(body: str) -> str:
-    """A stored event without any names."""
+    """Return a stored event without any ids."""
     return _NAMES.sub("", _ANSWER.sub("", ASK.sub("", body)))
 
 

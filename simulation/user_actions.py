@@ -1,4 +1,4 @@
-"""What must hold where somebody outside clears a session, or denies a call (I15, I16)."""
+"""Checks of scenarios in which a user deletes a session, or denies a call (I15, I16)."""
 
 from collections.abc import Iterator
 
@@ -46,9 +46,9 @@ def cleared(result: Result, control: Result) -> Iterator[str]:
 
 
 def _ended(result: Result) -> Iterator[str]:
-    """How the run ends whose session is gone: told so, cancelled, or before the deletion.
+    """Check how the run of a deleted session ends: with an error of `GONE`, cancelled, or before.
 
-    Or its message had been taken for one of the new session before it was opened there.
+    Or its message was taken for one of the new session before it was opened there.
     """
     error = refused(result).get(FIRST, "")
     if error not in ("", *GONE):

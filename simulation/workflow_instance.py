@@ -1,4 +1,4 @@
-"""A workflow as a worker has it in its cache: the SDK's own instance, driven by hand."""
+"""A cached workflow of a worker: the SDK's own workflow instance, driven directly."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -45,7 +45,7 @@ def _seed(run_id: str) -> int:
 
 
 class WorkflowInstance:
-    """One instance; thrown away, another one takes its place by replay.
+    """One instance; after an eviction another one is made by replay.
 
     Args:
         loop: The running loop, while an instance is made.

@@ -1,1 +1,1 @@
-"""The invariants of reliability.md, section 5, as functions over a run's evidence."""
+"""The invariants of docs/specification.md, as functions over a run's evidence."""

@@ -1,4 +1,4 @@
-"""What must hold of what was done after the faults: I12, I15, I16, I17 (F26)."""
+"""Checks of what clients did after the faults: I12, I15, I16, I17 (F26)."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What must hold between what clients saw and what is stored: I2, I7, I11, I12, I15, I17."""
+"""Checks of what clients saw against what is stored: I2, I7, I11, I12, I15, I17."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What must hold for those beside trouble: poisonous invocations (I22), and a deploy (I20)."""
+"""Checks of invocations beside poisonous ones on a worker (I22), and over a deploy (I20)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What must hold between the log and what tools did, and were asked to do: I8, I9, I16."""
+"""Checks of the log against what tools did, and were asked to do: I8, I9, I16."""
 
 from collections import Counter
 from collections.abc import Iterator

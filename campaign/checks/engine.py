@@ -1,4 +1,4 @@
-"""What must hold for Temporal's part: I13, I14."""
+"""Checks of Temporal's histories: I13, I14."""
 
 from collections.abc import Iterator
 

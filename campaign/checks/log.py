@@ -1,4 +1,4 @@
-"""What must hold for the session store by itself: I1, I3, I4, I5, I6, I24."""
+"""Checks of the session store by itself: I1, I3, I4, I5, I6, I24."""
 
 import json
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""What must hold between the log and the model: I10."""
+"""Checks of the log against the calls of the model: I10."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What must hold whatever users and operators do by hand: I11, I15, I16, I18."""
+"""Checks of what users and operators do by hand: I11, I15, I16, I18."""
 
 import re
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""What nobody may see of others, or anywhere: I18, I19, I23."""
+"""Checks that no user sees data of another, and that no secret is written: I18, I19, I23."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What must hold when the store was put back to a copy of it: I21."""
+"""Checks of a store that was restored from a backup: I21."""
 
 import json
 import re

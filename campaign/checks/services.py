@@ -1,4 +1,4 @@
-"""What must hold for files and memories, which are kept beside the log: I5, I24."""
+"""Checks of artifacts and memories, which are stored beside the log: I5, I24."""
 
 import json
 import re

@@ -6,6 +6,7 @@ from tests.mutants.catalogue import MUTANTS
 from tests.mutants.checks import CHECKS, WHOLE
 from tests.mutants.mutant import Mutant
 
+
 def test_every_seeded_bug_can_be_planted() -> None:
     """What a mutant changes is still there, under the name and with the text that it expects."""
     for mutant in MUTANTS:
