@@ -23,7 +23,7 @@ from durable_adk.client.rewind import Rewinding
 from durable_adk.client.sync import iterate
 from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.context.activity import Services
-from durable_adk.conversation.requests import PendingCall
+from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import AlreadyExistsError, InvalidRequestError
 from durable_adk.events.event import Event
 from durable_adk.json_values import check_id

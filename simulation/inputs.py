@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from durable_adk.conversation.requests import REQUEST_CONFIRMATION
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from simulation.scenario import Input
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from durable_adk.conversation.requests import REQUEST_CONFIRMATION
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import EventConflictError, InvocationCancelledError, LeaseLostError
 from simulation.busy_session import outline, refused
 from simulation.simulation import Result

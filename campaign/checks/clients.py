@@ -20,7 +20,7 @@ from durable_adk.errors import (
     RunError,
     SessionBusyError,
 )
-from durable_adk.tools.contract import LOST, unknown_outcome
+from durable_adk.tools.reconcile import LOST, unknown_outcome
 from durable_adk.wire.messages import WhenBusy
 from harness.journal import Line
 

@@ -21,10 +21,10 @@ from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.models.registry import LLMRegistry
 from durable_adk.planners.base_planner import BasePlanner
-from durable_adk.tools._output_schema import check_schema
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset, load_tools
 from durable_adk.tools.function_tool import as_tool
+from durable_adk.tools.output_schema import check_output_schema
 from durable_adk.wire.manifest import AgentNode, ToolSpec
 from durable_adk.wire.tool_contract import ToolContract
 
@@ -134,7 +134,7 @@ class LlmAgent(BaseAgent):
     @classmethod
     def _usable_schema(cls, value: Any) -> Any:
         if value is not None:
-            check_schema(value)
+            check_output_schema(value)
         return value
 
     @property

@@ -21,7 +21,7 @@ from durable_adk.cli.options import (
 from durable_adk.cli.places import Places
 from durable_adk.cli.secret import answer_with, asked_config, prompt_for
 from durable_adk.cli.terminal import read_secret
-from durable_adk.conversation.requests import PendingCall
+from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import InvalidRequestError
 
 CallId = Annotated[

@@ -17,7 +17,7 @@ from durable_adk.cli.reach import Scope, reach
 from durable_adk.cli.terminal import EventPrinter
 from durable_adk.cli.waiting import Waiting, find_waiting, pick, waiting_of
 from durable_adk.client.invocation_client import InvocationClient
-from durable_adk.conversation.requests import PendingCall
+from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.embedded.stores import Stores
 from durable_adk.log import configure
 from durable_adk.wire.messages import InvocationRequest

@@ -13,7 +13,7 @@ from rich.text import Text
 from durable_adk.cli.secret import asked_config
 from durable_adk.cli.terminal import call_text
 from durable_adk.cli.waiting import Waiting, short
-from durable_adk.conversation.requests import PendingCall
+from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.log import printable
 
 _LABEL = 9

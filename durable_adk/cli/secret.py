@@ -15,7 +15,7 @@ from durable_adk.auth.auth_credential import (
     ServiceAccountCredential,
 )
 from durable_adk.auth.auth_tool import AuthConfig
-from durable_adk.conversation.requests import PendingCall
+from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import InvalidRequestError
 
 # No error here says what was typed, nor has a cause that knows it: it is a secret.

@@ -13,7 +13,7 @@ from google.genai import types
 from rich.console import Console
 from rich.text import Text
 
-from durable_adk.conversation.requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
 from durable_adk.events.event import Event
 from durable_adk.log import printable
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from durable_adk.client.pending import pending_calls_of
-from durable_adk.conversation.requests import PendingCall
+from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import InvalidRequestError
 from durable_adk.sessions.base_session_service import (
     BaseSessionService,

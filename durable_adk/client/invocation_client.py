@@ -18,11 +18,11 @@ from durable_adk.client.streaming import with_partials
 from durable_adk.conversation.answers import (
     Answer,
     answer_message,
-    answered_in,
-    asked_in,
+    answered_call_ids,
+    answered_invocation_ids,
     check_answers,
 )
-from durable_adk.conversation.requests import PendingCall
+from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.conversation.sent_message import is_sent_as
 from durable_adk.errors import (
     EventConflictError,
@@ -238,10 +238,10 @@ class InvocationClient:
         message = request.message
         if not isinstance(message, types.Content):
             raise InvalidRequestError("An answer is a message of function responses, not text.")
-        stored = await read_from_calls(self.sessions, key, answered_in(message))
+        stored = await read_from_calls(self.sessions, key, answered_call_ids(message))
         events = [item.event for item in stored]
         statuses: dict[str, Status] = {}
-        for name in asked_in(events, message):
+        for name in answered_invocation_ids(events, message):
             record = await self.sessions.get_invocation(key, name)
             if record is not None:
                 statuses[name] = record.status

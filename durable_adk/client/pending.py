@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from durable_adk.conversation.requests import PendingCall, pending_calls
+from durable_adk.conversation.pending_calls import PendingCall, pending_calls
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.reading import all_invocations, read_from
 from durable_adk.sessions.records import InvocationRecord, Status

@@ -3,7 +3,12 @@
 import hashlib
 import uuid
 
-from durable_adk.conversation.answers import answer_message, answered_in, asked_in, check_answers
+from durable_adk.conversation.answers import (
+    answer_message,
+    answered_call_ids,
+    answered_invocation_ids,
+    check_answers,
+)
 from durable_adk.errors import InvalidRequestError
 from durable_adk.json_values import canonical
 from durable_adk.sessions.base_session_service import BaseSessionService, StoredEvent
@@ -17,7 +22,7 @@ def answer_id_of(request: InvocationRequest) -> str:
     """The name of an answer: the same for each time that a request with an id is sent."""
     if not request.invocation_id:
         return uuid.uuid4().hex
-    calls = answered_in(user_content(request.message)) if request.message else []
+    calls = answered_call_ids(user_content(request.message)) if request.message else []
     return hashlib.sha256(canonical([request.invocation_id, *calls]).encode()).hexdigest()[:32]
 
 
@@ -30,9 +35,9 @@ async def sent_before(
         InvalidRequestError: Another one was sent under this id.
     """
     message = user_content(request.message)
-    stored = await read_from_calls(sessions, key, answered_in(message))
+    stored = await read_from_calls(sessions, key, answered_call_ids(message))
     events = [item.event for item in stored]
-    names = {answer_event(name, answer_id) for name in asked_in(events, message)}
+    names = {answer_event(name, answer_id) for name in answered_invocation_ids(events, message)}
     place = next((i for i, event in enumerate(events) if event.id in names), None)
     if place is None:
         return None

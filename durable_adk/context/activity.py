@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from durable_adk.auth.auth_credential import AuthCredential
     from durable_adk.auth.auth_tool import AuthConfig
     from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+    from durable_adk.events.tool_confirmation import ConfirmationRequester
     from durable_adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
     from durable_adk.memory.memory_entry import MemoryEntry
-    from durable_adk.tools._confirmation import Asker
     from durable_adk.tools.tool_confirmation import ToolConfirmation
 
 MAX_ACTIVITY_ID = 1_000
@@ -325,7 +325,7 @@ class ToolContext(CallbackContext):
         self.function_call_id = function_call_id
         self.tool_confirmation = tool_confirmation
         """The user's decision, when this is the run that follows it (TOL-63)."""
-        self.asked_by: Asker | None = None
+        self.asked_by: ConfirmationRequester | None = None
         """Who has asked for a confirmation, as far as the runtime has noted it (I16)."""
 
     @property

@@ -1,7 +1,7 @@
-"""The answers that waiting calls accept.
+"""The answers that pending calls accept.
 
-Replying runs tools (TRAP-28), so an answer is checked against the history; what a client says of
-a call is not believed. Nothing is accepted in part: the message stands or is refused as a whole.
+An answer makes tools run (TRAP-28), so it is checked against the history; nothing that a client
+claims about a call is believed. A message is accepted or rejected as a whole, never in part.
 """
 
 import json
@@ -15,7 +15,13 @@ from pydantic import ValidationError
 
 from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.auth.redaction import without_secrets
-from durable_adk.conversation.requests import PendingCall, Standing, Tracked, blocked_by, track
+from durable_adk.conversation.pending_calls import (
+    CallStatus,
+    PendingCall,
+    TrackedCall,
+    blocked_by,
+    track_calls,
+)
 from durable_adk.errors import InvalidRequestError, StateValueError
 from durable_adk.events.event import Event
 from durable_adk.events.tool_confirmation import ToolConfirmation
@@ -29,30 +35,33 @@ class Answer:
 
     call: PendingCall
     response: types.FunctionResponse
-    """What is stored: in one form, and without secrets (TOL-55)."""
+    """The stored form: normalized, and without secrets (TOL-55)."""
     credential: AuthConfig | None = field(default=None, repr=False)
-    """To a credential request: what was asked for, with what the user gave. It holds secrets: save
-    it in the credential service, and hand it to nothing else."""
+    """For a credential request: the requested configuration with the user's credential. It holds
+    secrets: save it in the credential service and pass it nowhere else."""
     update: bool = False
-    """It follows the answer that the invocation ended with, so it starts another one (TOL-41)."""
+    """Whether it updates an answer whose invocation has ended, and so starts another (TOL-41)."""
 
     @property
     def confirmation(self) -> ToolConfirmation | None:
-        """The decision, if the call asked for one."""
+        """The decision, if the call is a confirmation request."""
         if self.call.kind != "confirmation":
             return None
         return ToolConfirmation.read(self.response.response)
 
 
-def answered_in(message: types.Content) -> list[str]:
-    """Ids of the calls that a message answers, in order; "" for one that it does not name."""
+def answered_call_ids(message: types.Content) -> list[str]:
+    """Return the sorted ids of the calls that a message answers; "" for a response without id."""
     parts = message.parts or []
     return sorted(part.function_response.id or "" for part in parts if part.function_response)
 
 
-def asked_in(events: Iterable[Event], message: types.Content) -> set[str]:
-    """Ids of the invocations whose calls a message answers: those `check_answers` must know of."""
-    history = track(events)
+def answered_invocation_ids(events: Iterable[Event], message: types.Content) -> set[str]:
+    """Return the ids of the invocations whose calls a message answers.
+
+    `check_answers` needs the status of each.
+    """
+    history = track_calls(events)
     found = (history.get(response.id or "") for response in _responses(message))
     return {item.call.invocation_id for item in found if item}
 
@@ -63,21 +72,21 @@ def check_answers(
     *,
     statuses: Mapping[str, Status] | None = None,
 ) -> list[Answer]:
-    """The answers a message gives, in its order; [] if it holds no function responses.
+    """Return the answers in a message, in its order; [] if it has no function responses.
 
     Args:
         events: The session's committed events, in order.
         message: The user's message.
-        statuses: How far the invocations are that `asked_in` names. One that is missing counts as
-            open, unless its events say that it failed or was cancelled.
+        statuses: Status of each invocation that `answered_invocation_ids` names. A missing one
+            counts as open, unless its events say that it failed or was cancelled.
 
     Raises:
-        InvalidRequestError: Something about the message is not as it must be. It answers a call
-            that was never made or does not wait any more, under another name, in another form,
-            beside text, or together with calls of another invocation (TRAP-28, TOL-64, RUN-21).
+        InvalidRequestError: The message answers a call that was never made or is no longer pending,
+            uses another name or a malformed response, contains other parts, or answers calls of
+            several invocations (TRAP-28, TOL-64, RUN-21).
     """
     responses = _responses(message)
-    history = track(events)
+    history = track_calls(events)
     answers = [_answer(response, history, statuses or {}) for response in responses]
     ids = [answer.call.call_id for answer in answers]
     for call_id in ids:
@@ -93,13 +102,13 @@ def check_answers(
 
 
 def answer_message(answers: Sequence[Answer]) -> types.Content:
-    """The message as it is stored and travels: its answers, without secrets."""
+    """Return the message to store and send on: the answers, without secrets."""
     parts = [types.Part(function_response=answer.response) for answer in answers]
     return types.Content(role="user", parts=parts)
 
 
 def _refuse(reason: str) -> NoReturn:
-    # Without a cause: it may know what stands in a credential.
+    # No cause: its text may quote a credential.
     raise InvalidRequestError(reason) from None
 
 
@@ -108,8 +117,8 @@ def _responses(message: types.Content) -> list[types.FunctionResponse]:
     responses = [part.function_response for part in parts if part.function_response]
     if responses and any(set(part.model_dump(exclude_none=True)) != _ALONE for part in parts):
         _refuse(
-            "The message holds answers to calls beside something else; send the answers in a "
-            "message of their own (RUN-21)."
+            "The message mixes answers to calls with other parts; send the answers in a message "
+            "of their own (RUN-21)."
         )
     return responses
 
@@ -119,11 +128,11 @@ _ALONE = {"function_response"}
 
 def _answer(
     response: types.FunctionResponse,
-    history: dict[str, Tracked],
+    history: dict[str, TrackedCall],
     statuses: Mapping[str, Status],
 ) -> Answer:
     item = _find(response, history)
-    update = _check_standing(item, history, statuses.get(item.call.invocation_id))
+    update = _check_status(item, history, statuses.get(item.call.invocation_id))
     data = _json_object(response.response, item.call)
     match item.call.kind:
         case "confirmation":
@@ -134,50 +143,50 @@ def _answer(
             return Answer(call=item.call, response=response, update=update)
 
 
-def _find(response: types.FunctionResponse, history: dict[str, Tracked]) -> Tracked:
+def _find(response: types.FunctionResponse, history: dict[str, TrackedCall]) -> TrackedCall:
     if not response.id:
-        _refuse("A function response has no id; give it the id of the call that it answers.")
+        _refuse("A function response has no id; set it to the id of the call that it answers.")
     item = history.get(response.id)
-    if item is None or not item.genuine:
-        open_ids = [key for key, other in history.items() if other.standing is Standing.OPEN]
-        waiting = ", ".join(open_ids) or "none"
-        _refuse(f"No call {response.id!r} waits for an answer in this session; waiting: {waiting}.")
+    if item is None or not item.is_valid:
+        open_ids = [key for key, other in history.items() if other.status is CallStatus.OPEN]
+        pending = ", ".join(open_ids) or "none"
+        _refuse(f"This session has no pending call {response.id!r}; pending calls: {pending}.")
     if response.name != item.call.name:
         _refuse(
-            f"The answer to call {response.id!r} is named {response.name!r}; its name must be "
-            f"{item.call.name!r}, as the call's."
+            f"The answer to call {response.id!r} has the name {response.name!r}; it must have the "
+            f"call's name, {item.call.name!r}."
         )
     return item
 
 
-def _check_standing(item: Tracked, history: dict[str, Tracked], status: Status | None) -> bool:
-    """Whether the answer is a later update; refused if the call does not wait for it."""
+def _check_status(
+    item: TrackedCall, history: dict[str, TrackedCall], status: Status | None
+) -> bool:
+    """Whether the answer is a late update; raises if the call is not pending."""
     call, completed = item.call, status is Status.COMPLETED
     lost = status is not None and status.closed and not completed
-    if lost or item.standing is Standing.SEALED:
+    if lost or item.status is CallStatus.CLOSED:
         _refuse(
             f"The invocation {call.invocation_id} ended before its call {call.call_id!r} was "
             "answered; send a new message instead."
         )
     if request := blocked_by(call, history):
         _refuse(
-            f"Answer {request.name} (call {request.call_id!r}) first: {call.name} waits for it."
+            f"Answer {request.name} (call {request.call_id!r}) first: {call.name} has not started."
         )
     if call.kind == "long_running" and completed:
         return True
-    if item.standing is Standing.SETTLED:
-        _refuse(
-            f"The answer to call {call.call_id!r} comes too late: it was not waited for longer."
-        )
-    if item.standing is Standing.ANSWERED:
-        _refuse(f"The call {call.call_id!r} has been answered; the first answer counts.")
+    if item.status is CallStatus.DECIDED:
+        _refuse(f"The answer to call {call.call_id!r} is too late: its deadline has passed.")
+    if item.status is CallStatus.ANSWERED:
+        _refuse(f"The call {call.call_id!r} is already answered; the first answer counts.")
     if completed:
         _refuse(f"The invocation {call.invocation_id} is over; send a new message instead.")
     return False
 
 
 def _json_object(data: Any, call: PendingCall) -> dict[str, Any]:
-    """The response, checked to be JSON that every store keeps; ADK's text form of it is read."""
+    """The response as JSON that every store accepts; ADK's form as JSON text is parsed."""
     what = f"the response to call {call.call_id!r}"
     if not isinstance(data, dict):
         _refuse(f"There is no response in {what}; pass a JSON object.")
@@ -202,10 +211,10 @@ def _parsed(text: Any, what: str) -> dict[str, Any]:
     return cast("dict[str, Any]", data)
 
 
-def _confirmation(item: Tracked, data: dict[str, Any]) -> Answer:
-    shape = "it must be {'confirmed': true or false, 'payload': any JSON, or missing}"
+def _confirmation(item: TrackedCall, data: dict[str, Any]) -> Answer:
+    shape = "pass {'confirmed': true or false, 'payload': any JSON value, optional}"
     if "confirmed" not in data:
-        _refuse(f"The answer to {item.call.name} says neither yes nor no: {shape}.")
+        _refuse(f"The answer to {item.call.name} has no `confirmed`: {shape}.")
     try:
         decision = ToolConfirmation.model_validate(data)
     except ValidationError as error:
@@ -213,28 +222,30 @@ def _confirmation(item: Tracked, data: dict[str, Any]) -> Answer:
     return _answered(item, decision.model_dump(mode="json", exclude_none=True))
 
 
-def _credential(item: Tracked, data: dict[str, Any]) -> Answer:
+def _credential(item: TrackedCall, data: dict[str, Any]) -> Answer:
     what = f"The answer to {item.call.name}"
     try:
-        asked = AuthConfig.model_validate(item.call.args.get("authConfig"))
+        requested = AuthConfig.model_validate(item.call.args.get("authConfig"))
         given = AuthConfig.model_validate(data)
     except ValidationError as error:
-        _refuse(f"{what} is no AuthConfig ({_problems(error)}); send back the one that was asked.")
+        _refuse(f"{what} is no AuthConfig ({_problems(error)}); return the requested one.")
     if given.exchanged_auth_credential is None:
         _refuse(f"{what} has no exchangedAuthCredential; put the credential there.")
-    if given.key != asked.key:
-        # Stored under the key that was asked for, it would stand in for another credential.
-        _refuse(f"{what} is for credential key {given.key!r}, asked for was {asked.key!r}.")
-    _check_state(asked, given, what)
-    # What was asked stays as it was: the client gives a credential and changes nothing else.
-    whole = asked.model_copy(update={"exchanged_auth_credential": given.exchanged_auth_credential})
+    if given.key != requested.key:
+        # Stored under the requested key, it would replace another credential.
+        _refuse(f"{what} is for credential key {given.key!r}, not {requested.key!r}.")
+    _check_state(requested, given, what)
+    # Only the credential is taken from the client; the rest stays as it was requested.
+    whole = requested.model_copy(
+        update={"exchanged_auth_credential": given.exchanged_auth_credential}
+    )
     stored = without_secrets(whole).model_dump(mode="json", by_alias=True, exclude_none=True)
     return _answered(item, stored, credential=whole)
 
 
-def _check_state(asked: AuthConfig, given: AuthConfig, what: str) -> None:
-    """A consent that was not given to our request is somebody else's (OAuth2's `state`)."""
-    oauth2 = asked.exchanged_auth_credential and asked.exchanged_auth_credential.oauth2
+def _check_state(requested: AuthConfig, given: AuthConfig, what: str) -> None:
+    """Refuse a consent that was given to another request, by OAuth2's `state`."""
+    oauth2 = requested.exchanged_auth_credential and requested.exchanged_auth_credential.oauth2
     answer = given.exchanged_auth_credential and given.exchanged_auth_credential.oauth2
     if not oauth2 or not oauth2.state or not answer:
         return
@@ -242,7 +253,7 @@ def _check_state(asked: AuthConfig, given: AuthConfig, what: str) -> None:
     if answer.auth_response_uri:
         states |= set(_query(answer.auth_response_uri).get("state", [""]))
     if states != {oauth2.state}:
-        _refuse(f"{what} belongs to another request: its state is not the one that was sent.")
+        _refuse(f"{what} belongs to another request: its OAuth2 state differs.")
 
 
 def _query(uri: str) -> dict[str, list[str]]:
@@ -252,7 +263,7 @@ def _query(uri: str) -> dict[str, list[str]]:
         return {}
 
 
-def _answered(item: Tracked, data: dict[str, Any], **more: Any) -> Answer:
+def _answered(item: TrackedCall, data: dict[str, Any], **more: Any) -> Answer:
     response = types.FunctionResponse(id=item.call.call_id, name=item.call.name, response=data)
     return Answer(call=item.call, response=response, **more)
 

@@ -9,14 +9,20 @@ from collections.abc import Sequence
 from google.genai import types
 
 from durable_adk.apps.compaction import EventsCompactionConfig
-from durable_adk.conversation.history import Calls, Summary, not_rewound, replaced, summaries
+from durable_adk.conversation.history import (
+    CallPairs,
+    Summary,
+    not_rewound,
+    summaries,
+    with_summaries,
+)
 from durable_adk.events.event import Event
 from durable_adk.events.event_compaction import compaction_event
 
 _CHARACTERS_PER_TOKEN = 4
 
 
-def window(events: Sequence[Event], config: EventsCompactionConfig) -> list[Event]:
+def events_to_compact(events: Sequence[Event], config: EventsCompactionConfig) -> list[Event]:
     """The events that a summary is due for, in order; [] when none is due.
 
     Two triggers, the first that applies:
@@ -39,7 +45,7 @@ def window(events: Sequence[Event], config: EventsCompactionConfig) -> list[Even
     return _by_tokens(live, known, config) or _by_interval(live, known, config)
 
 
-def finished(made: Event, covered: Sequence[Event]) -> Event | None:
+def summary_event(made: Event, covered: Sequence[Event]) -> Event | None:
     """What a summarizer made as the event to append, or None if it holds no summary.
 
     It stands for exactly the events of the window: a summarizer knows only their timestamps.
@@ -63,7 +69,7 @@ def _by_tokens(
     stop = _before_open(live, known, retained[0] if retained else len(live))
     if not _news(live, known, stop):
         return []
-    return [event for position, event in replaced(live, known) if position < stop]
+    return [event for position, event in with_summaries(live, known) if position < stop]
 
 
 def _by_interval(
@@ -105,7 +111,7 @@ def _before_open(live: Sequence[Event], known: Sequence[Summary], stop: int) -> 
     and must not hold up all later summaries. Calls that are summarised already are no news: should
     they be answered late, they are shown again (`visible_history`).
     """
-    calls = Calls.of(live)
+    calls = CallPairs.of(live)
     plain = _plain(live)
     last = live[plain[-1]].invocation_id if plain else ""
     waiting = calls.pending(live) | {
@@ -143,7 +149,7 @@ def _prompt_tokens(live: Sequence[Event], known: Sequence[Summary]) -> int:
             break
         usage = event.usage_metadata
         counted = max(counted, (usage.prompt_token_count or 0) if usage else 0)
-    return counted or _guessed_tokens([event for _, event in replaced(live, known)])
+    return counted or _guessed_tokens([event for _, event in with_summaries(live, known)])
 
 
 def _guessed_tokens(events: Sequence[Event]) -> int:

@@ -22,14 +22,11 @@ from typing import Any, Literal
 from google.genai import types
 from pydantic import BaseModel
 
+from durable_adk.conversation.call_ids import ID_PREFIX
+from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
 from durable_adk.conversation.history import USER, visible_history
-from durable_adk.conversation.requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
-from durable_adk.conversation.response import ID_PREFIX
 from durable_adk.events.event import Event
 from durable_adk.wire.messages import answer_event
-
-CONTROL_FUNCTIONS = frozenset({REQUEST_CREDENTIAL, REQUEST_CONFIRMATION})
-"""Calls to the client rather than to a tool; the model never made them (FLW-20)."""
 
 _BEGIN = "<<<QUOTE"
 _END = "QUOTE>>>"

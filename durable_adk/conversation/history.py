@@ -36,7 +36,7 @@ def visible_history(events: Sequence[Event], *, branch: str | None = None) -> li
     """
     kept = not_rewound(events)
     known = summaries(kept)
-    shown = [event for _, event in replaced(kept, known, branch=branch)]
+    shown = [event for _, event in with_summaries(kept, known, branch=branch)]
     return [event for event in shown if is_visible(event, branch)] if branch else shown
 
 
@@ -148,7 +148,7 @@ def _as_shown(event: Event, compaction: EventCompaction) -> Event:
     )
 
 
-def replaced(
+def with_summaries(
     events: Sequence[Event], known: Sequence[Summary], *, branch: str | None = None
 ) -> list[tuple[int, Event]]:
     """Each event that is shown, with its position; a summary has that of its first event.
@@ -176,7 +176,7 @@ def replaced(
 
 def _unsplit(events: Sequence[Event], covered: set[int]) -> set[int]:
     """Positions that a summary may not stand for, lest it come between a call and a response."""
-    calls = Calls.of(events)
+    calls = CallPairs.of(events)
     apart = calls.pending(events) | {p for pair in calls.pairs for p in pair if p not in covered}
     grown = -1
     while grown != len(apart):  # an event may be paired with several, each of them with others
@@ -188,7 +188,7 @@ def _unsplit(events: Sequence[Event], covered: set[int]) -> set[int]:
 
 
 @dataclass
-class Calls:
+class CallPairs:
     """Which function calls were answered where."""
 
     pairs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -197,7 +197,7 @@ class Calls:
     """Position and id of each call without a response."""
 
     @classmethod
-    def of(cls, events: Iterable[Event]) -> "Calls":
+    def of(cls, events: Iterable[Event]) -> "CallPairs":
         """Those of a history; a response is to the latest call of its id, as ids may recur."""
         calls = cls()
         callers: dict[str, int] = {}

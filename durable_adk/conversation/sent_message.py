@@ -1,7 +1,7 @@
-"""A user's message as it was sent, when plugins have changed it before it was stored.
+"""Recognizes a user's message although plugins changed it before it was stored.
 
-A client that sends the same request again is told from one that reuses an invocation's id for
-another message (DUR-13); the stored message alone does not tell that any more.
+A client that repeats a request must be told from one that reuses an invocation id for another
+message (DUR-13). The stored message alone cannot tell, so a digest of the original is kept with it.
 """
 
 import hashlib
@@ -13,29 +13,30 @@ from durable_adk.events.event import Event
 from durable_adk.json_values import canonical
 
 AS_SENT = "adk_message_as_sent"
+"""Key of a user event's `custom_metadata`: the digest of the message that the client sent."""
 
 
-def marked(metadata: dict[str, Any] | None, *, sent: types.Content | None) -> dict[str, Any]:
-    """A user event's metadata, with a digest of what was sent."""
+def with_digest(metadata: dict[str, Any] | None, *, sent: types.Content | None) -> dict[str, Any]:
+    """Return a user event's metadata with the digest of the message that the client sent."""
     return {**(metadata or {}), AS_SENT: _digest(sent)}
 
 
 def is_sent_as(event: Event, message: types.Content) -> bool:
-    """Whether a user's event is this message, as it is or as plugins have changed it."""
-    known = (event.custom_metadata or {}).get(AS_SENT)
-    return event.content == message or known == _digest(message)
+    """Return whether the client sent this message, whether or not plugins changed it."""
+    digest = (event.custom_metadata or {}).get(AS_SENT)
+    return event.content == message or digest == _digest(message)
 
 
-def is_same(event: Event, message: types.Content, metadata: dict[str, Any] | None) -> bool:
-    """Whether a user's event is this message, which plugins may have changed once more.
+def is_same_message(event: Event, message: types.Content, metadata: dict[str, Any] | None) -> bool:
+    """Return whether a stored event holds this message, which plugins may have changed again.
 
     Args:
-        event: As stored.
-        message: As plugins have left it now.
-        metadata: As `marked`, if they have.
+        event: The stored event.
+        message: The message after the plugins of this attempt.
+        metadata: The metadata from `with_digest`, if plugins changed the message.
     """
-    mark = (metadata or {}).get(AS_SENT)
-    same = mark is not None and (event.custom_metadata or {}).get(AS_SENT) == mark
+    digest = (metadata or {}).get(AS_SENT)
+    same = digest is not None and (event.custom_metadata or {}).get(AS_SENT) == digest
     return same or is_sent_as(event, message)
 
 

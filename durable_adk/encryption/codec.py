@@ -88,7 +88,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         return [await self._encrypted(payload) for payload in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """See base class; a `refusal` for what must not be read.
+        """See base class; a `confirmation_refusal` for what must not be read.
 
         Raises:
             EncryptionKeyError: The key is not here.

@@ -1,18 +1,22 @@
-"""The question whether a tool may run, and the answer to it."""
+"""The request to confirm a tool call, and the decision."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import StrictBool
 
 from durable_adk.json_model import JsonModel
 
+ConfirmationRequester = Literal["runtime", "callback", "tool"]
+"""What requested a confirmation: the runtime because of the tool's `require_confirmation`, a
+callback of an agent or plugin, or the tool's own code."""
+
 
 class ToolConfirmation(JsonModel):
-    """Asked with `confirmed` False, answered with what was decided (semantics TOL-61, TOL-62)."""
+    """Sent with `confirmed` False, returned with the decision (semantics TOL-61, TOL-62)."""
 
     hint: str = ""
-    """What the one who decides is told."""
+    """Text for the person who decides."""
     confirmed: StrictBool = False
-    """Only true is a yes: "yes", 1 and "true" are refused."""
+    """Only true is a yes: "yes", 1 and "true" are rejected."""
     payload: Any = None
-    """JSON: what the tool asks to be filled in, and what was."""
+    """JSON: values that the tool asks the person to fill in, and the values filled in."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from durable_adk.closing import abandoned, closing, uninterrupted
 from durable_adk.context.loop import InvocationContext
-from durable_adk.conversation.merge import unanswered
+from durable_adk.conversation.tool_responses import closing_responses
 from durable_adk.events.event import Event
 from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.flows.workflow_agents import RunNode
@@ -36,7 +36,9 @@ class _Child:
     def told(self) -> dict[str, Any]:
         """Where it is; of its events only those that still would have to be sealed."""
         open_ids = {
-            r.id for seal in unanswered(self.events, STOPPED) for r in seal.get_function_responses()
+            r.id
+            for seal in closing_responses(self.events, STOPPED)
+            for r in seal.get_function_responses()
         }
         asked = [e for e in self.events if {c.id for c in e.get_function_calls()} & open_ids]
         return {
@@ -161,4 +163,4 @@ async def _stop(children: Sequence[_Child]) -> None:
 def _seals(children: Sequence[_Child], pauses: PendingCalls) -> list[Event]:
     stopped = [child for child in children if child.ctx.lane.stopped]
     known = pauses.delivered  # those answers did not come through here
-    return [seal for child in stopped for seal in unanswered(child.events, STOPPED, known)]
+    return [seal for child in stopped for seal in closing_responses(child.events, STOPPED, known)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from google.genai import types
 
 from durable_adk.context.loop import Branch, InvocationContext
-from durable_adk.conversation.requests import REQUEST_CONFIRMATION
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import AgentError, DurableAdkError, ToolTimeoutError, raised
 from durable_adk.sessions.state import without_temp
 from durable_adk.wire.checkpoint import PausesPlace, WaitingPlace

@@ -9,8 +9,12 @@ from google.genai import types
 
 from durable_adk.closing import closing
 from durable_adk.context.loop import InvocationContext
-from durable_adk.conversation.merge import error_response, merge_responses, requesting
-from durable_adk.conversation.requests import confirmation_request, credential_request
+from durable_adk.conversation.client_requests import confirmation_request, credential_request
+from durable_adk.conversation.tool_responses import (
+    calls_needing_user,
+    error_response,
+    merge_responses,
+)
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
@@ -157,7 +161,7 @@ class ToolTurn:
         if response is not None:
             requests = self._asked_for(response)
             ids = {answer.id for answer in response.get_function_responses()}
-            if requests and not ids <= requesting(response):
+            if requests and not ids <= calls_needing_user(response):
                 response.actions.skip_summarization = _settled_skip(results)
                 order = [response, *requests]
             else:
@@ -165,7 +169,7 @@ class ToolTurn:
             for event in order:
                 yield event
             self._expect(requests, results)
-            self._responded = self._responded or bool(ids - requesting(response))
+            self._responded = self._responded or bool(ids - calls_needing_user(response))
             self.final = bool(ids) and response.is_final_response()
             if response.actions.set_model_response is not None:
                 self.answer = response.actions.set_model_response
@@ -320,7 +324,7 @@ def about(request: types.FunctionCall) -> str:
 
 def _settled_skip(results: Sequence[StepResult]) -> bool | None:
     """Whether one of the responses that wait for nobody is not to be summarised."""
-    settled = [r.event for r in results if r.event is not None and not requesting(r.event)]
+    settled = [r.event for r in results if r.event is not None and not calls_needing_user(r.event)]
     return any(event.actions.skip_summarization for event in settled) or None
 
 

@@ -75,7 +75,7 @@ class BasePlugin:
     async def on_event_callback(
         self, *, invocation_context: RunContext, event: Event
     ) -> Event | None:
-        """An event is about to be committed; an answer replaces it (PLG-6, `replaced`).
+        """An event is about to be committed; an answer replaces it (PLG-6, `with_summaries`).
 
         Any event but a user's; nor those that seal a run which has failed or was cancelled. Also
         the chunks of a streamed answer (`event.partial`), which are shown and not committed.

@@ -85,7 +85,7 @@ class PayloadDriver(StorageDriver):
     async def retrieve(
         self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
     ) -> list[Payload]:
-        """See base class; a `refusal` for what cannot be given.
+        """See base class; a `confirmation_refusal` for what cannot be given.
 
         Raises:
             OSError: The store is out of reach.

@@ -30,7 +30,7 @@ class Refused:
 
 
 class RefusalConverter(EncodingPayloadConverter):
-    """Reads what `refusal` has made."""
+    """Reads what `confirmation_refusal` has made."""
 
     @property
     def encoding(self) -> str:

@@ -18,12 +18,12 @@ from durable_adk.calling import call
 from durable_adk.errors import AgentDefinitionError, StateValueError, ToolError
 from durable_adk.json_values import canonical, check_json
 from durable_adk.tools._arguments import convert
-from durable_adk.tools._confirmation import Requirement
 from durable_adk.tools._parameters import EMPTY, Parameter, Parameters
-from durable_adk.tools.base_tool import OnDeadline
-from durable_adk.tools.contract import MAX_NAME, checked_task_queue
 from durable_adk.tools.function_tool import FunctionTool
+from durable_adk.tools.require_confirmation import ConfirmationRule
+from durable_adk.tools.tool_options import MAX_NAME, checked_task_queue
 from durable_adk.wire.activity_call import ActivityOptions
+from durable_adk.wire.manifest import OnDeadline
 
 if TYPE_CHECKING:
     from temporalio.workflow import ActivityConfig
@@ -54,7 +54,7 @@ class ActivityTool(FunctionTool):
         name: str | None = None,
         description: str | None = None,
         parameters: dict[str, Any] | None = None,
-        require_confirmation: Requirement = False,
+        require_confirmation: ConfirmationRule = False,
         deadline: float | timedelta | None = None,
         on_deadline: OnDeadline = "reject",
         **options: Unpack["ActivityConfig"],

@@ -1,25 +1,23 @@
 """The port to a tool."""
 
-import math
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from google.genai import types
 
-from durable_adk.errors import AgentDefinitionError
 from durable_adk.models.llm_request import LlmRequest
-from durable_adk.tools.contract import checked_contract, checked_retry, checked_task_queue
+from durable_adk.tools.tool_options import (
+    checked_contract,
+    checked_on_deadline,
+    checked_retry,
+    checked_seconds,
+    checked_task_queue,
+)
+from durable_adk.wire.manifest import OnDeadline
 from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
 if TYPE_CHECKING:
     from durable_adk.context.activity import ToolContext
-
-OnDeadline = Literal["reject", "approve", "fail", "tell"]
-"""What happens when nobody has answered in time (design D9).
-
-``reject`` and ``approve`` decide a confirmation, ``fail`` ends the run with an error, ``tell``
-lets the model go on, told that there was no answer.
-"""
 
 
 class BaseTool:
@@ -67,9 +65,11 @@ class BaseTool:
         self.name = name
         self.description = description
         self.is_long_running = is_long_running
-        self.timeout = _seconds(timeout, f"timeout of tool {name!r}")
-        self.deadline = _seconds(deadline, f"deadline of tool {name!r}")
-        self.on_deadline: OnDeadline = _checked(on_deadline, name, is_long_running)
+        self.timeout = checked_seconds(timeout, f"timeout of tool {name!r}")
+        self.deadline = checked_seconds(deadline, f"deadline of tool {name!r}")
+        self.on_deadline: OnDeadline = checked_on_deadline(
+            on_deadline, name, is_long_running=is_long_running
+        )
         self.contract = checked_contract(contract, name)
         self.retry = checked_retry(retry, self.contract, name)
         self.task_queue = checked_task_queue(task_queue, name)
@@ -119,24 +119,3 @@ class BaseTool:
         """Change the request before it is sent; by default, declare the tool in it."""
         del tool_context
         llm_request.append_tools([self])
-
-
-def _seconds(time: float | timedelta | None, what: str) -> float | None:
-    seconds = time.total_seconds() if isinstance(time, timedelta) else time
-    if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
-        raise AgentDefinitionError(f"The {what} is {time!r}; pass seconds above 0, or None.")
-    return seconds
-
-
-def _checked(policy: OnDeadline, name: str, is_long_running: bool) -> OnDeadline:
-    if policy not in get_args(OnDeadline):
-        known = ", ".join(get_args(OnDeadline))
-        raise AgentDefinitionError(
-            f"on_deadline of tool {name!r} is {policy!r}; use one of {known}."
-        )
-    if policy == "approve" and is_long_running:
-        raise AgentDefinitionError(
-            f"on_deadline of tool {name!r} is 'approve', which is for confirmations: a "
-            "long-running tool waits for a result. Use 'tell' or 'fail'."
-        )
-    return policy

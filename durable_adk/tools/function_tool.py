@@ -11,18 +11,20 @@ from google.genai import types
 from durable_adk.calling import call
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.tools._arguments import convert, missing_error, unfit_error
-from durable_adk.tools._confirmation import (
-    CONTEXT,
-    Requirement,
-    check_requirement,
-    denied,
-    is_required,
-    refusal,
-)
 from durable_adk.tools._declaration import parameters_schema
 from durable_adk.tools._parameters import EMPTY, Parameters, innermost, read_parameters, routine
-from durable_adk.tools.base_tool import BaseTool, OnDeadline
-from durable_adk.tools.contract import ContractOptions, Reconcile, checked_reconcile
+from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.reconcile import Reconcile, checked_reconcile
+from durable_adk.tools.require_confirmation import (
+    CONTEXT,
+    ConfirmationRule,
+    check_requirement,
+    confirmation_refusal,
+    is_required,
+    rejection,
+)
+from durable_adk.tools.tool_options import ContractOptions
+from durable_adk.wire.manifest import OnDeadline
 
 if TYPE_CHECKING:
     from durable_adk.context.activity import ToolContext
@@ -50,7 +52,7 @@ class FunctionTool(BaseTool):
         *,
         name: str | None = None,
         timeout: float | None = None,
-        require_confirmation: Requirement = False,
+        require_confirmation: ConfirmationRule = False,
         deadline: float | timedelta | None = None,
         on_deadline: OnDeadline = "reject",
         reconcile: Reconcile | None = None,
@@ -148,8 +150,8 @@ class FunctionTool(BaseTool):
             return {"error": missing}
         if problems := convert(fields, args)[1]:
             return {"error": unfit_error(self.name, problems)}
-        if refusal := await self._unconfirmed(args, tool_context):
-            return {"error": refusal}
+        if confirmation_refusal := await self._unconfirmed(args, tool_context):
+            return {"error": confirmation_refusal}
         return None
 
     async def reconcile(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
@@ -159,11 +161,11 @@ class FunctionTool(BaseTool):
         return await call(self._reconcile, args=args, tool_context=tool_context)
 
     async def _unconfirmed(self, args: dict[str, Any], tool_context: "ToolContext") -> str | None:
-        """See `refusal`; a function that asks for itself reads the decision itself, if it can."""
+        """See `confirmation_refusal`; a function that requests one reads the decision itself."""
         if self._require_confirmation is False:
             # Whoever asked, and whichever tool runs this one: the function does not know of a no.
-            return None if self.reads_confirmation else denied(tool_context)
-        return await refusal(self, args, tool_context)
+            return None if self.reads_confirmation else rejection(tool_context)
+        return await confirmation_refusal(self, args, tool_context)
 
 
 def as_tool(item: Any) -> BaseTool:

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, ClassVar, Literal, Unpack
 
-from durable_adk.tools.contract import ContractOptions, Reconcile
 from durable_adk.tools.function_tool import FunctionTool
+from durable_adk.tools.reconcile import Reconcile
+from durable_adk.tools.tool_options import ContractOptions
 
 
 class LongRunningFunctionTool(FunctionTool):

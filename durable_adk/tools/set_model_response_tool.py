@@ -6,8 +6,8 @@ from google.genai import types
 
 from durable_adk.errors import OutputSchemaError
 from durable_adk.models.llm_request import SET_MODEL_RESPONSE, LlmRequest
-from durable_adk.tools._output_schema import answer_in, answer_parameters
 from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.output_schema import output_from_args, output_parameters
 
 if TYPE_CHECKING:
     from durable_adk.context.activity import ToolContext
@@ -42,7 +42,7 @@ class SetModelResponseTool(BaseTool):
         return types.FunctionDeclaration(
             name=self.name,
             description=self.description,
-            parameters_json_schema=answer_parameters(self.output_schema),
+            parameters_json_schema=output_parameters(self.output_schema),
         )
 
     async def process_llm_request(
@@ -55,7 +55,7 @@ class SetModelResponseTool(BaseTool):
     async def run_async(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
         """Take the answer; one that does not fit goes back to the model as an error."""
         try:
-            answer = answer_in(self.output_schema, args)
+            answer = output_from_args(self.output_schema, args)
         except OutputSchemaError as error:
             return {"error": f"{error.message}. Correct it and call {self.name} again."}
         tool_context.actions.set_model_response = answer

@@ -12,6 +12,11 @@ from durable_adk.json_model import JsonModel
 from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
 OnDeadline = Literal["reject", "approve", "fail", "tell"]
+"""What happens if nobody answers a pending call in time (design D9).
+
+``reject`` and ``approve`` decide a confirmation, ``fail`` ends the run with an error, ``tell``
+continues and tells the model that there was no answer.
+"""
 
 
 class Wait(JsonModel):

@@ -15,7 +15,7 @@ from temporalio.client import WorkflowExecutionStatus
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.apps import App
 from durable_adk.client import connect
-from durable_adk.conversation.requests import pending_calls
+from durable_adk.conversation.pending_calls import pending_calls
 from durable_adk.embedded import TemporalServer
 from durable_adk.errors import DurableAdkError, InvocationTerminatedError
 from durable_adk.events import Event

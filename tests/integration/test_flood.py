@@ -10,7 +10,7 @@ from google.genai import types
 from temporalio.client import Client, WorkflowHandle
 
 from durable_adk.activities.invocation import checkpoint
-from durable_adk.conversation.requests import pending_calls
+from durable_adk.conversation.pending_calls import pending_calls
 from durable_adk.embedded import TemporalServer
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.events import Event

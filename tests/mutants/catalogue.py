@@ -19,8 +19,8 @@ from durable_adk.activities.user_code.threads import UserThreads
 from durable_adk.cli import waiting
 from durable_adk.context.activity import ToolContext
 from durable_adk.context.loop import Branch
-from durable_adk.conversation import answers, requests
-from durable_adk.conversation.requests import REQUEST_CONFIRMATION
+from durable_adk.conversation import answers, client_requests
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.flows import invocation
 from durable_adk.flows.pending_calls import PendingCalls
@@ -366,14 +366,14 @@ MUTANTS = [
         "an answer counts twice",
         "approval",
         replaces(PendingCalls, "_not_waited_for", lambda _self, _answer: None),
-        replaces(answers, "_check_standing", lambda *_args: False),
+        replaces(answers, "_check_status", lambda *_args: False),
     ),
     mutant(
         # An answer carries no hash of arguments: they are in the stored call, whose id it names.
         "an approval holds for other arguments",
         "each approval for its call",
         replaces(tool_call, "answer_to", _any_approval),
-        replaces(requests, "answer_to", _any_approval),
+        replaces(client_requests, "response_to", _any_approval),
     ),
     mutant(
         "only the first page of the invocations that wait is looked at",

@@ -11,7 +11,7 @@ from google.genai import types
 
 from durable_adk.context.loop import Branch
 from durable_adk.conversation.answers import check_answers
-from durable_adk.conversation.requests import REQUEST_CONFIRMATION
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
 from durable_adk.flows.pending_calls import PendingCalls

@@ -25,7 +25,7 @@ from durable_adk.activities.user_code.threads import UserThreads
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.cli.waiting import Where, find_waiting
-from durable_adk.conversation.requests import REQUEST_CONFIRMATION
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import (
     EventConflictError,
     InvalidRequestError,

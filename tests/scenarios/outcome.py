@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from durable_adk.conversation.requests import PendingCall
+from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import DurableAdkError, as_detail
 from durable_adk.events import Event
 from durable_adk.partials import LiveText

@@ -11,7 +11,7 @@ from durable_adk.context.activity import ToolContext
 from durable_adk.failpoints import failpoint
 from durable_adk.models import LlmRequest, LlmResponse, ScriptedModel
 from durable_adk.tools import FunctionTool, RetryConfig, ToolContract
-from durable_adk.tools.contract import NOT_RUN
+from durable_adk.tools.reconcile import NOT_RUN
 from tests.support.chaos_apps import Traces
 from tests.support.scripts import call, calls
 

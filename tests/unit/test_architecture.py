@@ -78,6 +78,7 @@ COMPUTING = """
     sockets source sql sqlite stalled status steering steps storage store stored stream streaming
     subprocess subscription supervise sweep sync tables take target terminal text threads
     transaction transactional types unavailable url utils values version wait watchdog wire word
+    reconcile require
 """
 """Words of Python, of SQL, of the libraries in use and of computing at large."""
 
@@ -101,7 +102,7 @@ NOT_YET_UNIQUE = """
 NOT_YET_STRAIGHT = """
     agents.base_agent auth.credential_service.base_credential_service context.activity
     context.journal context.loop flows.continue_as_new flows.invocation flows.pending_calls
-    flows.plugin_hooks models.llm_request tools._confirmation tools.base_tool
+    flows.plugin_hooks models.llm_request tools.require_confirmation tools.base_tool
 """
 """Modules of today that import each other."""
 

@@ -12,12 +12,12 @@ from pydantic import Field
 from durable_adk.activities.dependencies import STORE_PATIENCE, World
 from durable_adk.errors import DurableAdkError, StoreUnavailableError
 from durable_adk.events.event_actions import EventActions
+from durable_adk.events.tool_confirmation import ConfirmationRequester
 from durable_adk.json_model import JsonModel
 from durable_adk.json_values import canonical
 from durable_adk.log import get_logger
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.retrying import again
-from durable_adk.tools._confirmation import Asker
 from durable_adk.wire.checkpoint import digest
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.steps import CallbackStep, FunctionStep, HookStep, Step, StepResult, ToolStep
@@ -58,7 +58,7 @@ class ArrivedResult(_Arrived):
     response: Any = None
     args: dict[str, Any] = Field(default_factory=dict[str, Any])
     """As the callbacks before the tool have left them."""
-    asked_by: Asker | None = None
+    asked_by: ConfirmationRequester | None = None
     """Who had asked for a confirmation."""
 
 

@@ -9,8 +9,8 @@ from durable_adk.activities.commit.regressed import require_known
 from durable_adk.activities.dependencies import World
 from durable_adk.activities.invocation.steering import heard_event
 from durable_adk.activities.invocation.waiting import check_turn
-from durable_adk.conversation.contents import CONTROL_FUNCTIONS
-from durable_adk.conversation.merge import unanswered
+from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
+from durable_adk.conversation.tool_responses import closing_responses
 from durable_adk.errors import (
     EventConflictError,
     InvocationCancelledError,
@@ -223,7 +223,7 @@ def _seals(
     own = _own(stored, record)
     if step.status is Status.COMPLETED:
         late = {name for event in own for name in event.long_running_tool_ids or ()}
-        events = unanswered(own, LEFT, late)
+        events = closing_responses(own, LEFT, late)
     else:
         end = Event(
             id=f"{step.invocation_id}.end",
@@ -231,7 +231,7 @@ def _seals(
             error_code=code,
             error_message=message,
         )
-        events = [*unanswered(own, reason), end]
+        events = [*closing_responses(own, reason), end]
     # What an earlier ending has stored stays, also if that one gave another reason.
     known = {item.event.id for item in stored}
     events = [event for event in events if event.id not in known]

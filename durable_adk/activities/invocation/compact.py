@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from durable_adk.activities.dependencies import World
 from durable_adk.apps.compaction import EventsCompactionConfig, summarizer_for
 from durable_adk.calling import contained
-from durable_adk.conversation.compaction import finished, window
+from durable_adk.conversation.compaction import events_to_compact, summary_event
 from durable_adk.errors import EventConflictError, StaleSessionError
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
@@ -56,7 +56,7 @@ async def _compact(world: World, step: CompactStep) -> None:
     summarizer = summarizer_for(config, app.root_agent)
     copies = [event.model_copy(deep=True) for event in covered]
     made = await contained(summarizer.maybe_summarize_events(events=copies))
-    event = finished(made, covered) if made is not None else None
+    event = summary_event(made, covered) if made is not None else None
     if event is None:
         return
     failpoint("compact.made")
@@ -86,7 +86,7 @@ async def _due(
     events = known.events
     if any(map(_changes_what_counts, events[record.end_seq :])):
         return revision, []
-    return revision, window(events[: record.end_seq], config)
+    return revision, events_to_compact(events[: record.end_seq], config)
 
 
 def _changes_what_counts(event: Event) -> bool:

@@ -11,7 +11,11 @@ from durable_adk.activities.invocation.tool_run_check import check_tool_run
 from durable_adk.activities.invocation.waiting import PLACES, check_turn
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
-from durable_adk.conversation.answers import answered_in, asked_in, check_answers
+from durable_adk.conversation.answers import (
+    answered_call_ids,
+    answered_invocation_ids,
+    check_answers,
+)
 from durable_adk.conversation.history import recent
 from durable_adk.conversation.routing import agent_for
 from durable_adk.conversation.sent_message import is_sent_as
@@ -169,13 +173,13 @@ async def _check_answers(world: World, step: OpenStep) -> None:
     Raises:
         InvalidRequestError: It answers nothing, or an invocation that still waits (TRAP-28).
     """
-    if not (answered := answered_in(step.message)):
+    if not (answered := answered_call_ids(step.message)):
         return
     if await world.sessions.get_invocation(step.key, step.invocation_id) is not None:
         return  # a repeat, which its own first attempt may have made look answered
     events = [item.event for item in await read_from_calls(world.sessions, step.key, answered)]
     statuses: dict[str, Status] = {}
-    for name in asked_in(events, step.message):
+    for name in answered_invocation_ids(events, step.message):
         record = await world.sessions.get_invocation(step.key, name)
         if record is not None:
             statuses[name] = record.status

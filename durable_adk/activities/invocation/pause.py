@@ -12,7 +12,8 @@ from durable_adk.activities.invocation.waiting import check_turn
 from durable_adk.activities.lifecycle import resumed
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.conversation.answers import answer_message, check_answers
-from durable_adk.conversation.requests import REQUEST_CONFIRMATION, SETTLED, pending_calls
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
+from durable_adk.conversation.pending_calls import FINAL_RESPONSES, pending_calls
 from durable_adk.errors import InvalidRequestError, LeaseLostError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
@@ -219,7 +220,7 @@ def _event(step: AnswerStep, events: list[Event]) -> Event:
         # Siblings of who asked must not take it for a message to them (AGT-33).
         branch=branches.pop() if len(branches) == 1 else None,
         actions=EventActions(state_delta=step.answer.state_delta),
-        custom_metadata=None if step.author == "user" else {SETTLED: True},
+        custom_metadata=None if step.author == "user" else {FINAL_RESPONSES: True},
     )
 
 

@@ -6,7 +6,7 @@ names the message and does not carry it: should it reach another workflow, there
 """
 
 from durable_adk.activities.dependencies import World
-from durable_adk.conversation.sent_message import is_same
+from durable_adk.conversation.sent_message import is_same_message
 from durable_adk.errors import EventConflictError
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
@@ -51,7 +51,7 @@ async def heard_by(world: World, step: OpenStep, conflict: EventConflictError) -
         EventConflictError: The given one: nobody has heard this message.
     """
     event = await heard_event(world.sessions, step.key, step.invocation_id)
-    if event is None or not is_same(event, step.message, step.custom_metadata):
+    if event is None or not is_same_message(event, step.message, step.custom_metadata):
         raise conflict
     return event.invocation_id
 

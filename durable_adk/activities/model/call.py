@@ -17,7 +17,8 @@ from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained, time_limit
 from durable_adk.code_executors.flow import cut_off
 from durable_adk.context.activity import CallbackContext, StepScope
-from durable_adk.conversation.response import call_ids, save_output, to_event
+from durable_adk.conversation.call_ids import CallIds
+from durable_adk.conversation.model_event import model_event, save_output
 from durable_adk.errors import (
     AgentDefinitionError,
     CallbackError,
@@ -106,8 +107,8 @@ async def _answered(
         ) from None
     context.state.collect_delta()
     result = StepResult(model_called=called, end_invocation=scope.end_invocation)
-    ids = call_ids(step, scope.has_call)
-    event = to_event(response, step=step, actions=context.actions, ids=ids)
+    ids = CallIds.of_step(step, scope.has_call)
+    event = model_event(response, step=step, actions=context.actions, ids=ids)
     changed = context.actions.state_delta or context.actions.artifact_delta
     if not (event.content or event.error_code or changed):
         return result

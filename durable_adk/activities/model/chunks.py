@@ -4,7 +4,8 @@ from durable_adk.activities.dependencies import World
 from durable_adk.activities.user_code.callbacks import answer_of
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.context.activity import CallbackContext, RunContext, StepScope
-from durable_adk.conversation.response import call_ids, to_event
+from durable_adk.conversation.call_ids import CallIds
+from durable_adk.conversation.model_event import model_event
 from durable_adk.errors import CallbackError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
@@ -56,7 +57,7 @@ class Chunks:
             scope, agent=agent, actions=context.actions, save_key="on_event_callback/chunks"
         )
         self._metadata = scope.run_config.custom_metadata or {}
-        self._ids = call_ids(step, scope.has_call)
+        self._ids = CallIds.of_step(step, scope.has_call)
         self._count = 0
 
     async def show(self, response: LlmResponse) -> None:
@@ -67,7 +68,7 @@ class Chunks:
         """
         changed = await after_model(self._agent, self._plugins, self._context, response)
         # Its actions are its own: viewers would see what is written later (FLW-77).
-        event = to_event(changed, step=self._step, actions=EventActions(), ids=self._ids)
+        event = model_event(changed, step=self._step, actions=EventActions(), ids=self._ids)
         event.partial = True
         event.custom_metadata = {**self._metadata, **(event.custom_metadata or {})} or None
         self._publish(await self._seen_by_plugins(event))

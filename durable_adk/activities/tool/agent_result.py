@@ -10,9 +10,9 @@ from durable_adk.errors import from_detail
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.sessions.state import without_temp
-from durable_adk.tools._output_schema import parse_answer
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.output_schema import parse_output
 from durable_adk.wire.steps import ChildEnd
 
 
@@ -51,7 +51,7 @@ class ChildAnswer:
         schema = agent.output_schema if isinstance(agent, LlmAgent) else None
         if schema is None:
             return text
-        return parse_answer(schema, text)
+        return parse_output(schema, text)
 
 
 async def child_answer(world: World, end: ChildEnd, invocation_id: str) -> ChildAnswer:

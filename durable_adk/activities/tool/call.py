@@ -20,7 +20,8 @@ from durable_adk.activities.user_code.callbacks import answer_of
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained, time_limit
 from durable_adk.context.activity import StepScope, ToolContext
-from durable_adk.conversation.requests import SETTLED, answer_to, decision, is_denied
+from durable_adk.conversation.client_requests import decision, is_denied, response_to
+from durable_adk.conversation.pending_calls import FINAL_RESPONSES
 from durable_adk.errors import (
     AgentDefinitionError,
     AgentError,
@@ -37,10 +38,10 @@ from durable_adk.failpoints import failpoint
 from durable_adk.json_values import check_json
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import PluginManager
-from durable_adk.tools._confirmation import REJECTED
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.require_confirmation import REJECTED
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.manifest import AgentNode, Wait
@@ -107,7 +108,7 @@ def _result(call: "_Call", outcome: "_Outcome") -> StepResult:
     event.custom_metadata = requests_of(context)
     waits = _waits(outcome, call.call, context)
     if outcome.long_running and not waits:
-        event.custom_metadata = {SETTLED: [step.call_id]}
+        event.custom_metadata = {FINAL_RESPONSES: [step.call_id]}
     return StepResult(
         event=event,
         end_invocation=scope.end_invocation,
@@ -211,7 +212,7 @@ class _Call:
             scope.session.state.update(before.actions.state_delta)
         ended = arrived or step.activity
         scope.end_invocation = ended is not None and ended.end_invocation
-        given = answer_to(scope.session.events, step.request_id)
+        given = response_to(scope.session.events, step.request_id)
         context = _context(scope, step, given, before.actions if before else None)
         context.asked_by = arrived.asked_by if arrived else None
         note_asker(context, "callback")  # of one before the tool

@@ -35,10 +35,10 @@ from durable_adk.sessions.state import is_temp
 from durable_adk.telemetry.content import captured
 from durable_adk.telemetry.genai import execute_tool
 from durable_adk.telemetry.names import RESULT as RESULT_CONTENT, WAITS_FOR
-from durable_adk.tools._confirmation import refusal
 from durable_adk.tools.base_tool import BaseTool
-from durable_adk.tools.contract import LOST, NOT_RUN, overdue, unknown_outcome
 from durable_adk.tools.function_tool import FunctionTool
+from durable_adk.tools.reconcile import LOST, NOT_RUN, overdue, unknown_outcome
+from durable_adk.tools.require_confirmation import confirmation_refusal
 from durable_adk.wire.manifest import ToolSpec
 from durable_adk.wire.steps import ToolStep
 from durable_adk.wire.tool_contract import RetryConfig, ToolContract
@@ -313,7 +313,7 @@ async def unconfirmed(tool: BaseTool, args: dict[str, Any], context: ToolContext
     """
     if tool.confirms_itself or type(tool).needs_confirmation is BaseTool.needs_confirmation:
         return None
-    return await contained(refusal(tool, args, context))
+    return await contained(confirmation_refusal(tool, args, context))
 
 
 def _listed(missed: Sequence[ToolsetUnavailableError]) -> str:

@@ -9,7 +9,7 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import time_limit
 from durable_adk.context.activity import CallbackContext
-from durable_adk.conversation.response import save_output
+from durable_adk.conversation.model_event import save_output
 from durable_adk.errors import CallbackError
 from durable_adk.events.event import Event
 from durable_adk.json_values import check_json

@@ -11,8 +11,8 @@ from durable_adk.activities.dependencies import World
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.calling import time_limit
 from durable_adk.context.activity import CallbackContext, RunContext, StepScope
-from durable_adk.conversation.response import CallIds
-from durable_adk.conversation.sent_message import marked
+from durable_adk.conversation.call_ids import CallIds
+from durable_adk.conversation.sent_message import with_digest
 from durable_adk.errors import (
     CallbackError,
     InvalidRequestError,
@@ -97,7 +97,7 @@ async def _user_message(world: World, step: HookStep) -> StepResult:
     context.state.collect_delta()
     event = sent.model_copy(update={"content": content, "actions": context.actions})
     if content != sent.content:
-        event.custom_metadata = marked(event.custom_metadata, sent=sent.content)
+        event.custom_metadata = with_digest(event.custom_metadata, sent=sent.content)
     _check(event, "The message that on_user_message_callback has changed")
     return StepResult(event=None if event == sent else event)
 

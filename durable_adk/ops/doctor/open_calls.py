@@ -4,7 +4,7 @@ import time
 from functools import partial
 
 from durable_adk.conversation.history import not_rewound
-from durable_adk.conversation.merge import unanswered
+from durable_adk.conversation.tool_responses import closing_responses
 from durable_adk.errors import SessionNotFoundError
 from durable_adk.events.event import Event
 from durable_adk.ops.doctor.findings import Case, Kind, case
@@ -44,7 +44,7 @@ def _seals(events: list[Event]) -> list[Event]:
     visible = not_rewound(events)
     late = {call_id for event in visible for call_id in event.long_running_tool_ids or ()}
     owners = {f"{event.id}.sealed": event.invocation_id for event in visible}
-    seals = unanswered(visible, REASON, late)
+    seals = closing_responses(visible, REASON, late)
     for seal in seals:
         seal.invocation_id = owners[seal.id]
     return seals

@@ -29,7 +29,7 @@ class Connection:
     """Opens at once; `call` waits until it is open."""
 
     def __init__(
-        self, session: AbstractAsyncContextManager[_library.Session], *, timeout: float
+        self, session: AbstractAsyncContextManager[_library.McpClientSession], *, timeout: float
     ) -> None:
         """Begin to open the session.
 
@@ -38,7 +38,7 @@ class Connection:
             timeout: Seconds it may take.
         """
         loop = asyncio.get_running_loop()
-        self._session: asyncio.Future[_library.Session] = loop.create_future()
+        self._session: asyncio.Future[_library.McpClientSession] = loop.create_future()
         self._session.add_done_callback(lambda future: future.exception())
         self._stop = asyncio.Event()
         self._deadline = loop.call_later(timeout, self._give_up, timeout)
@@ -47,7 +47,7 @@ class Connection:
         self.calls = 0
         """Under way now."""
 
-    async def call(self, function: Callable[[_library.Session], Awaitable[T]]) -> T:
+    async def call(self, function: Callable[[_library.McpClientSession], Awaitable[T]]) -> T:
         """Use the session.
 
         Raises:
@@ -69,7 +69,9 @@ class Connection:
             self.calls -= 1
 
     async def _call(
-        self, function: Callable[[_library.Session], Awaitable[T]], session: _library.Session
+        self,
+        function: Callable[[_library.McpClientSession], Awaitable[T]],
+        session: _library.McpClientSession,
     ) -> T:
         """Await the function, but not longer than the session lives: some ends answer nobody."""
         work = asyncio.ensure_future(function(session))
@@ -90,7 +92,7 @@ class Connection:
             self._fail("it was closed")
         return self._life
 
-    async def _live(self, session: AbstractAsyncContextManager[_library.Session]) -> None:
+    async def _live(self, session: AbstractAsyncContextManager[_library.McpClientSession]) -> None:
         try:
             async with session as opened:
                 self._deadline.cancel()

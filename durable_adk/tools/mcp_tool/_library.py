@@ -21,7 +21,7 @@ except ImportError:
 
 __all__ = [
     "MCPError",
-    "Session",
+    "McpClientSession",
     "StdioServerParameters",
     "create_mcp_http_client",
     "is_end",
@@ -35,7 +35,7 @@ __all__ = [
 _ENDED = ("session terminated", "session not found")
 
 
-class Session(ClientSession):
+class McpClientSession(ClientSession):
     """A client's session that passes on what a server returns, and asks it for nothing else.
 
     The library checks each result against the tool's output schema, and lists all tools again when

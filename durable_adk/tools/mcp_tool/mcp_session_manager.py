@@ -151,7 +151,7 @@ class MCPSessionManager:
 
     async def call(
         self,
-        function: Callable[[_library.Session], Awaitable[T]],
+        function: Callable[[_library.McpClientSession], Awaitable[T]],
         *,
         headers: dict[str, str] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - it also drops the session
@@ -176,12 +176,12 @@ class MCPSessionManager:
     async def _attempt(
         self,
         key: Headers,
-        function: Callable[[_library.Session], Awaitable[T]],
+        function: Callable[[_library.McpClientSession], Awaitable[T]],
         timeout: float | None,  # noqa: ASYNC109 - as above
     ) -> T:
         connection = self._connection(key)
 
-        async def bounded(session: _library.Session) -> T:
+        async def bounded(session: _library.McpClientSession) -> T:
             try:
                 async with asyncio.timeout(timeout):
                     return await function(session)
@@ -214,7 +214,7 @@ class MCPSessionManager:
         return Connection(self._session(key), timeout=self.connection_params.timeout)
 
     @asynccontextmanager
-    async def _session(self, key: Headers) -> AsyncGenerator[_library.Session]:
+    async def _session(self, key: Headers) -> AsyncGenerator[_library.McpClientSession]:
         async def heed(message: Any) -> None:
             changed = isinstance(message, _library.types.ToolListChangedNotification)
             if changed and self._on_tools_changed:
@@ -223,7 +223,7 @@ class MCPSessionManager:
         transport = self.connection_params.streams(dict(key), self.errlog)
         async with (
             transport as streams,
-            _library.Session(*streams, message_handler=heed) as session,
+            _library.McpClientSession(*streams, message_handler=heed) as session,
         ):
             await session.initialize()
             yield session

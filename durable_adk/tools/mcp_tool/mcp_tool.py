@@ -11,11 +11,16 @@ from durable_adk.calling import call
 from durable_adk.context.activity import ReadonlyContext
 from durable_adk.errors import CallerError
 from durable_adk.json_values import check_json
-from durable_adk.tools._confirmation import CONTEXT, Requirement, is_required, refusal
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.mcp_tool import _library
 from durable_adk.tools.mcp_tool._connection import McpConnectionError
 from durable_adk.tools.mcp_tool.mcp_session_manager import MCPSessionManager
+from durable_adk.tools.require_confirmation import (
+    CONTEXT,
+    ConfirmationRule,
+    confirmation_refusal,
+    is_required,
+)
 from durable_adk.wire.messages import MAX_BYTES, check_size
 
 if TYPE_CHECKING:
@@ -42,7 +47,7 @@ class McpTool(BaseTool):
         *,
         mcp_tool: "_library.types.Tool",
         mcp_session_manager: MCPSessionManager,
-        require_confirmation: Requirement = False,
+        require_confirmation: ConfirmationRule = False,
         header_provider: HeaderProvider | None = None,
     ) -> None:
         """Describe the tool as the server does.
@@ -92,8 +97,8 @@ class McpTool(BaseTool):
             refused the call or cannot be reached, its answer cannot be stored, or the call is not
             confirmed yet or was rejected.
         """
-        if refusal := await self._unconfirmed(args, tool_context):
-            return {"error": refusal}
+        if confirmation_refusal := await self._unconfirmed(args, tool_context):
+            return {"error": confirmation_refusal}
         headers = await provided_headers(self._header_provider, tool_context)
         meta: Any = {IDEMPOTENCY_KEY: tool_context.idempotency_key}
         try:
@@ -109,7 +114,7 @@ class McpTool(BaseTool):
         """Why the call may not run, after asking whether it may; None: it may."""
         if self.require_confirmation is False:
             return None
-        return await refusal(self, args, tool_context)
+        return await confirmation_refusal(self, args, tool_context)
 
 
 async def provided_headers(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from durable_adk.log import get_logger
-from durable_adk.tools._confirmation import Requirement
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset, ToolPredicate
 from durable_adk.tools.mcp_tool import _library
@@ -23,6 +22,7 @@ from durable_adk.tools.mcp_tool.mcp_tool import (
     McpTool,
     provided_headers,
 )
+from durable_adk.tools.require_confirmation import ConfirmationRule
 
 if TYPE_CHECKING:
     from durable_adk.context.activity import ReadonlyContext
@@ -54,7 +54,7 @@ class McpToolset(BaseToolset):
         tool_name_prefix: str | None = None,
         tool_list_cache_ttl_seconds: float | None = None,
         errlog: TextIO | None = None,
-        require_confirmation: Requirement = False,
+        require_confirmation: ConfirmationRule = False,
         header_provider: HeaderProvider | None = None,
     ) -> None:
         """Name the server.
@@ -159,7 +159,7 @@ class McpToolset(BaseToolset):
             listing.stale = True
 
 
-async def _all_tools(session: _library.Session) -> "list[_library.types.Tool]":
+async def _all_tools(session: _library.McpClientSession) -> "list[_library.types.Tool]":
     """The list, page by page."""
     tools: list[_library.types.Tool] = []
     cursor: str | None = None

@@ -5,7 +5,7 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.agents import LlmAgent
-from durable_adk.conversation.requests import PendingCall
+from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import Runner

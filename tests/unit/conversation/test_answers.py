@@ -7,14 +7,9 @@ import pytest
 from google.genai import types
 from hypothesis import given, settings, strategies as st
 
-from durable_adk.conversation.answers import answer_message, asked_in, check_answers
-from durable_adk.conversation.requests import (
-    REQUEST_CONFIRMATION,
-    REQUEST_CREDENTIAL,
-    SETTLED,
-    PendingCall,
-    pending_calls,
-)
+from durable_adk.conversation.answers import answer_message, answered_invocation_ids, check_answers
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
+from durable_adk.conversation.pending_calls import FINAL_RESPONSES, PendingCall, pending_calls
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
 from durable_adk.sessions.base_session_service import Status
@@ -53,7 +48,7 @@ def test_a_waiting_call_accepts_its_answer(make):
     [call] = pending_calls(make())
     [found] = check_answers(make(), message(good(call)))
     assert (found.call, found.update) == (call, False)
-    assert asked_in(make(), message(good(call))) == {"i"}
+    assert answered_invocation_ids(make(), message(good(call))) == {"i"}
 
 
 def test_several_calls_of_one_invocation_are_answered_together():
@@ -84,7 +79,7 @@ def test_answers_come_alone(beside):
     """RUN-21: nothing else may be in a message of answers, on either side of them."""
     [call] = pending_calls(confirming())
     for parts in ([beside, good(call)], [good(call), beside]):
-        refused(confirming(), *parts, match="beside something else")
+        refused(confirming(), *parts, match="mixes answers")
 
 
 @pytest.mark.parametrize("make", KINDS)
@@ -94,11 +89,11 @@ def test_an_answer_names_its_call(make):
     response = GOOD[call.name]
     refused(make(), answer(None, call.name, response), match="has no id")
     refused(make(), answer("", call.name, response), match="has no id")
-    refused(make(), answer("x", call.name, response), match=f"waiting: {call.call_id}")
-    refused(make(), answer(call.call_id, "other", response), match=f"must be '{call.name}'")
-    refused(make(), answer(call.call_id, None, response), match="must be")
-    refused(confirming(), answer("i-look", "look", {}), match="No call 'i-look'")
-    refused([], answer("x", "y", {}), match="waiting: none")
+    refused(make(), answer("x", call.name, response), match=f"pending calls: {call.call_id}")
+    refused(make(), answer(call.call_id, "other", response), match=f"name, '{call.name}'")
+    refused(make(), answer(call.call_id, None, response), match="must have")
+    refused(confirming(), answer("i-look", "look", {}), match="no pending call 'i-look'")
+    refused([], answer("x", "y", {}), match="calls: none")
 
 
 @pytest.mark.parametrize("make", KINDS)
@@ -107,9 +102,9 @@ def test_an_answer_counts_once(make):
     [call] = pending_calls(make())
     part = good(call)
     done = [*make(), responses("i.7", part, author="user")]
-    refused(done, part, match="has been answered")
+    refused(done, part, match="already answered")
     refused(make(), part, part, match="twice")
-    late = responses("i.7", part, custom_metadata={SETTLED: True})
+    late = responses("i.7", part, custom_metadata={FINAL_RESPONSES: True})
     refused([*make(), late], part, match="too late")
 
 
@@ -144,7 +139,7 @@ def test_answers_are_for_one_invocation():
     """Calls of two invocations need two messages."""
     events = [*confirming("i"), *working("k")]
     parts = [good(call) for call in pending_calls(events)]
-    assert asked_in(events, message(*parts)) == {"i", "k"}
+    assert answered_invocation_ids(events, message(*parts)) == {"i", "k"}
     refused(events, *parts, match="several invocations")
 
 
@@ -161,7 +156,7 @@ def test_a_decision_is_about_the_arguments_that_were_shown(call):
     events = confirming()
     [pending] = pending_calls(events)
     changed = [calls("i.1", ("i-pay", "pay", call)), *events[1:]]
-    refused(changed, good(pending), match="No call")
+    refused(changed, good(pending), match="no pending call")
     assert check_answers(events, message(good(pending)))
 
 

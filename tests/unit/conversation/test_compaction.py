@@ -4,8 +4,8 @@ from google.genai import types
 from hypothesis import given, strategies as st
 
 from durable_adk.apps.compaction import EventsCompactionConfig
-from durable_adk.conversation.compaction import finished, window
-from durable_adk.conversation.history import Calls, not_rewound, visible_history
+from durable_adk.conversation.compaction import events_to_compact, summary_event
+from durable_adk.conversation.history import CallPairs, not_rewound, visible_history
 from durable_adk.events import Event
 from durable_adk.events.event_compaction import compaction_event
 from tests.support.histories import (
@@ -37,13 +37,13 @@ def turn(words: str, tokens: int | None = None) -> list[Event]:
 
 def due(events: list[Event], config: EventsCompactionConfig) -> str:
     """The window in short."""
-    return said(window(events, config))
+    return said(events_to_compact(events, config))
 
 
 def summarised(events: list[Event], config: EventsCompactionConfig, words="sum") -> list[Event]:
     """The session after the summary that is due was appended."""
     content = types.Content(role="model", parts=[types.Part(text=words)])
-    return session(*events, compaction_event(window(events, config), content))
+    return session(*events, compaction_event(events_to_compact(events, config), content))
 
 
 # --- by interval ----------------------------------------------------------------------------
@@ -155,11 +155,11 @@ _CONFIGS = st.builds(every, st.integers(1, 3), st.integers(0, 2)) | st.builds(
 @given(histories(), _CONFIGS)
 def test_a_window_splits_no_pair_and_holds_nothing_pending(events, config):
     """Of what no summary covers yet, pairs are in it whole or not at all (CMP-2)."""
-    covered = window(events, config)
+    covered = events_to_compact(events, config)
     before = {one.id for one in visible_history(events) if not one.actions.compaction}
     inside = {one.id for one in covered if not one.actions.compaction}
     live = not_rewound(events)
-    calls = Calls.of(live)
+    calls = CallPairs.of(live)
     for pair in calls.pairs:
         caller, response = (live[position].id for position in pair)
         if inside and {caller, response} <= before - earlier(live, inside):
@@ -181,18 +181,18 @@ def earlier(live: list[Event], inside: set[str]) -> set[str]:
 def test_summarising_comes_to_an_end(events, config):
     """Each window holds something new, so without new events at most a few are due."""
     for _ in range(len(events) + 1):
-        covered = window(events, config)
+        covered = events_to_compact(events, config)
         if not covered:
             break
         content = types.Content(role="model", parts=[types.Part(text="")])
         events = session(*events, compaction_event(covered, content))
-    assert not window(events, config)
+    assert not events_to_compact(events, config)
 
 
 @given(histories())
 def test_a_summary_by_tokens_replaces_all_it_stands_for(events):
     """After it, what it covers is shown no more, but for what is paired or pending (CMP-1)."""
-    covered = window(events, above(1, 1))
+    covered = events_to_compact(events, above(1, 1))
     if covered:
         after = summarised(events, above(1, 1))
         first = visible_history(after)[0]
@@ -208,7 +208,7 @@ def test_a_summary_stands_for_exactly_the_window():
     events = session(turn("a"), turn("b"))
     usage = types.GenerateContentResponseUsageMetadata(total_token_count=7)
     made = summary("sum", times=(-5.0, 99.0)).model_copy(update={"usage_metadata": usage})
-    done = finished(made, window(events, every(2)))
+    done = summary_event(made, events_to_compact(events, every(2)))
     assert done
     stretch = done.actions.compaction
     assert stretch
@@ -219,9 +219,9 @@ def test_a_summary_stands_for_exactly_the_window():
 
 def test_an_event_without_summary_is_none():
     """A summarizer that made nothing of it appends nothing (CMP-1)."""
-    covered = window(session(turn("a")), every(1))
-    assert finished(event("me", "words"), covered) is None
+    covered = events_to_compact(session(turn("a")), every(1))
+    assert summary_event(event("me", "words"), covered) is None
     empty = summary("x")
     assert empty.actions.compaction
     empty.actions.compaction.compacted_content = types.Content(role="model")
-    assert finished(empty, covered) is None
+    assert summary_event(empty, covered) is None

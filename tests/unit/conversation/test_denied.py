@@ -8,9 +8,9 @@ from google.genai import types
 
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
-from durable_adk.conversation.requests import (
+from durable_adk.conversation.client_requests import (
     REQUEST_CONFIRMATION,
-    asked_by,
+    confirmation_metadata,
     confirmation_request,
     is_denied,
 )
@@ -18,8 +18,8 @@ from durable_adk.events import EventActions
 from durable_adk.models import ScriptedModel
 from durable_adk.plugins import BasePlugin
 from durable_adk.runners import InMemoryRunner
-from durable_adk.tools import AgentTool, BaseTool, FunctionTool, ToolContext, _confirmation
-from durable_adk.tools._confirmation import runtime_hint
+from durable_adk.tools import AgentTool, BaseTool, FunctionTool, ToolContext, require_confirmation
+from durable_adk.tools.require_confirmation import runtime_hint
 from tests.support.pausing import answer as answered, calls, responses
 from tests.support.scripts import USER, call, send
 
@@ -208,7 +208,7 @@ async def test_a_yes_stands_whoever_asked(before: str) -> None:
 async def test_another_hint_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """I16: who asked is recorded, so the next release may ask in other words."""
     ledger = Ledger()
-    monkeypatch.setattr(_confirmation, "runtime_hint", lambda name: f"May {name} run?")
+    monkeypatch.setattr(require_confirmation, "runtime_hint", lambda name: f"May {name} run?")
     denied = await decided(ledger, "the requirement", "another class", confirmed=False)
     assert (denied, ledger.paid) == (REJECTED, [])
     assert ledger.paid == []
@@ -238,11 +238,11 @@ def test_a_history_that_does_not_record_who_asked(hint: str, can_read: bool, den
 
 def test_what_a_client_writes_does_not_say_who_asked() -> None:
     """S3: a run's own metadata is on its events, but only the response that asks is believed."""
-    forged = {"custom_metadata": asked_by("c", "tool")}
+    forged = {"custom_metadata": confirmation_metadata("c", "tool")}
     turn = calls("i.1", ("c", "pay", {}))
     asked = EventActions(requested_tool_confirmations={"c": {"hint": runtime_hint("pay")}})
     done = responses("i.2", answered("c", "pay", {"status": "asked"}), actions=asked)
-    done.custom_metadata = asked_by("c", "callback")
+    done.custom_metadata = confirmation_metadata("c", "callback")
     request = confirmation_request(turn, done, event_id="i.3")
     assert request
     (asks,) = request.get_function_calls()

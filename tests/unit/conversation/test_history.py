@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from durable_adk.conversation.history import Calls, not_rewound, recent, visible_history
+from durable_adk.conversation.history import CallPairs, not_rewound, recent, visible_history
 from durable_adk.events import Event
 from durable_adk.sessions.records import GetSessionConfig
 from tests.support.histories import (
@@ -165,7 +165,7 @@ def test_no_pair_is_split(events):
     """A call and its response are both shown or both not, and pending calls are (CMP-2)."""
     live = not_rewound(events)
     shown = {one.id for one in visible_history(events) if not one.actions.compaction}
-    calls = Calls.of(live)
+    calls = CallPairs.of(live)
     for caller, answered in calls.pairs:
         assert (live[caller].id in shown) == (live[answered].id in shown)
     assert all(live[position].id in shown for position in calls.pending(live))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from durable_adk.conversation.requests import blocked_by, pending_calls, track
+from durable_adk.conversation.pending_calls import blocked_by, pending_calls, track_calls
 from durable_adk.events import Event
 from durable_adk.sessions import InMemorySessionService, SessionKey, _transactional, reading
 from durable_adk.sessions.reading import read_from, read_from_calls
@@ -96,8 +96,8 @@ def test_what_is_read_says_how_calls_stand(events: list[Event], ids: set[str]) -
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "_TAIL", 1)
-        some = track(asyncio.run(found()))
-    whole = track(events)
+        some = track_calls(asyncio.run(found()))
+    whole = track_calls(events)
     for name in ids:
         assert some.get(name) == whole.get(name)
         if name in whole:
@@ -171,7 +171,7 @@ async def test_an_id_that_was_used_again_is_the_later_calls() -> None:
     """F15: also where the later call is none that is waited for."""
     sessions = await stored(session([slow("one")], [event("me", call("one"))], [rewind("i1")]))
     found = [item.event for item in await read_from_calls(sessions, KEY, {"one"})]
-    assert "one" in track(found)
+    assert "one" in track_calls(found)
 
 
 async def test_what_a_client_wrote_is_no_call() -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from durable_adk.errors import OutputSchemaError
 from durable_adk.events import EventActions
-from durable_adk.tools._output_schema import answer_in, answer_parameters, parse_answer
+from durable_adk.tools.output_schema import output_from_args, output_parameters, parse_output
 from durable_adk.tools.set_model_response_tool import SetModelResponseTool
 
 
@@ -53,13 +53,13 @@ async def test_a_fitting_answer_is_taken(schema: Any, args: dict[str, Any], valu
     here = context()
     assert await SetModelResponseTool(schema).run_async(args=args, tool_context=here) == value
     assert here.actions.set_model_response == value
-    assert parse_answer(schema, json.dumps(value)) == value
+    assert parse_output(schema, json.dumps(value)) == value
 
 
 @pytest.mark.parametrize(("schema", "args", "value"), CASES)
 def test_the_parameters_declare_what_is_taken(schema: Any, args: Any, value: Any) -> None:
     """AGT-19: an object whose required names the arguments have, and whose references resolve."""
-    declared = answer_parameters(schema)
+    declared = output_parameters(schema)
     assert set(declared["required"]) <= set(args) <= set(declared["properties"])
     references = json.dumps(declared).count("#/$defs/Town")
     assert bool(references) is ("$defs" in declared)
@@ -69,7 +69,7 @@ def test_the_parameters_declare_what_is_taken(schema: Any, args: Any, value: Any
 def test_declaring_changes_no_schema() -> None:
     """AGT-18: the user's dict stays as it is."""
     schema = {"$defs": {"A": {"type": "string"}}, "type": "array"}
-    answer_parameters(schema)
+    output_parameters(schema)
     assert set(schema) == {"$defs", "type"}
 
 
@@ -86,7 +86,7 @@ async def test_another_answer_goes_back(schema: Any, args: dict[str, Any], probl
     """AGT-19: named, so that the model can give a better one; nothing is taken."""
     here = context()
     with pytest.raises(OutputSchemaError, match=problem):
-        answer_in(schema, args)
+        output_from_args(schema, args)
     told = await SetModelResponseTool(schema).run_async(args=args, tool_context=here)
     assert problem in told["error"]
     assert here.actions.set_model_response is None

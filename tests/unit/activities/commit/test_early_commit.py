@@ -10,7 +10,7 @@ from durable_adk.activities.dependencies import World
 from durable_adk.activities.effects import WorldEffects
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
-from durable_adk.conversation.merge import merge_responses
+from durable_adk.conversation.tool_responses import merge_responses
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.events import Event
 from durable_adk.heartbeat import Reports

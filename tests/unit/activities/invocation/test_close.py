@@ -6,7 +6,7 @@ from google.genai import types
 from durable_adk.activities.dependencies import World
 from durable_adk.activities.invocation.close import UNKNOWN_EPOCH, close_invocation, ending_of
 from durable_adk.apps import AppRegistry
-from durable_adk.conversation.requests import REQUEST_CONFIRMATION
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import (
     InvocationCancelledError,
     InvocationTerminatedError,

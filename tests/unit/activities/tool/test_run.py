@@ -12,7 +12,7 @@ from durable_adk.context.activity import ToolContext
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.sessions import Status
 from durable_adk.tools import BaseToolset, FunctionTool, RetryConfig, ToolContract
-from durable_adk.tools.contract import NOT_RUN
+from durable_adk.tools.reconcile import NOT_RUN
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.manifest import ToolSpec
 from durable_adk.wire.steps import StepResult, ToolStep

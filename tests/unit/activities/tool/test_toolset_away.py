@@ -9,12 +9,12 @@ import pytest
 from durable_adk.activities.attempt import reported
 from durable_adk.activities.tool import run
 from durable_adk.activities.tool.run import MAX_AWAY, ToolsetAway
-from durable_adk.conversation.requests import REQUEST_CONFIRMATION
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import ToolsetUnavailableError
 from durable_adk.heartbeat import NONE, Reports
 from durable_adk.runners import InMemoryRunner
 from durable_adk.tools import BaseTool, BaseToolset, FunctionTool, ToolContract, base_toolset
-from durable_adk.tools._confirmation import REJECTED
+from durable_adk.tools.require_confirmation import REJECTED
 from durable_adk.wire.effect import EffectAttempt
 from tests.support.pausing import answer, message
 from tests.support.scripts import USER, call, send

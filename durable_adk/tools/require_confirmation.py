@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from durable_adk.calling import call
 from durable_adk.errors import AgentDefinitionError
@@ -14,16 +14,13 @@ if TYPE_CHECKING:
 NEEDS_CONFIRMATION = "This tool call requires confirmation, please approve or reject."
 REJECTED = "This tool call is rejected."
 
-Requirement = bool | Callable[..., Any]
+ConfirmationRule = bool | Callable[..., Any]
 """Always, never, or a predicate over the call's arguments; sync or async."""
 
 CONTEXT = "tool_context"
 
-Asker = Literal["runtime", "callback", "tool"]
-"""Who asks for a confirmation: `refusal`, a callback of an agent or plugin, the tool's own code."""
 
-
-def check_requirement(rule: Requirement, tool_name: str, known: Iterable[str]) -> None:
+def check_requirement(rule: ConfirmationRule, tool_name: str, known: Iterable[str]) -> None:
     """Raise AgentDefinitionError when a predicate asks for what no call of the tool has."""
     if isinstance(rule, bool):
         return
@@ -44,7 +41,7 @@ def check_requirement(rule: Requirement, tool_name: str, known: Iterable[str]) -
             )
 
 
-async def is_required(rule: Requirement, arguments: dict[str, Any]) -> bool:
+async def is_required(rule: ConfirmationRule, arguments: dict[str, Any]) -> bool:
     """Whether a call with these arguments must be confirmed; a predicate gets those it takes."""
     if isinstance(rule, bool):
         return rule
@@ -63,13 +60,13 @@ def runtime_hint(tool_name: str) -> str:
     return f"Approve or reject the call of the tool {tool_name}() with these arguments."
 
 
-def denied(tool_context: "ToolContext | None") -> str | None:
+def rejection(tool_context: "ToolContext | None") -> str | None:
     """Why a call may not run: somebody has said no; None: nobody has."""
     decision = tool_context and tool_context.tool_confirmation
     return REJECTED if decision is not None and not decision.confirmed else None
 
 
-async def refusal(
+async def confirmation_refusal(
     tool: "BaseTool", args: dict[str, Any], tool_context: "ToolContext"
 ) -> str | None:
     """Why a call may not run, after asking whether it may; None: it may (TOL-61, TOL-63).
@@ -77,7 +74,7 @@ async def refusal(
     What was decided stands: a predicate is not asked again, as it may say otherwise by now.
     """
     if tool_context.tool_confirmation is not None:
-        return denied(tool_context)
+        return rejection(tool_context)
     if not await tool.needs_confirmation(args, tool_context):
         return None
     tool_context.request_confirmation(hint=runtime_hint(tool.name))

@@ -8,7 +8,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from durable_adk.errors import AgentDefinitionError, OutputSchemaError
 
 
-def check_schema(schema: Any) -> None:
+def check_output_schema(schema: Any) -> None:
     """Raise AgentDefinitionError unless answers can be checked against the schema.
 
     It is a pydantic model, or any other type that pydantic knows (``list[Item]``, ``dict[str,
@@ -27,7 +27,7 @@ def check_schema(schema: Any) -> None:
         raise refused from error
 
 
-def parse_answer(schema: Any, text: str) -> Any:
+def parse_output(schema: Any, text: str) -> Any:
     """The JSON value of an answer that came as text.
 
     Raises:
@@ -40,8 +40,8 @@ def parse_answer(schema: Any, text: str) -> Any:
         raise _unfit(schema, error) from None
 
 
-def answer_in(schema: Any, args: dict[str, Any]) -> Any:
-    """The JSON value of an answer that came as the arguments of a call; see `answer_parameters`.
+def output_from_args(schema: Any, args: dict[str, Any]) -> Any:
+    """The JSON value of an answer that came as the arguments of a call; see `output_parameters`.
 
     Raises:
         OutputSchemaError: It does not fit.
@@ -56,7 +56,7 @@ def answer_in(schema: Any, args: dict[str, Any]) -> Any:
         raise _unfit(schema, error) from None
 
 
-def answer_parameters(schema: Any) -> dict[str, Any]:
+def output_parameters(schema: Any) -> dict[str, Any]:
     """The JSON schema of the arguments of a call that gives the answer."""
     key = _key(schema)
     whole = _json_schema(schema)

@@ -5,7 +5,11 @@ from typing import Any
 from google.genai import types
 from hypothesis import given, strategies as st
 
-from durable_adk.conversation.merge import error_response, merge_responses, unanswered
+from durable_adk.conversation.tool_responses import (
+    closing_responses,
+    error_response,
+    merge_responses,
+)
 from durable_adk.events import Event, EventActions
 
 keys = st.sampled_from(["a", "b", "user:c", "app:d"])
@@ -90,7 +94,7 @@ def test_every_open_call_gets_one_response_and_no_other_does(turns: list[list[bo
             for call, answered in zip(calls, turn, strict=True)
             if answered
         ]
-    seals = unanswered(events, "ended")
+    seals = closing_responses(events, "ended")
     sealed = [item.id for seal in seals for item in seal.get_function_responses()]
     expected = [
         f"{number}.{i}"
@@ -99,4 +103,4 @@ def test_every_open_call_gets_one_response_and_no_other_does(turns: list[list[bo
         if not answered
     ]
     assert sealed == expected
-    assert unanswered([*events, *seals], "ended") == []
+    assert closing_responses([*events, *seals], "ended") == []

@@ -5,7 +5,7 @@ from itertools import pairwise
 from google.genai import types
 from hypothesis import given, strategies as st
 
-from durable_adk.conversation.response import CallIds
+from durable_adk.conversation.call_ids import CallIds
 
 NAMES = st.lists(st.sampled_from([None, "", "a", "b"]), max_size=8)
 

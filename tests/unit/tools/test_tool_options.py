@@ -7,7 +7,7 @@ import pytest
 from durable_adk.agents import LlmAgent
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.tools import FunctionTool, LongRunningFunctionTool, RetryConfig, ToolContract
-from durable_adk.tools.contract import LOST, unknown_outcome
+from durable_adk.tools.reconcile import LOST, unknown_outcome
 
 
 def charge(amount: int) -> int:

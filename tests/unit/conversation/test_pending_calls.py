@@ -3,15 +3,14 @@
 import pytest
 from google.genai import types
 
-from durable_adk.conversation.requests import (
+from durable_adk.conversation.client_requests import (
     REQUEST_CONFIRMATION,
     REQUEST_CREDENTIAL,
-    SETTLED,
     confirmation_request,
     credential_request,
     decision,
-    pending_calls,
 )
+from durable_adk.conversation.pending_calls import FINAL_RESPONSES, pending_calls
 from durable_adk.events import Event, EventActions
 from durable_adk.tools.tool_confirmation import ToolConfirmation
 from tests.support.pausing import (
@@ -151,9 +150,11 @@ def test_the_loop_settles_and_endings_seal(make):
     [call] = pending_calls(events)
     part = answer(call.call_id, call.name, {})
     for settled in (True, [call.call_id, "x"]):
-        assert ids([*events, responses("i.8", part, custom_metadata={SETTLED: settled})]) == []
+        assert (
+            ids([*events, responses("i.8", part, custom_metadata={FINAL_RESPONSES: settled})]) == []
+        )
     for settled in (False, ["x"], None, "yes"):
-        mark = {SETTLED: settled}
+        mark = {FINAL_RESPONSES: settled}
         assert ids([*events, responses("i.8", part, custom_metadata=mark)]) == [call.call_id]
     assert ids([*events, responses(f"{call.event_id}.sealed", part)]) == []
     assert ids([*events, Event(id="i.end", invocation_id="i", error_code="X")]) == []

@@ -1,4 +1,4 @@
-"""Several calls' responses as one event."""
+"""The responses to function calls, as events: merged, failed, and added when a run ends early."""
 
 from collections.abc import Sequence, Set as AbstractSet
 from typing import Any
@@ -10,10 +10,10 @@ from durable_adk.events.event_actions import EventActions
 
 
 def merge_responses(events: Sequence[Event], *, event_id: str) -> Event:
-    """One event with all responses, in the order of the calls (semantics FLW-43..45).
+    """Return one event with all responses, in the order of the calls (semantics FLW-43..45).
 
     Actions are merged in the same order: dicts key by key, anything else by the later call. The
-    order of completion plays no part, so replay and every attempt give the same event.
+    order of completion plays no part, so a replay and every attempt produce the same event.
     """
     actions: dict[str, Any] = {}
     for event in events:
@@ -26,13 +26,13 @@ def merge_responses(events: Sequence[Event], *, event_id: str) -> Event:
         invocation_id=first.invocation_id,
         branch=first.branch,
         content=types.Content(role="user", parts=parts) if parts else None,
-        actions=_with_answer(EventActions.read(actions), events),
+        actions=_with_model_response(EventActions.read(actions), events),
         custom_metadata=_metadata(events),
     )
 
 
 def _metadata(events: Sequence[Event]) -> dict[str, Any] | None:
-    """The events' metadata; lists, such as those of settled calls, are joined."""
+    """The merged metadata; lists, such as the ids of final responses, are concatenated."""
     merged: dict[str, Any] = {}
     for event in events:
         for key, value in (event.custom_metadata or {}).items():
@@ -42,8 +42,8 @@ def _metadata(events: Sequence[Event]) -> dict[str, Any] | None:
     return merged or None
 
 
-def _with_answer(actions: EventActions, events: Sequence[Event]) -> EventActions:
-    """The later of two final answers stands as it is; merged they would be neither."""
+def _with_model_response(actions: EventActions, events: Sequence[Event]) -> EventActions:
+    """Keep the last `set_model_response` unmerged: two merged outputs would be neither."""
     for event in events:
         if event.actions.set_model_response is not None:
             actions.set_model_response = event.actions.set_model_response
@@ -62,7 +62,7 @@ def _merge_into(target: dict[str, Any], source: dict[str, Any]) -> None:
 def error_response(
     call_id: str, name: str, message: str, *, author: str, branch: str | None
 ) -> Event:
-    """A response that tells the model its call failed; keeps every call answered (I9)."""
+    """Return a response that reports to the model that its call failed (I9)."""
     response = types.FunctionResponse(id=call_id, name=name, response={"error": message})
     return Event(
         author=author,
@@ -71,32 +71,33 @@ def error_response(
     )
 
 
-def requesting(response: Event) -> set[str]:
-    """Ids of the calls whose responses say that an approval or a credential is needed first."""
+def calls_needing_user(response: Event) -> set[str]:
+    """Return the ids of the calls that need a confirmation or a credential before they can run."""
     actions = response.actions
     return {*actions.requested_tool_confirmations, *actions.requested_auth_configs}
 
 
-def unanswered(
+def closing_responses(
     events: Sequence[Event], reason: str, known: AbstractSet[str] = frozenset()
 ) -> list[Event]:
-    """Responses for every call that has none, one event per event that holds such calls.
+    """Return responses for all calls without one, one event per event with such calls.
 
-    Without them the next turn's prompt would hold calls without responses, which providers refuse
-    and which hide from the model that the call was made (TRAP-47).
+    Without them the next prompt would contain calls without responses. Providers reject such a
+    prompt, and leaving the calls out would hide from the model that they were made (TRAP-47).
 
     Args:
-        events: What to look through.
-        reason: What the responses say.
-        known: Ids of calls that are answered elsewhere.
+        events: The events to search.
+        reason: Text of the responses.
+        known: Ids of calls that have a response elsewhere.
     """
     answered = known | {
         item.id
         for event in events
         for item in event.get_function_responses()
-        if item.id not in requesting(event)  # that was a question, and the tool may run since
+        # A response that requests a confirmation is not final: the tool may have run since.
+        if item.id not in calls_needing_user(event)
     }
-    seals: list[Event] = []
+    closing: list[Event] = []
     for event in events:
         responses = [
             error_response(
@@ -106,6 +107,6 @@ def unanswered(
             if call.id not in answered
         ]
         if responses:
-            # Named after the event whose calls it answers, so a repeat makes the same one.
-            seals.append(merge_responses(responses, event_id=f"{event.id}.sealed"))
-    return seals
+            # The id is derived from the event with the calls, so a retry makes the same event.
+            closing.append(merge_responses(responses, event_id=f"{event.id}.sealed"))
+    return closing

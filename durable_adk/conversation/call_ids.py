@@ -1,0 +1,60 @@
+"""Ids for the function calls of an event.
+
+A call's id is its idempotency key and the name under which it is answered, so it must be unique.
+Providers omit ids or repeat them.
+"""
+
+import uuid
+from collections.abc import Callable
+
+from google.genai import types
+
+from durable_adk.wire.steps import ModelStep
+
+ID_PREFIX = "adk-"
+"""Prefix of ids that this package made; they are removed before a provider sees the call."""
+_NAMESPACE = uuid.UUID("6f1c1c6e-2d0e-5a55-9a5f-5c1c0d3f8e11")
+
+
+class CallIds:
+    """Assigns unique ids to the calls of one event.
+
+    An id is derived from the event's id and the call's position, so every attempt and every replay
+    assigns the same one (FLW-40, TRAP-19, F15). Positions continue from chunk to chunk: a streamed
+    response gets the same ids as the complete one (FLW-74).
+    """
+
+    def __init__(
+        self,
+        event_id: str,
+        *,
+        has_call: Callable[[str], bool] = frozenset[str]().__contains__,
+        own: bool = False,
+    ) -> None:
+        """Start with the first call of an event.
+
+        Args:
+            event_id: The event's id.
+            has_call: Returns whether an earlier call has this id. Some providers restart their
+                numbering with every response.
+            own: Whether to replace every id that the provider assigned. On a branch, a sibling may
+                receive the same provider id at the same moment, unseen from here.
+        """
+        self._event_id = event_id
+        self._has_call = has_call
+        self._own = own
+        self._taken: list[str] = []
+
+    @classmethod
+    def of_step(cls, step: ModelStep, has_call: Callable[[str], bool]) -> "CallIds":
+        """Return the ids for the event of a model step; see `__init__` for `has_call`."""
+        return cls(step.event_id, has_call=has_call, own=step.branch is not None)
+
+    def give(self, calls: list[types.FunctionCall]) -> None:
+        """Assign ids to the next calls, in place."""
+        for call in calls:
+            if self._own or not call.id or self._has_call(call.id) or call.id in self._taken:
+                name = f"{self._event_id}/{len(self._taken)}"
+                call.id = f"{ID_PREFIX}{uuid.uuid5(_NAMESPACE, name)}"
+            call.args = call.args or {}
+            self._taken.append(call.id)

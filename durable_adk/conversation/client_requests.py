@@ -1,0 +1,160 @@
+"""Requests to the client: function calls that ask the user for a confirmation or a credential.
+
+They look like calls of the model but are made by the runtime. Their answers are checked in
+`answers`; `pending_calls` lists those that are still open.
+"""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from google.genai import types
+
+from durable_adk.auth.auth_tool import AuthConfig
+from durable_adk.auth.redaction import without_secrets
+from durable_adk.conversation.call_ids import ID_PREFIX
+from durable_adk.events.event import Event
+from durable_adk.events.tool_confirmation import ConfirmationRequester, ToolConfirmation
+from durable_adk.json_model import JsonModel
+from durable_adk.tools.require_confirmation import runtime_hint
+
+REQUEST_CONFIRMATION = "adk_request_confirmation"
+REQUEST_CREDENTIAL = "adk_request_credential"
+CONTROL_FUNCTIONS = frozenset({REQUEST_CREDENTIAL, REQUEST_CONFIRMATION})
+"""Names of the calls that go to the client instead of a tool; no model made them (FLW-20)."""
+CONFIRMATION_REQUESTERS = "adk_asked_by"
+"""Key of a response's `custom_metadata`: the id of each call to confirm, and who requested it."""
+
+_NAMESPACE = uuid.UUID("0b8f4f0e-5a0c-5d57-8f1e-2d7c9a6b4e10")
+
+
+def confirmation_request(calls: Event, responses: Event, *, event_id: str) -> Event | None:
+    """Return the event that asks the client to approve calls of a turn (semantics TOL-61).
+
+    Args:
+        calls: The turn's calls, as committed.
+        responses: The turn's responses; their actions name the calls to confirm.
+        event_id: Id of the returned event; the ids of its calls are derived from it (D5).
+
+    Returns:
+        An event with one long-running call per call to confirm, in the order of the calls; None if
+        no call of the turn needs a confirmation.
+    """
+    wanted = responses.actions.requested_tool_confirmations
+    requests = {
+        call.id: {
+            "originalFunctionCall": {"id": call.id, "name": call.name, "args": call.args or {}},
+            "toolConfirmation": _undecided(wanted[call.id]),
+        }
+        for call in calls.get_function_calls()
+        if call.id and call.id in wanted
+    }
+    return _request(REQUEST_CONFIRMATION, requests, responses, event_id=event_id, role="model")
+
+
+def credential_request(calls: Event, responses: Event, *, event_id: str) -> Event | None:
+    """Return the event that asks the client for credentials (semantics TOL-50).
+
+    Arguments and result are those of `confirmation_request`. The configurations in the event hold
+    no secrets (TOL-55).
+    """
+    wanted = responses.actions.requested_auth_configs
+    requests = {
+        call.id: {
+            "functionCallId": call.id,
+            "authConfig": _as_json(without_secrets(AuthConfig.model_validate(wanted[call.id]))),
+        }
+        for call in calls.get_function_calls()
+        if call.id and call.id in wanted
+    }
+    return _request(REQUEST_CREDENTIAL, requests, responses, event_id=event_id, role="user")
+
+
+def _undecided(requested: Any) -> dict[str, Any]:
+    return _as_json(ToolConfirmation.read(requested).model_copy(update={"confirmed": False}))
+
+
+def _as_json(value: JsonModel) -> dict[str, Any]:
+    return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _request(
+    name: str, requests: dict[str, dict[str, Any]], responses: Event, *, event_id: str, role: str
+) -> Event | None:
+    calls = [
+        types.FunctionCall(
+            id=f"{ID_PREFIX}{uuid.uuid5(_NAMESPACE, f'{event_id}/{call_id}')}", name=name, args=args
+        )
+        for call_id, args in requests.items()
+    ]
+    if not calls:
+        return None
+    return Event(
+        id=event_id,
+        invocation_id=responses.invocation_id,
+        author=responses.author,
+        branch=responses.branch,
+        content=types.Content(role=role, parts=[types.Part(function_call=call) for call in calls]),
+        long_running_tool_ids={call.id for call in calls if call.id},
+    )
+
+
+def response_to(events: Iterable[Event], request_id: str | None) -> types.FunctionResponse | None:
+    """Return the response to a request, given by the user or by its deadline, if there is one."""
+    if request_id is None:
+        return None
+    responses = (response for event in events for response in event.get_function_responses())
+    return next((response for response in responses if response.id == request_id), None)
+
+
+def decision(response: types.FunctionResponse | None) -> ToolConfirmation | None:
+    """Return the decision in a response to a confirmation request; None for other responses."""
+    if response is None or response.name != REQUEST_CONFIRMATION:
+        return None
+    return ToolConfirmation.read(response.response)
+
+
+def confirmation_metadata(call_id: str, requester: ConfirmationRequester) -> dict[str, Any]:
+    """Return the metadata of a response that requests a confirmation of its call."""
+    return {CONFIRMATION_REQUESTERS: [{"id": call_id, "by": requester}]}
+
+
+def is_denied(
+    events: Sequence[Event], request_id: str | None, call_id: str, *, can_read: bool
+) -> bool:
+    """Return whether the user rejected the call, so that its tool must not run (I16).
+
+    Decided from the committed events and not by the tool, which a deploy may have changed while the
+    call was pending. Only a tool whose own code requested the confirmation reads the decision.
+
+    Args:
+        events: The session's events.
+        request_id: Id of the confirmation request for this call, if there was one.
+        call_id: Id of the call.
+        can_read: Whether the tool, in its current version, can read the decision.
+    """
+    given = decision(response_to(events, request_id))
+    if given is None or given.confirmed:
+        return False
+    return not can_read or not _requested_by_tool(events, request_id, call_id)
+
+
+def _requested_by_tool(events: Sequence[Event], request_id: str | None, call_id: str) -> bool:
+    """Whether the tool's own code made the last request.
+
+    Older events do not record the requester; there the hint tells.
+    """
+    for event in reversed(events):
+        # Read from this event only: clients put metadata of their own on the others.
+        if call_id in event.actions.requested_tool_confirmations:
+            notes: Any = (event.custom_metadata or {}).get(CONFIRMATION_REQUESTERS) or []
+            if requester := next((note["by"] for note in notes if note["id"] == call_id), None):
+                return requester == "tool"
+            break
+    calls = (call for event in events for call in event.get_function_calls())
+    request = next((call for call in calls if call.id == request_id), None)
+    match request and request.args:
+        case {"originalFunctionCall": {"name": str(name)}, "toolConfirmation": {"hint": hint}}:
+            return hint != runtime_hint(name)
+        case _:
+            return True

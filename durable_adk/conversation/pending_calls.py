@@ -1,0 +1,186 @@
+"""The calls of a session that wait for an answer of the user.
+
+Everything here is a function of committed events. The loop, a client and a replay therefore see the
+same pending calls, and a crash changes nothing (design D9).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Literal
+
+from google.genai import types
+from pydantic import ConfigDict, Field
+
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
+from durable_adk.conversation.history import USER, not_rewound
+from durable_adk.events.event import Event
+from durable_adk.json_model import JsonModel
+from durable_adk.json_values import canonical
+
+FINAL_RESPONSES = "adk_settled"
+"""Key of an event's `custom_metadata`: true, or the ids of its responses that are final.
+
+Any other response that an agent gives to a pending call is a preliminary one.
+"""
+
+
+class PendingCall(JsonModel):
+    """A call that waits for an answer: a message with a `FunctionResponse` of its id and name."""
+
+    model_config = ConfigDict(frozen=True)
+
+    call_id: str
+    name: str
+    kind: Literal["long_running", "confirmation", "credential"]
+    args: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Arguments of the call; those of a confirmation hold the call to approve."""
+    original_call_id: str
+    """The tool call that a request refers to; for a long-running call its own id."""
+    original_name: str
+    author: str
+    """The agent that made the call."""
+    branch: str | None = None
+    event_id: str
+    invocation_id: str
+    asked_at: float
+    """The event's timestamp, in seconds since the epoch."""
+
+
+class CallStatus(Enum):
+    """The status of a call that the user may answer."""
+
+    OPEN = auto()
+    ANSWERED = auto()
+    """The user answered."""
+    DECIDED = auto()
+    """The loop answered in place of the user, for example at the deadline."""
+    CLOSED = auto()
+    """The invocation was cancelled or failed first."""
+
+
+@dataclass
+class TrackedCall:
+    """A call that the user may answer, and its status."""
+
+    call: PendingCall
+    original: types.FunctionCall | None
+    """The tool call that a request refers to; None if the history has no such call."""
+    status: CallStatus = CallStatus.OPEN
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the request refers to a call that was made with these arguments (TOL-64)."""
+        if self.call.kind != "confirmation":
+            return self.original is not None
+        shown = self.call.args["originalFunctionCall"]
+        return (
+            self.original is not None
+            and self.original.name == shown.get("name")
+            and canonical(self.original.args or {}) == canonical(shown.get("args") or {})
+        )
+
+
+def pending_calls(events: Iterable[Event]) -> list[PendingCall]:
+    """Return the pending calls of a session, in the order in which they were made.
+
+    A long-running call that still needs a confirmation or a credential has not started, so only the
+    request is pending. A request that refers to no call is not pending.
+
+    Args:
+        events: The session's committed events, in order.
+    """
+    history = track_calls(events)
+    return [
+        item.call
+        for item in history.values()
+        if item.status is CallStatus.OPEN and item.is_valid and not blocked_by(item.call, history)
+    ]
+
+
+def blocked_by(call: PendingCall, history: dict[str, TrackedCall]) -> PendingCall | None:
+    """Return the open request that must be answered before this long-running call can start."""
+    for item in history.values():
+        about = item.call.original_call_id == call.call_id != item.call.call_id
+        if about and item.is_valid and item.status is CallStatus.OPEN:
+            return item.call
+    return None
+
+
+def track_calls(events: Iterable[Event]) -> dict[str, TrackedCall]:
+    """Return every call that the user could ever answer, by id; of a repeated id the latest.
+
+    Calls and answers that a rewind removed do not count (REW-1).
+    """
+    made: dict[str, types.FunctionCall] = {}
+    history: dict[str, TrackedCall] = {}
+    for event in not_rewound(list(events)):
+        if event.partial:
+            continue
+        # A function call in a message of the user is only content (RES-8).
+        for call in event.get_function_calls() if event.author != USER else ():
+            history.pop(call.id or "", None)
+            if tracked := _tracked(call, event, made):
+                history[tracked.call.call_id] = tracked
+            made[call.id or ""] = call
+        for response in event.get_function_responses():
+            item = history.get(response.id or "")
+            if item and item.call.name == response.name:
+                item.status = _status_after(item, event)
+        if event.id == f"{event.invocation_id}.end":
+            _close(history, event.invocation_id)
+    return history
+
+
+def _tracked(
+    call: types.FunctionCall, event: Event, made: dict[str, types.FunctionCall]
+) -> TrackedCall | None:
+    if not call.id or call.id not in (event.long_running_tool_ids or ()):
+        return None
+    args = call.args or {}
+    match call.name, args:
+        case name, {"originalFunctionCall": {"id": str(about)}} if name == REQUEST_CONFIRMATION:
+            kind, original = "confirmation", made.get(about)
+        case name, {"functionCallId": str(about)} if name == REQUEST_CREDENTIAL:
+            kind, original = "credential", made.get(about)
+        case _:
+            kind, about, original = "long_running", call.id, call
+    pending = PendingCall(
+        call_id=call.id,
+        name=call.name or "",
+        kind=kind,
+        args=args,
+        original_call_id=about,
+        original_name=(original.name if original else None) or "",
+        author=event.author,
+        branch=event.branch,
+        event_id=event.id,
+        invocation_id=event.invocation_id,
+        asked_at=event.timestamp,
+    )
+    return TrackedCall(pending, original)
+
+
+def _status_after(item: TrackedCall, event: Event) -> CallStatus:
+    """The status of a call after a response to it."""
+    if item.status is CallStatus.CLOSED:
+        return CallStatus.CLOSED
+    if event.author == USER:
+        return CallStatus.ANSWERED
+    if item.status is not CallStatus.OPEN:
+        return item.status
+    if event.id.endswith(".sealed"):
+        return CallStatus.CLOSED
+    final: Any = (event.custom_metadata or {}).get(FINAL_RESPONSES)
+    is_final = final is True or (isinstance(final, list) and item.call.call_id in final)
+    return CallStatus.DECIDED if is_final else CallStatus.OPEN
+
+
+def _close(history: dict[str, TrackedCall], invocation_id: str) -> None:
+    """Close the open calls of an invocation that ended with an error event.
+
+    Calls with a preliminary response get no closing response of their own.
+    """
+    for item in history.values():
+        if item.call.invocation_id == invocation_id and item.status is CallStatus.OPEN:
+            item.status = CallStatus.CLOSED

@@ -1,0 +1,103 @@
+"""The options that every tool has, and their validation."""
+
+import math
+from datetime import timedelta
+from typing import TypedDict, get_args
+
+from durable_adk.errors import AgentDefinitionError
+from durable_adk.wire.manifest import OnDeadline
+from durable_adk.wire.tool_contract import REPEATABLE, RetryConfig, ToolContract
+
+MAX_NAME = 1_000
+"""Maximal length of a name in Temporal, in bytes; its `limit.maxIDLength`."""
+
+
+class ContractOptions(TypedDict, total=False):
+    """Options of `BaseTool` that say how and where its calls run."""
+
+    contract: ToolContract | str
+    retry: RetryConfig | None
+    task_queue: str | None
+
+
+def checked_contract(contract: ToolContract | str, name: str) -> ToolContract:
+    """Return the contract of a tool.
+
+    Raises:
+        AgentDefinitionError: There is no such contract.
+    """
+    try:
+        return ToolContract(contract)
+    except ValueError:
+        known = ", ".join(ToolContract)
+        raise AgentDefinitionError(
+            f"contract of tool {name!r} is {contract!r}; use one of {known}."
+        ) from None
+
+
+def checked_retry(
+    retry: RetryConfig | None, contract: ToolContract, name: str
+) -> RetryConfig | None:
+    """Return the retry policy of a tool.
+
+    Raises:
+        AgentDefinitionError: The contract forbids running the tool again after it raised.
+    """
+    if retry is not None and contract not in REPEATABLE:
+        raise AgentDefinitionError(
+            f"retry of tool {name!r} needs contract 'pure' or 'idempotent', not "
+            f"{contract.value!r}: a tool that raised may have taken effect."
+        )
+    return retry
+
+
+def checked_task_queue(task_queue: str | None, name: str) -> str | None:
+    """Return the task queue of a tool.
+
+    Raises:
+        AgentDefinitionError: The name is blank or too long.
+    """
+    if task_queue is not None and not task_queue.strip():
+        raise AgentDefinitionError(
+            f"task_queue of tool {name!r} is {task_queue!r}; name a queue, or pass None."
+        )
+    if len((task_queue or "").encode()) > MAX_NAME:
+        raise AgentDefinitionError(
+            f"task_queue of tool {name!r} has more than {MAX_NAME} bytes; shorten it."
+        )
+    return task_queue
+
+
+def checked_seconds(value: float | timedelta | None, option: str) -> float | None:
+    """Return a duration in seconds.
+
+    Args:
+        value: Seconds or a timedelta.
+        option: The option it comes from, for the error.
+
+    Raises:
+        AgentDefinitionError: It is not a positive, finite number.
+    """
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
+        raise AgentDefinitionError(f"The {option} is {value!r}; pass seconds above 0, or None.")
+    return seconds
+
+
+def checked_on_deadline(policy: OnDeadline, name: str, *, is_long_running: bool) -> OnDeadline:
+    """Return what a tool does at its deadline.
+
+    Raises:
+        AgentDefinitionError: It is unknown, or does not fit the tool.
+    """
+    if policy not in get_args(OnDeadline):
+        known = ", ".join(get_args(OnDeadline))
+        raise AgentDefinitionError(
+            f"on_deadline of tool {name!r} is {policy!r}; use one of {known}."
+        )
+    if policy == "approve" and is_long_running:
+        raise AgentDefinitionError(
+            f"on_deadline of tool {name!r} is 'approve', which is for confirmations: a "
+            "long-running tool waits for a result. Use 'tell' or 'fail'."
+        )
+    return policy
