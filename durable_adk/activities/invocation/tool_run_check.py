@@ -5,6 +5,8 @@ another session, shares its files, and may do without the app's plugins: only th
 one, from the workflow whose call it is.
 """
 
+from collections.abc import AsyncIterator
+
 from durable_adk.activities.dependencies import World
 from durable_adk.errors import InvalidRequestError
 from durable_adk.sessions.lease_owner import TemporalHolder, ttl_of
@@ -12,9 +14,6 @@ from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.wire.messages import ToolRun
 from durable_adk.wire.steps import OpenStep
-
-MAX_ASKERS = 1000
-"""Running invocations of the user among which the one is looked for that asks."""
 
 
 async def check_tool_run(world: World, step: OpenStep) -> None:
@@ -69,18 +68,24 @@ async def _asks(world: World, step: OpenStep, caller: SessionKey) -> bool:
     if _is_run_by(record, step.parent):
         return True
     # The caller of a tool's tool is the first of all: between the two are runs as tools.
-    running = await world.sessions.list_invocations(
-        app_name=step.key.app_name,
-        user_id=step.key.user_id,
-        status=Status.RUNNING,
-        limit=MAX_ASKERS,
-    )
-    return any(
-        one.invocation_id == step.invocation_id
-        and key.session_id.startswith(CHILD_PREFIX)
-        and _is_run_by(one, step.parent)
-        for key, one in running
-    )
+    async for key, one in _running(world, step.key):
+        asks = one.invocation_id == step.invocation_id and _is_run_by(one, step.parent)
+        if asks and key.session_id.startswith(CHILD_PREFIX):
+            return True
+    return False
+
+
+async def _running(
+    world: World, key: SessionKey
+) -> AsyncIterator[tuple[SessionKey, InvocationRecord]]:
+    """All running invocations of a user, a page at a time."""
+    last = None
+    while page := await world.sessions.page_invocations(
+        app_name=key.app_name, user_id=key.user_id, status=Status.RUNNING, after=last
+    ):
+        for found in page:
+            yield found
+        last = page[-1]
 
 
 def _is_run_by(record: InvocationRecord, workflow_id: str) -> bool:

@@ -7,6 +7,7 @@ from durable_adk.activities.effects import WorldEffects
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.errors import InvalidRequestError
+from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.sessions.lease_owner import TemporalHolder
@@ -81,6 +82,24 @@ async def test_a_childs_run_as_a_tool_is_opened(effects: WorldEffects) -> None:
     opened = await effects.perform(asked())
     assert opened.record is not None
     assert (await effects.world.sessions.read_state(CHILD))[1] == {"secret": 1}
+    grandchild = child_key(CHILD, "i", "call")
+    opened = await effects.perform(asked(grandchild, parent="child", workflow="below"))
+    assert opened.record is not None
+
+
+async def test_a_tools_tool_is_opened_however_many_runs_its_user_has(
+    effects: WorldEffects,
+) -> None:
+    """TOL-21: none is left out, whether it is the oldest or the newest."""
+    await effects.perform(asked())
+    for name in (f"{side}{number}" for side in "!~" for number in range(1001)):
+        await effects.world.sessions.open_invocation(
+            SessionKey("app", "alice", name),
+            invocation_id=name,
+            holder="any",
+            user_event=Event(id=f"{name}.0", author="user", invocation_id=name),
+            create_session=True,
+        )
     grandchild = child_key(CHILD, "i", "call")
     opened = await effects.perform(asked(grandchild, parent="child", workflow="below"))
     assert opened.record is not None
