@@ -372,9 +372,7 @@ async def _decode(rows: list[Row]) -> list[StoredEvent]:
 
 
 def _decoded(rows: list[Row]) -> list[StoredEvent]:
-    return [
-        StoredEvent(seq=row.seq, event=decode_event(row.body), length=len(row.body)) for row in rows
-    ]
+    return [StoredEvent(seq=row.seq, event=decode_event(row.body)) for row in rows]
 
 
 def _require_ending(status: Status) -> None:

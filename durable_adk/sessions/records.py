@@ -39,8 +39,6 @@ class StoredEvent(JsonModel):
 
     seq: int
     event: Event
-    length: int = Field(default=0, exclude=True, repr=False)
-    """Characters of its stored body; 0: not known."""
 
 
 class Status(StrEnum):
