@@ -5,8 +5,9 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import (
     AgentError,
@@ -30,9 +31,6 @@ from durable_adk.wire.steps import (
     StepResult,
     ToolStep,
 )
-
-if TYPE_CHECKING:
-    from durable_adk.agents.base_agent import BaseAgent
 
 R = TypeVar("R")
 Child = Callable[[InvocationRequest], Awaitable[InvocationResult]]
@@ -60,7 +58,7 @@ class LocalEffects(Protocol):
 class Agents(Protocol):
     """Finds agents by name."""
 
-    def agent(self, app: str, name: str) -> "BaseAgent":
+    def agent(self, app: str, name: str) -> BaseAgent:
         """See `Runtime.agent`."""
         ...
 

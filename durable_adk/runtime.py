@@ -1,117 +1,117 @@
-"""The one port between deciding and doing (design D14).
+"""The port between deciding and doing (design D14).
 
-The loop and the built-in agents know the world only through `Runtime`. `TemporalRuntime` makes
+The loop and the built-in agents reach everything outside through `Runtime`. `TemporalRuntime` makes
 each effect an activity; `LocalRuntime` performs the same effects in process. Both run the same
 loop, so they produce the same events; `tests/integration/test_seed_steps.py` proves it.
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.errors import storable
 from durable_adk.wire.activity_call import ActivityCall
+from durable_adk.wire.checkpoint import PendingState
 from durable_adk.wire.effect import Effect
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, InvocationResult
 from durable_adk.wire.steps import ToolStep
 
-if TYPE_CHECKING:
-    from durable_adk.agents.base_agent import BaseAgent
-
 R = TypeVar("R")
 MAX_STEERED = 100
-"""Messages that wait to be heard, of which a run knows at a time. Each is asked for in the store,
-before a model is: of a flood only so many. The others wait for their turn, as they may have to."""
+"""How many messages may wait to be delivered to an active invocation. Each costs a look into the
+store before a model call, so a flood is cut here; further messages wait for their own turn."""
 MAX_REASON = 400
-"""Bytes that say why an answer is refused. A query gives all reasons at once, and may have 2 MB."""
+"""Bytes of the reason for refusing an answer. One query returns all reasons, and has 2 MB."""
 
 
 class Inbox:
-    """Answers on their way to a run, in the order in which they came."""
+    """Answers on their way to an invocation, in the order in which they came."""
 
     def __init__(self) -> None:
+        self.state = PendingState()
+        """Part of the loop's checkpoint, once the invocation is open."""
         self._queue: asyncio.Queue[InvocationAnswer | None] = asyncio.Queue()
-        self.answers = 0
-        """How many have come, in all runs of the workflow."""
-        self.steered: list[str] = []
-        """The messages that wait to be heard, by the ids of their invocations."""
-        self.outcomes: dict[str, str | None] = {}
-        """By answer id, why it was refused; None: it was taken."""
-        self.heard: set[str] = set()
-        """The messages that were asked for, by the ids of their invocations."""
-        self.digests: dict[str, str] = {}
-        """By the id that a sender gave, what the first answer of that id says."""
         self._disputed: set[str] = set()
 
+    @property
+    def outcomes(self) -> dict[str, str | None]:
+        """By answer id, why the answer was refused; None: it was accepted."""
+        return self.state.outcomes
+
+    def restore(self, saved: PendingState) -> None:
+        """Continue with the state of the previous workflow run.
+
+        Answers may have come to this run before it could read that state.
+        """
+        early, self.state = self.state, saved
+        saved.steered += early.steered
+        saved.outcomes = early.outcomes | saved.outcomes
+        saved.heard |= early.heard
+        known, saved.digests = saved.digests, early.digests
+        self.know(known)
+
     def put(self, answer: InvocationAnswer) -> bool:
-        """Hand over an answer, or the news of a message that waits; False: of too many."""
+        """Add an answer, or the news of a steering message; False: there are too many of those."""
+        steered = self.state.steered
         if answer.steers is None:
             self._compare(answer)
             self._queue.put_nowait(answer)
-        elif answer.steers not in self.steered:
-            if len(self.steered) == MAX_STEERED:
+        elif answer.steers not in steered:
+            if len(steered) == MAX_STEERED:
                 return False
-            self.steered.append(answer.steers)
+            steered.append(answer.steers)
         return True
 
     def _compare(self, answer: InvocationAnswer) -> None:
-        """Note a second answer of an id that says something else: at once, before anybody asks."""
+        """Note at once, before anybody asks, when a second answer of an id says something else."""
         name = answer.answer_id
-        if name is None or (name in self.outcomes and name not in self.digests):
-            return  # it was taken by a version that did not note what it said
-        self.know({name: self.digests.setdefault(name, answer.digest())}, answer.digest())
+        if name is None or (name in self.outcomes and name not in self.state.digests):
+            return  # it was accepted by a release that did not note its digest
+        first = self.state.digests.setdefault(name, answer.digest())
+        self.know({name: first}, answer.digest())
 
     def know(self, digests: dict[str, str], other: str | None = None) -> None:
-        """Note what the first answers of these ids said, where another one may be known.
+        """Note the digests of the first answers of some ids, and whether other ones are known.
 
         Args:
             digests: By answer id.
-            other: What a later one of the same id says; None: what is noted here.
+            other: Digest of a later answer of the same id; None: the one that is noted here.
         """
         for name, first in digests.items():
-            if (other or self.digests.get(name, first)) != first:
+            if (other or self.state.digests.get(name, first)) != first:
                 self._disputed.add(name)
-            self.digests[name] = first
+            self.state.digests[name] = first
             if name in self._disputed and self.outcomes.get(name, "") is None:
                 self.take(name)
 
-    def said(self, *kept: Iterable[str]) -> dict[str, str]:
-        """What those said that are kept by these names."""
-        names = sorted(name for some in kept for name in some)
-        return {name: self.digests[name] for name in names if name in self.digests}
-
     def take(self, name: str) -> None:
-        """Note an answer that was taken; to who asks, also if another of its id was sent."""
+        """Note that an answer was accepted, and whether another one of its id was refused."""
         self.outcomes[name] = self._dispute(name) if name in self._disputed else None
 
     def taken(self) -> dict[str, str]:
-        """By answer id, the digests of the answers that were taken."""
+        """By answer id, the digests of the accepted answers."""
         return {
-            name: said
-            for name, said in self.digests.items()
+            name: digest
+            for name, digest in self.state.digests.items()
             if self.outcomes.get(name, "") in (None, self._dispute(name))
         }
 
     def _dispute(self, name: str) -> str:
         return (
             f"answerId {name!r} was sent with different contents. The first one was taken and "
-            f"stands (query taken: {self.digests[name]}); the other one is refused. Give "
+            f"stands (query taken: {self.state.digests[name]}); the other one is refused. Give "
             "another answer another answerId."
         )
 
     def _is_known(self, name: str) -> bool:
-        return name in self.outcomes or name in self.digests
-
-    def empty(self) -> bool:
-        """Whether `get` would have to wait."""
-        return self._queue.empty()
+        return name in self.outcomes or name in self.state.digests
 
     def refuse(self, answer_id: str | None, reason: str) -> None:
-        """Note an answer that cannot be read, or that nothing waits for."""
+        """Note that an answer cannot be read, or that no call waits for it."""
         name = answer_id or f"malformed-{len(self.outcomes) + 1}"
         if self.outcomes.get(name, "") is None:
-            self._disputed.add(name)  # one of this id was taken, which stays
-            self.digests.setdefault(name, "unknown")
+            self._disputed.add(name)  # one of this id was accepted, which stays
+            self.state.digests.setdefault(name, "unknown")
             self.take(name)
         elif name not in self._disputed or name not in self.outcomes:
             self.outcomes[name] = storable(reason, MAX_REASON)
@@ -120,45 +120,52 @@ class Inbox:
         """Make `get` return None: something else has changed."""
         self._queue.put_nowait(None)
 
+    def empty(self) -> bool:
+        """Whether `get` would have to wait."""
+        return self._queue.empty()
+
     async def get(self) -> InvocationAnswer | None:
         """Wait for the next answer; None for a call of `wake`."""
         return self._named(await self._queue.get())
 
-    def get_nowait(self) -> InvocationAnswer | None:
-        """The next answer, which is there already; None for a call of `wake`."""
-        return self._named(self._queue.get_nowait())
+    def drain(self) -> None:
+        """Move all answers that have come to `PendingState.unread`."""
+        while not self._queue.empty():
+            if (answer := self._named(self._queue.get_nowait())) is not None:
+                self.state.unread.append(answer)
 
     def _named(self, answer: InvocationAnswer | None) -> InvocationAnswer | None:
-        """One without a name is named by its place among all; not before those of earlier runs."""
+        """Name an answer without an id by its number among all, over all workflow runs."""
         if answer is not None:
-            self.answers += 1
+            state = self.state
+            state.answers += 1
             if answer.answer_id is None:
-                while self._is_known(f"unnamed-{self.answers}"):
-                    self.answers += 1  # a sender has taken that name
-                answer.answer_id = f"unnamed-{self.answers}"
+                while self._is_known(f"unnamed-{state.answers}"):
+                    state.answers += 1  # a sender has chosen that name
+                answer.answer_id = f"unnamed-{state.answers}"
         return answer
 
 
 class Runtime(Protocol):
-    """The effects, and the world's other inputs to a run. All replay-safe."""
+    """The effects, and the loop's other inputs. All of them are replay-safe."""
 
     inbox: Inbox
     rolls: bool
-    """Whether the invocation may go on in another run of its workflow."""
+    """Whether the invocation may continue as new."""
 
     async def perform(self, step: Effect[R]) -> R:
-        """Do to the world what a step asks for: see its payload, and `activities.effects`.
+        """Perform the effect of a step; see its class, and `activities.effects`.
 
         It may be repeated with the same step.
         """
         ...
 
     def fullness(self) -> float:
-        """How much there is in the run's history: 1 is time to go on in a new run (D10)."""
+        """How full the workflow run's history is: from 1 on it is to continue as new (D10)."""
         ...
 
     async def leave(self, agents: "asyncio.Task[None]") -> None:
-        """Let go of agents that have stopped where a new run goes on."""
+        """Leave the agents' task, which is stopped at safe points: a new run continues there."""
         ...
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:
@@ -170,13 +177,13 @@ class Runtime(Protocol):
         ...
 
     async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
-        """Run the activity that a tool is; not before its end or, if cancelled, without a wait.
+        """Run the activity that backs a tool. A cancellation does not wait for its end.
 
         Returns:
-            Its result, as it came.
+            Its result, unchecked.
 
         Raises:
-            ToolError: It failed for good, and is not retried any more.
+            ToolError: It failed, and is not retried any more.
             ToolTimeoutError: It was not done in time.
             ToolResultError: Its result cannot be read.
         """
@@ -191,13 +198,13 @@ class Runtime(Protocol):
         ...
 
     def cancelled(self) -> bool:
-        """Whether the run was asked to end; a step that finished all the same took no notice."""
+        """Whether the invocation was asked to end. A step that finished all the same hides this."""
         ...
 
-    def agent(self, app: str, name: str) -> "BaseAgent":
+    def agent(self, app: str, name: str) -> BaseAgent:
         """The agent whose own code the loop is to run.
 
         Raises:
-            AgentNotFoundError: There is none of this name (any more).
+            AgentNotFoundError: The app has no agent of this name, or no longer.
         """
         ...

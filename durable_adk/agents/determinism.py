@@ -18,14 +18,12 @@ import time
 import types
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import DeterminismError
-
-if TYPE_CHECKING:
-    from durable_adk.agents.base_agent import BaseAgent
-    from durable_adk.context.loop import InvocationContext
-    from durable_adk.events.event import Event
+from durable_adk.events.event import Event
 
 _EVERYTHING = frozenset({"*"})
 _BANNED: Mapping[types.ModuleType, frozenset[str]] = {
@@ -44,8 +42,8 @@ _CLIENTS = frozenset({"requests", "httpx", "aiohttp", "urllib", "urllib3", "sock
 
 
 def body(
-    agent: "BaseAgent", *, sleep: Callable[..., Any] | None = None
-) -> "Callable[[InvocationContext], AsyncGenerator[Event, None]]":
+    agent: BaseAgent, *, sleep: Callable[..., Any] | None = None
+) -> Callable[[InvocationContext], AsyncGenerator[Event, None]]:
     """The agent's `_run_async_impl`, guarded.
 
     Calling what is banned raises DeterminismError naming it and where it belongs.

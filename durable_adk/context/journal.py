@@ -1,26 +1,26 @@
-"""What the body of a custom agent has been given so far: enough to bring it back to where it was.
+"""The journal of a custom agent's body: what the body has received, from which it is rebuilt.
 
-A body is a running piece of Python and cannot be put into a cursor. But whatever it does follows
-from what it was given. So when its invocation goes on in a new run of the workflow (design D10),
-the body is run again from its first line, and is given the same again, without any step being made
-again, until it stands where it stood. What it was given is in the session store, not in a history.
+A body is a running Python generator and cannot be stored in a checkpoint. But everything it does
+follows from what it receives. So when its invocation continues in a new workflow run (design D10),
+the body runs again from its first line and receives the same values again, without any step being
+repeated, until it is where it was. The journal is in the session store, not in a history.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from copy import deepcopy
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from durable_adk.closing import closing
-from durable_adk.context.loop import InvocationContext, LoopSession
+from durable_adk.context.loop import LoopSession
 from durable_adk.errors import AgentError, DurableAdkError, as_detail, from_detail
 from durable_adk.events.event import Event
 from durable_adk.wire.manifest import AgentNode
 
 T = TypeVar("T")
 Entry = list[Any]
-"""Its kind, and what came with it: plain JSON."""
+"""A kind and its values: plain JSON."""
 
 BEGIN, STATE, EVENT, END, ERROR, VALUE, GONE_ON, SLEPT, GIVEN_UP = (
     "begin",
@@ -35,14 +35,28 @@ BEGIN, STATE, EVENT, END, ERROR, VALUE, GONE_ON, SLEPT, GIVEN_UP = (
 )
 
 
+class BuiltInBody(Protocol):
+    """The effects of a built-in body on the custom body that calls it."""
+
+    transfer: AgentNode | None
+
+    @property
+    def end_invocation(self) -> bool:
+        """Whether the agent is to end."""
+        ...
+
+    @end_invocation.setter
+    def end_invocation(self, value: bool) -> None: ...
+
+
 class Journal:
-    """The record of one body, and what is left of it while the body is brought back.
+    """Records what one body receives, and plays it back while the body is rebuilt.
 
     Args:
-        name: Its name within the invocation.
-        agent: Whose body it is, for errors.
-        session: What the body sees of the session.
-        past: The entries of earlier runs of the workflow; empty for a body that begins.
+        name: Name of the journal, unique in the invocation.
+        agent: Name of the agent, for errors.
+        session: The session that the body sees.
+        past: The entries of earlier workflow runs; empty for a body that begins.
     """
 
     def __init__(
@@ -50,11 +64,11 @@ class Journal:
     ) -> None:
         self.name = name
         self.fresh: list[Entry] = []
-        """What came in this run of the workflow."""
+        """The entries of this workflow run."""
         self.sub_runs = 0
-        """Runs of sub-agents that have begun and not ended."""
+        """How many runs of sub-agents have begun and not ended."""
         self.tangled = False
-        """Whether the body has waited for two things at once: their order is not told here."""
+        """Whether the body has awaited two things at once: the journal cannot order them."""
         self.on_tangled: Callable[[], None] = lambda: None
         self._waits = 0
         self._begun = 0
@@ -62,7 +76,7 @@ class Journal:
         self._session = session
         self._past = deque(past)
         self._present: dict[str, Any] | None = None
-        """The state as it is now, kept while the body is shown that of then."""
+        """The current state, kept while the body sees the state of its past."""
         if self._past:
             self._present = dict(session.state)
             self._set_state(self._next(BEGIN)[1])
@@ -70,7 +84,7 @@ class Journal:
             self.fresh.append([BEGIN, deepcopy(session.state)])
 
     def is_past(self) -> bool:
-        """Whether the body is still being brought back; after its last entry it no longer is."""
+        """Whether the body is still being rebuilt: False once its last entry is played back."""
         while self._past and self._past[0][0] == STATE:
             self._apply(self._past.popleft())
         if not self._past and self._present is not None:
@@ -81,31 +95,31 @@ class Journal:
         return bool(self._past)
 
     def changed(self, state: dict[str, Any], *, whole: bool = False) -> None:
-        """Note that others have changed the state that the body sees."""
+        """Record a change of the state that the body did not make."""
         if state or whole:
             self.fresh.append([STATE, deepcopy(state), whole])
 
     def sub_run_name(self) -> str:
-        """A name for the next run of a sub-agent: the same when the body is run again."""
+        """A name for the next run of a sub-agent: the same when the body is rebuilt."""
         self._begun += 1
         return f"sub-{self._begun}"
 
     async def sub_run(
-        self, live: AsyncGenerator[Event, None], own: InvocationContext | None = None
+        self, live: AsyncGenerator[Event, None], body: BuiltInBody | None = None
     ) -> AsyncGenerator[Event, None]:
-        """A sub-agent's events: those that the body had before, then what comes now.
+        """Yield a sub-agent's events: those of the journal, then the live ones.
 
         Args:
-            live: The run, as far as it is still to come.
-            own: The body's context, if what runs is the built-in body that it calls: whom that
-                hands over to, and whether it is to end, is told there.
+            live: The rest of the run.
+            body: If the body has called a built-in body instead of a sub-agent: its effects, which
+                are recorded when it ends and restored on playback.
         """
         self.sub_runs += 1
         try:
             while self.is_past():
                 kind, *rest = await self._past_one(EVENT, END, ERROR)
                 if kind == END:
-                    _end(own, *rest)
+                    _restore(body, *rest)
                     return
                 if kind == ERROR:
                     raise from_detail(rest[0])
@@ -114,26 +128,26 @@ class Journal:
                 while (event := await self._live(anext(events, None))) is not None:
                     self.fresh.append([EVENT, event.model_dump(mode="json", exclude_none=True)])
                     yield event
-            transfer = own.transfer.model_dump(mode="json") if own and own.transfer else None
-            self.fresh.append([END, transfer, bool(own and own.end_invocation)])
+            transfer = body.transfer.model_dump(mode="json") if body and body.transfer else None
+            self.fresh.append([END, transfer, bool(body and body.end_invocation)])
         finally:
             self.sub_runs -= 1
 
     async def value(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """What a function of the body gives.
+        """Await a function of the body and record its result.
 
         Raises:
-            DurableAdkError: What it raises.
+            DurableAdkError: The function raised it.
         """
         value = await self._live(work)
         self.fresh.append([VALUE, deepcopy(value)])
         return value
 
     async def past_value(self) -> Any:
-        """What a function of the body has given before.
+        """Play back the result of a function of the body.
 
         Raises:
-            DurableAdkError: What it has raised.
+            DurableAdkError: The function raised it then.
         """
         kind, *rest = await self._past_one(VALUE, ERROR)
         if kind == ERROR:
@@ -141,7 +155,7 @@ class Journal:
         return rest[0]
 
     async def _live(self, work: Awaitable[T]) -> T:
-        """Wait for something, and note what it raises, or that the body has given it up."""
+        """Await something; record an error, or that the body has given up waiting."""
         self._waits += 1
         if self._waits > 1:
             self.tangled = True
@@ -158,22 +172,22 @@ class Journal:
             self._waits -= 1
 
     async def _past_one(self, *kinds: str) -> Entry:
-        """The next entry; what the body gave up after a time it waits for again as long."""
+        """The next entry. What the body gave up waiting for, it waits for as long again."""
         entry = self._next(GIVEN_UP, *kinds)
         if entry[0] == GIVEN_UP:
             await asyncio.get_running_loop().create_future()
         return entry
 
     def past_yield(self) -> None:
-        """The body yields an event that is committed already."""
+        """Play back an event of the body's own, which is committed already."""
         self._next(GONE_ON)
 
     def went_on(self) -> None:
-        """Note that the body goes on after an event it had yielded."""
+        """Record that the body was resumed after an event of its own."""
         self.fresh.append([GONE_ON])
 
     async def sleep(self, delay: float, result: Any = None) -> Any:
-        """`asyncio.sleep` for the body: what it has slept through is over."""
+        """`asyncio.sleep` for the body; on playback it returns at once."""
         if self.is_past():
             await self._past_one(SLEPT)
             return result
@@ -185,9 +199,9 @@ class Journal:
         entry = self._past.popleft() if self._past else [""]
         if entry[0] not in kinds:
             raise AgentError(
-                f"The body of {self._agent!r} has taken another way than before its invocation "
-                "was continued: its code has changed. Keep the old code for open invocations, "
-                "with Worker Versioning."
+                f"The body of {self._agent!r} does not do what it did before its invocation was "
+                "continued: its code has changed. Keep the old code for open invocations, with "
+                "Worker Versioning."
             )
         return entry
 
@@ -199,13 +213,13 @@ class Journal:
             self._session.state.update(state)
 
     def _set_state(self, state: dict[str, Any]) -> None:
-        """In place: the body may hold on to it."""
+        """Change the dict in place: the body may hold a reference to it."""
         self._session.state.clear()
         self._session.state.update(state)
 
 
-def _end(own: InvocationContext | None, transfer: Any = None, end: bool = False) -> None:
-    """Put back what the built-in body has told the body's context."""
-    if own is not None:
-        own.transfer = AgentNode.read(transfer) if transfer else None
-        own.end_invocation = own.end_invocation or end
+def _restore(body: BuiltInBody | None, transfer: Any = None, end: bool = False) -> None:
+    """Restore the effects of a built-in body that a custom one has called."""
+    if body is not None:
+        body.transfer = AgentNode.read(transfer) if transfer else None
+        body.end_invocation = body.end_invocation or end

@@ -1,7 +1,9 @@
-"""How a run of the loop begins: an invocation is opened, or gone on with, or is over already."""
+"""How the loop begins: an invocation is opened or continued, or it has ended already."""
 
 import asyncio
 from dataclasses import dataclass
+
+from google.genai import types
 
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import (
@@ -13,11 +15,12 @@ from durable_adk.errors import (
     as_detail,
     from_detail,
 )
-from durable_adk.flows.continue_as_new import past_traces
+from durable_adk.flows.continue_as_new import past_entries
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.plugin_hooks import prepared
+from durable_adk.flows.state import LoopState
 from durable_adk.runtime import Runtime
-from durable_adk.sessions.base_session_service import Status
+from durable_adk.sessions.base_session_service import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.checkpoint import Checkpoint, Cursor, ReadCheckpointStep, unpacked
 from durable_adk.wire.messages import InvocationRequest, InvocationResult, user_content
@@ -27,7 +30,7 @@ from durable_adk.wire.steps import UNKNOWN_EPOCH, CloseStep, Ending, Opened, Ope
 
 @dataclass(frozen=True)
 class Ended:
-    """An invocation that had ended without this run of the loop."""
+    """An invocation that has ended without this run of the loop."""
 
     key: SessionKey
     ending: Ending
@@ -36,8 +39,8 @@ class Ended:
         """Its outcome.
 
         Raises:
-            CancelledError: It was cancelled, and so is this run.
-            DurableAdkError: What it failed with.
+            CancelledError: Both it and this run were cancelled.
+            DurableAdkError: It failed with this.
         """
         record = self.ending.record
         if record.status is Status.CANCELLED and runtime.cancelled():
@@ -62,14 +65,14 @@ class Ended:
 
 @dataclass(frozen=True)
 class Steered:
-    """A message that the active invocation has heard, so that it opens none of its own."""
+    """A message that was delivered to the active invocation, so that it opens none of its own."""
 
     key: SessionKey
     invocation_id: str
     steered: str
 
     def result(self, runtime: Runtime) -> InvocationResult:
-        """What becomes of the message is in the other invocation."""
+        """An empty outcome: the other invocation answers the message."""
         del runtime
         return InvocationResult(
             app=self.key.app_name,
@@ -90,7 +93,7 @@ class Steered:
 async def begin(
     runtime: Runtime, request: InvocationRequest, holder: str
 ) -> Invocation | Ended | Steered:
-    """Open an invocation, unless its message is heard by another, or it is over already.
+    """Open an invocation, unless it has ended or its message was delivered to the active one.
 
     Raises:
         CancelledError: It was cancelled before its agents began; what was opened is closed.
@@ -125,33 +128,46 @@ async def begin(
     key = key._replace(session_id=request.session or opened.record.invocation_id)  # as recorded
     if opened.ending is not None:
         return Ended(key, opened.ending)
-    invocation = Invocation(
+    state = LoopState(
         runtime=runtime,
-        request=request,
+        checkpoint=_first_checkpoint(runtime, request, opened, opened.record),
         key=key,
-        opened=opened,
-        record=opened.record,
-        message=step.message,
         holder=holder,
+        message=step.message,
+        state=opened.state,
     )
-    invocation.cancelled = cancelled
-    invocation.apply_local(step.state_delta)
-    return invocation
+    state.apply_local(step.state_delta)
+    return Invocation(state, cancelled=cancelled)
 
 
-async def go_on(runtime: Runtime, cursor: Cursor, holder: str) -> Invocation | Ended:
-    """The invocation as the run before has left it, unless it was ended meanwhile (design D10).
+def _first_checkpoint(
+    runtime: Runtime, request: InvocationRequest, opened: Opened, record: InvocationRecord
+) -> Checkpoint:
+    """The state in which every invocation begins."""
+    return Checkpoint(
+        request=request.model_copy(update={"message": "", "state_delta": {}}),
+        opened=opened.model_copy(update={"state": None, "record": None}),
+        record=record,
+        epoch=record.epoch,
+        revision=record.start_seq,
+        opened_at=runtime.now(),
+        pending=runtime.inbox.state,
+    )
+
+
+async def resume(runtime: Runtime, cursor: Cursor, holder: str) -> Invocation | Ended:
+    """Continue an invocation from its checkpoint, unless it has ended meanwhile (design D10).
 
     Raises:
-        CancelledError: It was cancelled before its agents went on; it is closed.
-        DurableAdkError: It cannot go on; it is closed with that.
+        CancelledError: It was cancelled before its agents resumed; it is closed.
+        DurableAdkError: It cannot continue; it is closed with that error.
     """
     try:
-        told = await runtime.perform(ReadCheckpointStep(cursor=cursor, holder=holder))
-        if told.ending is not None:
-            return Ended(cursor.key, told.ending)
-        place = Checkpoint.from_json(unpacked(told.place))
-        past = await past_traces(runtime, cursor, place.bodies)
+        loaded = await runtime.perform(ReadCheckpointStep(cursor=cursor, holder=holder))
+        if loaded.ending is not None:
+            return Ended(cursor.key, loaded.ending)
+        checkpoint = Checkpoint.from_json(unpacked(loaded.place))
+        past = await past_entries(runtime, cursor, checkpoint.bodies)
         if isinstance(past, Ending):
             return Ended(cursor.key, past)
     except (asyncio.CancelledError, DurableAdkError) as error:
@@ -161,26 +177,32 @@ async def go_on(runtime: Runtime, cursor: Cursor, holder: str) -> Invocation | E
         )
         await uninterrupted(runtime.perform(step))
         raise
-    invocation = Invocation.continued(
-        runtime=runtime, key=cursor.key, place=place, told=told, past=past, holder=holder
+    runtime.inbox.restore(checkpoint.pending)
+    state = LoopState(
+        runtime=runtime,
+        checkpoint=checkpoint,
+        key=cursor.key,
+        holder=holder,
+        message=loaded.message or types.Content(role="user"),
+        state=loaded.state,
+        past=past,
     )
-    invocation.cancelled = runtime.cancelled()
-    return invocation
+    return Invocation(state, cancelled=runtime.cancelled())
 
 
 async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Steered, bool]:
-    """The opening, and whether the run was cancelled meanwhile, too late for what was heard."""
+    """The result of the opening, and whether the run was cancelled meanwhile."""
     opening = asyncio.ensure_future(runtime.perform(step))
     try:
         return await asyncio.shield(opening), False
     except asyncio.CancelledError:
-        # This ends the wait for a busy session; an invocation that was opened must be sealed.
+        # End the wait for a busy session. If the invocation was opened, it has to be closed.
         opening.cancel()
         try:
             return await opening, True
         except (asyncio.CancelledError, SessionBusyError, RunError, TransientError):
-            # Whether it was opened, only the store knows now: its answer may have been lost, or its
-            # worker, which the engine tells as a timeout if it was cancelled meanwhile.
+            # Only the store knows now whether it was opened: the result may have been lost, or the
+            # worker, which Temporal reports as a timeout if it was cancelled meanwhile.
             end = _unknown(step.key, step.invocation_id, step.holder, step.timestamp)
             end.create_session = step.create_session
             ending = await uninterrupted(runtime.perform(end))
@@ -196,7 +218,7 @@ def _unknown(
     timestamp: float,
     error: DurableAdkError | None = None,
 ) -> CloseStep:
-    """The end of an invocation of which the loop does not know how it stands, or whether."""
+    """Close an invocation whose state is unknown (it may never have been opened)."""
     return CloseStep(
         key=key,
         invocation_id=invocation_id,

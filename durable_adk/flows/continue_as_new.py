@@ -1,23 +1,26 @@
-"""Going on in a new run of the workflow, before the history of this one is too long (design D10).
+"""Continue-as-new: a new workflow run, before the history of this one is too long (design D10).
 
-Every lane of an invocation comes by places where nothing is under way: before each model call,
-after each event and before each step of a custom agent's body, and while it waits for somebody
-outside. When the history has grown long, lanes stop there. Once all have stopped, or wait, the loop
-writes down where it stands, and goes on from there in a new run.
+Every branch of an invocation regularly comes to a safe point, where none of its steps is under way:
+before each model call, after each event and before each step of a custom agent's body, and while
+it waits for an answer. When the history has grown long, branches stop at their safe points. Once
+all of them have stopped or wait, the loop writes its checkpoint, and continues from it in a new
+workflow run.
 """
 
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from durable_adk.context.journal import Entry, Journal
-from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import DurableAdkError, PayloadTooLargeError
+from durable_adk.flows.agent_scope import AgentScope
+from durable_adk.flows.state import LoopState
 from durable_adk.json_values import canonical
 from durable_adk.runtime import Runtime
 from durable_adk.wire.checkpoint import (
+    Checkpoint,
     Cursor,
+    PendingState,
     ReadJournalStep,
     SaveCheckpointStep,
     SaveJournalStep,
@@ -28,181 +31,214 @@ from durable_adk.wire.checkpoint import (
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import Ending
 
-if TYPE_CHECKING:
-    from durable_adk.flows.invocation import Invocation
-
+MAX_OUTCOMES = 1000
+"""How many answers the next workflow run recognises when they are sent again."""
 SEVERAL = 4.0
-"""How full a history may be before lanes wait for each other; a single one waits for nobody."""
+"""How full a history must be before busy branches wait for each other; one alone does not wait."""
 PART_BYTES = 500_000
-"""Of a trace, before it is packed, which may make it a third larger if it is random."""
-MAX_PLACE_BYTES = 1_500_000
-"""A packed place is the result of an activity; the engine's own limit is 2 MiB (1c)."""
-AGAIN = 20
-"""How often an invocation gets on before a place that was too large is packed again.
+"""Size of a part of a journal before packing, which may make random data a third larger."""
+MAX_CHECKPOINT_BYTES = 1_500_000
+"""A packed checkpoint is the result of an activity; Temporal's own limit is 2 MiB (1c)."""
+RETRY_AFTER = 20
+"""How many steps an invocation makes before a checkpoint that was too large is packed again.
 
-That takes 0.1 s for 2 MB, and is done at each replay too: too much for every safe point. Once in
-twenty it is nothing beside twenty steps, and a run that may end again at last does so some hundred
-events late, of the thousands that it may have.
+Packing 2 MB takes 0.1 s, and happens at each replay too: too much for every safe point. Once in
+twenty steps it costs nothing beside them, and the run continues as new some hundred events late, of
+the thousands that its history may have.
 """
 
 
 class ContinueAsNew:
-    """Decides when an invocation goes on in a new run, and takes it there."""
+    """Decides when the invocation continues in a new workflow run, and writes the checkpoint."""
 
-    def __init__(self, invocation: "Invocation", *, number: int = 0) -> None:
-        self._invocation = invocation
-        self._number = number
+    def __init__(self, state: LoopState) -> None:
+        self._state = state
         self._parked: list[asyncio.Future[None]] = []
-        self._traces: dict[str, Journal] = {}
-        self._moves = 0
-        """Since the run began; below zero since its place was too large to be taken along."""
-        self.past: dict[str, list[Entry]] = {}
-        """By name, the traces of bodies that have to be brought back."""
-        self.over: asyncio.Future[Cursor] = asyncio.get_running_loop().create_future()
-        """Where the next run goes on."""
+        self._progress = 0
+        """Steps since the workflow run began; negative after a checkpoint was too large."""
+        self.cursor: asyncio.Future[Cursor] = asyncio.get_running_loop().create_future()
+        """Set when this workflow run is over: where the next one continues."""
 
-    def move(self) -> None:
-        """The invocation has got on: a run of the workflow does not end before."""
-        self._moves += 1
+    def progressed(self) -> None:
+        """Note that the invocation has progressed: no workflow run ends before it has."""
+        self._progress += 1
 
     async def safe_point(self, body: Journal | None = None) -> None:
-        """A lane's place where nothing is under way; it may be the last in this run.
+        """Stop here if it is time to continue as new: no step of this branch is under way.
 
         Args:
-            body: The one that is there, if any: a sub-agent of it that has yielded an event, and is
-                to go on after it, is not at such a place.
+            body: Journal of the body that comes here. It is at no safe point while a sub-agent's
+                run is suspended at an event that the body has yielded on.
 
         Raises:
-            DurableAdkError: Where the loop stands could not be written down.
+            DurableAdkError: The checkpoint could not be written.
         """
         if not self._is_due() or (body is not None and body.sub_runs):
             return
         parked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._parked.append(parked)
-        self._invocation.pauses.wake()
+        self._state.runtime.inbox.wake()
         try:
-            await parked  # the run ends here, or is cancelled
+            await parked  # until the workflow run ends, or the branch is cancelled
         finally:
             self._parked.remove(parked)
 
     @property
     def is_ready(self) -> bool:
-        """Whether all lanes have stopped, or wait."""
-        busy = self._invocation.pauses.busy
-        # One that was let go has not run yet, and so is still among them: to count it would be to
-        # find the run ready again at once, and for ever.
-        standing = sum(not parked.done() for parked in self._parked)
-        return standing == busy and (busy > 0 or self._is_due())
+        """Whether all branches have stopped or wait."""
+        busy = self._state.branches.busy
+        # A branch that was released has not run yet, so it is still in the list. Counting it would
+        # make the run ready again at once, forever.
+        stopped = sum(not parked.done() for parked in self._parked)
+        return stopped == busy and (busy > 0 or self._is_due())
 
     def _is_due(self) -> bool:
-        invocation = self._invocation
-        tangled = any(trace.tangled for trace in self._traces.values())
-        if tangled or self._moves <= 0:
+        tangled = any(journal.tangled for journal in self._state.journals.values())
+        if tangled or self._progress <= 0:
             return False
-        several = invocation.pauses.busy > 1
-        return invocation.runtime.fullness() >= (SEVERAL if several else 1.0)
+        several = self._state.branches.busy > 1
+        return self._state.runtime.fullness() >= (SEVERAL if several else 1.0)
 
-    async def roll(self) -> bool:
-        """Write down where the loop stands, until nothing comes in meanwhile; whether it goes."""
-        invocation = self._invocation
-        number, written, named = self._number + 1, None, ""
+    async def save(self) -> bool:
+        """Write the checkpoint until nothing changes meanwhile; whether the run is over now."""
+        state = self._state
+        number, written, stored = state.checkpoint.number + 1, None, ""
         try:
-            if invocation.opened.state is not None:
-                check_size(canonical(invocation.session.state), "The state")  # it is read again
-            await self._save_traces(number)
+            if state.reads_state:
+                # The next run reads it again.
+                check_size(canonical(state.session.state), "The state")
+            await self._save_journals(number)
             while (step := self._step(number)) != written:
-                named = await invocation.runtime.perform(step) or step.digest
+                stored = await state.runtime.perform(step) or step.digest
                 written = step
         except PayloadTooLargeError:
-            self._moves = -AGAIN
-            self._go_on()
+            self._progress = -RETRY_AFTER
+            self._release()
             return False
-        if invocation.runtime.cancelled():
+        if state.runtime.cancelled():
             return False
-        key = invocation.key
-        self.over.set_result(
+        self.cursor.set_result(
             Cursor(
-                app=key.app_name,
-                user=key.user_id,
-                session=key.session_id,
-                invocation_id=invocation.invocation_id,
+                app=state.key.app_name,
+                user=state.key.user_id,
+                session=state.key.session_id,
+                invocation_id=state.invocation_id,
                 place=number,
-                digest=named,
+                digest=stored,
             )
         )
         return True
 
-    def _go_on(self) -> None:
-        """Let the lanes go on that have stopped: this run is not to end yet."""
-        for parked in self._parked:
-            if not parked.done():
-                parked.set_result(None)
-
-    def fail(self, error: DurableAdkError) -> None:
-        """Let the lanes that have stopped end the run."""
-        for parked in self._parked:
-            if not parked.done():
-                parked.set_exception(error)
-
     def _step(self, number: int) -> SaveCheckpointStep:
-        text = self._invocation.place_now(number, list(self._traces)).to_json()
-        place = packed(text)
-        check_size(place, "What the invocation has to take along", MAX_PLACE_BYTES)
+        self._state.runtime.inbox.drain()
+        text = saved(self._state, number).to_json()
+        checkpoint = packed(text)
+        check_size(checkpoint, "What the invocation has to take along", MAX_CHECKPOINT_BYTES)
         return SaveCheckpointStep(
-            key=self._invocation.key,
-            invocation_id=self._invocation.invocation_id,
+            key=self._state.key,
+            invocation_id=self._state.invocation_id,
             number=number,
             digest=digest(text),
-            place=place,
+            place=checkpoint,
         )
 
-    async def _save_traces(self, number: int) -> None:
-        """What bodies were given, in parts that fit; nothing is added while all lanes stand."""
-        # Each body's are numbered for themselves: when this is done again, as the place was too
-        # large, a part is as it was or longer, and takes the place of the one before.
+    async def _save_journals(self, number: int) -> None:
+        """Write what bodies have received; all branches are stopped, so nothing is added."""
+        # Parts are numbered per journal. When they are written again, because the checkpoint was
+        # too large, each is the same or longer, and replaces its predecessor.
         parts = [
             (name, index, packed(json.dumps([name, part])))
-            for name, trace in self._traces.items()
-            for index, part in enumerate(_parts(trace.fresh))
+            for name, journal in self._state.journals.items()
+            for index, part in enumerate(_parts(journal.fresh))
         ]
         for name, index, part in parts:
-            check_size(part, "What a custom agent's body was given at once", MAX_PLACE_BYTES)
+            check_size(part, "What a custom agent's body was given at once", MAX_CHECKPOINT_BYTES)
             step = SaveJournalStep(
-                key=self._invocation.key,
-                invocation_id=self._invocation.invocation_id,
+                key=self._state.key,
+                invocation_id=self._state.invocation_id,
                 number=number,
                 index=index,
                 body=name,
                 trace=part,
             )
-            await self._invocation.runtime.perform(step)
+            await self._state.runtime.perform(step)
 
-    # ----- the bodies of custom agents
+    def _release(self) -> None:
+        """Let stopped branches continue: this workflow run is not to end yet."""
+        for parked in self._parked:
+            if not parked.done():
+                parked.set_result(None)
 
-    def trace(self, ctx: InvocationContext) -> Journal | None:
-        """The trace of a body that begins or is brought back; None where nothing rolls over."""
-        if not self._invocation.runtime.rolls:
+    def fail(self, error: DurableAdkError) -> None:
+        """Let stopped branches raise an error, which ends the invocation."""
+        for parked in self._parked:
+            if not parked.done():
+                parked.set_exception(error)
+
+    # ----- the journals of custom agents' bodies
+
+    def open_journal(self, scope: AgentScope) -> Journal | None:
+        """The journal of a body that begins or is rebuilt; None if no run continues as new."""
+        state = self._state
+        if not state.runtime.rolls:
             return None
-        name = ctx.body or self._invocation.new_body()
-        past = self.past.pop(name, ())
-        trace = Journal(name, ctx.agent_name, self._invocation.session, past)
-        trace.on_tangled = self._go_on
-        self._traces[name] = trace
-        return trace
+        name = scope.position.body
+        if name is None:
+            state.checkpoint.counters.bodies += 1
+            name = f"body-{state.checkpoint.counters.bodies}"
+            state.checkpoint.bodies.append(name)
+            scope.position.body = name
+        journal = Journal(name, scope.ctx.agent_name, state.session, state.past.pop(name, ()))
+        journal.on_tangled = self._release
+        state.journals[name] = journal
+        return journal
 
-    def forget(self, trace: Journal | None) -> None:
-        """The body has ended."""
-        if trace is not None:
-            self._traces.pop(trace.name, None)
+    def close_journal(self, scope: AgentScope) -> None:
+        """Drop the journal of a body that has ended."""
+        if scope.journal is not None:
+            self._state.journals.pop(scope.journal.name, None)
+            if scope.journal.name in self._state.checkpoint.bodies:
+                self._state.checkpoint.bodies.remove(scope.journal.name)
+            scope.position.body = None
 
-    def changed(self, state: dict[str, Any], *, whole: bool = False) -> None:
-        """Tell the traces that the loop has changed the state."""
-        for trace in self._traces.values():
-            trace.changed(state, whole=whole)
+
+def saved(state: LoopState, number: int) -> Checkpoint:
+    """The checkpoint as it is written: with what is known only now, and without what is over."""
+    checkpoint = state.checkpoint
+    return checkpoint.model_copy(
+        update={
+            "number": number,
+            "local_state": state.local_state(),
+            "pending": _still_needed(state, checkpoint.pending),
+        }
+    )
+
+
+def _still_needed(state: LoopState, pending: PendingState) -> PendingState:
+    """The part of the pending calls and answers that the next workflow run needs."""
+    latest = dict(list(pending.outcomes.items())[-MAX_OUTCOMES:])
+    kept = {*latest, *(answer.answer_id or "" for answer in pending.unread)}
+    branches = state.branches
+    return pending.model_copy(
+        update={
+            "waiting": [
+                call
+                for call in pending.waiting
+                if call.branch in branches.ids and call.branch not in branches.stopped
+            ],
+            # Only branches beside the one that was answered need to know.
+            "delivered": pending.delivered if len(branches.ids) > 1 else set[str](),
+            "outcomes": latest,
+            "heard": set(sorted(pending.heard)[-MAX_OUTCOMES:]),
+            "digests": {
+                name: pending.digests[name] for name in sorted(kept) if name in pending.digests
+            },
+        }
+    )
 
 
 def _parts(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """The entries in their order, in parts of at most `PART_BYTES` unless one alone is larger."""
+    """The entries in order, in parts of at most `PART_BYTES` unless one alone is larger."""
     parts: list[list[Entry]] = []
     size = PART_BYTES
     for entry in entries:
@@ -215,13 +251,10 @@ def _parts(entries: Sequence[Entry]) -> list[list[Entry]]:
     return parts
 
 
-async def past_traces(
+async def past_entries(
     runtime: Runtime, cursor: Cursor, bodies: Sequence[str]
 ) -> dict[str, list[Entry]] | Ending:
-    """By name, what the bodies under way were given in all runs of the workflow before.
-
-    Or how the invocation has ended meanwhile.
-    """
+    """By journal, the entries of all earlier workflow runs; or how the invocation has ended."""
     past: dict[str, list[Entry]] = {name: [] for name in bodies}
     after: str | None = None
     while bodies:

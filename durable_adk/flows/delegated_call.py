@@ -1,9 +1,8 @@
-"""What a call asks of others between its two steps: an agent, or an activity of theirs."""
+"""Tool calls that are delegated, between their two steps, to an agent or an external activity."""
 
 import asyncio
 from typing import Any
 
-from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import (
     DurableAdkError,
     PayloadTooLargeError,
@@ -11,102 +10,103 @@ from durable_adk.errors import (
     ToolResultError,
     as_detail,
 )
-from durable_adk.flows.invocation import Invocation
+from durable_adk.flows.agent_scope import AgentScope
+from durable_adk.flows.state import LoopState
 from durable_adk.json_values import canonical, check_json
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
 from durable_adk.wire.messages import MAX_BYTES, InvocationRequest, ToolRun, check_size, child_key
 from durable_adk.wire.steps import ChildEnd, ChildRun, StepResult, ToolStep
 
 MAX_TASK_BYTES = 3_000_000
-"""What the steps that are scheduled at once may be together; the engine ends a run at 4 MiB."""
+"""Limit for all steps that are scheduled at once; Temporal fails a workflow run at 4 MiB."""
 MAX_STEP_BYTES = 2_000_000
-"""What one of them may be; the engine ends a run at 2 MiB."""
+"""Limit for one of them; Temporal fails a workflow run at 2 MiB."""
 MAX_RESULT_BYTES = MAX_BYTES - 10_000
-"""The event round an activity's result needs some room as well."""
+"""The event round an activity's result needs some bytes too."""
 MIN_RESULT_BYTES = 10_000
-"""What an activity has to be left for its result."""
+"""The least that must be left for an activity's result."""
 
 
 async def finished(
-    invocation: Invocation,
-    ctx: InvocationContext,
+    state: LoopState,
+    scope: AgentScope,
     step: ToolStep,
     first: StepResult,
     *,
     together: int,
 ) -> StepResult:
-    """The result of a call; if its first step wants something of others, that of its second.
+    """The result of a tool call: of its first step or, if that delegates the call, of its second.
 
     Args:
-        invocation: The invocation.
-        ctx: Where the call is.
-        step: Its first step; the second has what came of it.
-        first: What the first step has said.
+        state: The invocation's.
+        scope: The run of the agent that made the call.
+        step: The first step; the second one also has what came of the delegation.
+        first: The first step's result.
         together: How many calls the turn has.
 
     Raises:
-        CancelledError: The call is to end, but a step that finished took no notice.
+        CancelledError: The call is to end; the step that finished has swallowed the cancellation.
     """
     if first.child is None and first.activity is None:
         return first
-    _require_wanted(invocation, ctx)
+    _require_active(state, scope)
     if first.child is not None:
-        step.child = await _ask(invocation, first.child, step.call_id)
+        step.child = await _run_agent(state, first.child, step.call_id)
     elif first.activity is not None:
         room = min(MAX_STEP_BYTES, MAX_TASK_BYTES // together)
-        step.activity = await _run(invocation, step, first.activity, room)
-    _require_wanted(invocation, ctx)
+        step.activity = await _run_activity(state, step, first.activity, room)
+    _require_active(state, scope)
     step.ended = None
-    return await invocation.runtime.perform(step)
+    return await state.runtime.perform(step)
 
 
-def _require_wanted(invocation: Invocation, ctx: InvocationContext) -> None:
-    """Begin nothing any more for a call that was cancelled, be it by a call beside it."""
+def _require_active(state: LoopState, scope: AgentScope) -> None:
+    """Raise CancelledError if the call was cancelled, for example by a call beside it."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
-    invocation.require_wanted(ctx)
+    state.require_active(scope.branch)
 
 
-async def _ask(invocation: Invocation, child: ChildRun, call_id: str) -> ChildEnd:
-    """Run the agent that a call asks, in a session of its own (OPEN-6)."""
-    key = child_key(invocation.key, invocation.invocation_id, call_id)
+async def _run_agent(state: LoopState, child: ChildRun, call_id: str) -> ChildEnd:
+    """Run the agent that is used as a tool, in a session of its own (OPEN-6)."""
+    key = child_key(state.key, state.invocation_id, call_id)
     request = InvocationRequest(
         app=key.app_name,
         user=key.user_id,
         session=key.session_id,
         message=child.message,
-        invocation_id=invocation.invocation_id,
-        run_config=invocation.request.run_config.for_tool(
-            invocation.spending.left(invocation.runtime.now())
+        invocation_id=state.invocation_id,
+        run_config=state.checkpoint.request.run_config.for_tool(
+            state.budget.left(state.runtime.now())
         ),
         tool_run=ToolRun(
             agent=child.agent,
-            caller=invocation.artifact_owner or invocation.key,
+            caller=state.artifact_owner or state.key,
             include_plugins=child.include_plugins,
         ),
     )
-    end = ChildEnd(key=key, actions=child.actions, started=invocation.runtime.now())
+    end = ChildEnd(key=key, actions=child.actions, started=state.runtime.now())
     try:
-        invocation.spending.by_agent(await invocation.runtime.run_child(request))
+        state.budget.by_agent(await state.runtime.run_child(request))
     except DurableAdkError as error:
         end.error = as_detail(error)
-    end.ended = invocation.runtime.now()
+    end.ended = state.runtime.now()
     return end
 
 
-async def _run(
-    invocation: Invocation, step: ToolStep, call: ActivityCall, room: int
+async def _run_activity(
+    state: LoopState, step: ToolStep, call: ActivityCall, room: int
 ) -> ActivityEnd:
-    """Run the activity that a tool is, unless no step could carry what it gives or is given.
+    """Run the activity that backs a tool, unless its arguments or result would fit no step.
 
     Args:
-        invocation: The invocation.
+        state: The invocation's.
         step: The call's first step.
-        call: What to run.
-        room: Bytes that one payload of each of the turn's calls may have.
+        call: The activity to run.
+        room: Limit in bytes for one payload of each of the turn's calls.
     """
-    runtime = invocation.runtime
+    runtime = state.runtime
     started, result, problem = runtime.now(), None, None
     try:
         left = _room(step, call, room)
@@ -126,11 +126,11 @@ async def _run(
 
 
 def _room(step: ToolStep, call: ActivityCall, room: int) -> int:
-    """Bytes that the result may have, beside what else its step carries.
+    """Bytes left for the result, beside everything else that its step carries.
 
     Raises:
-        PayloadTooLargeError: Too few for any result. The activity must not run then: nobody would
-            be told what came of it.
+        PayloadTooLargeError: Too few for any result. The activity must not run then, because its
+            outcome would be lost.
     """
     check_size(canonical(call.args), f"What activity {call.activity!r} is given", room)
     carried = [step.local_state, call.changed, call.actions.model_dump(mode="json")]
@@ -144,7 +144,7 @@ def _room(step: ToolStep, call: ActivityCall, room: int) -> int:
 
 
 def _check_result(result: Any, activity: str, room: int) -> None:
-    """Raise ToolResultError if no event, or no step, can hold it."""
+    """Raise ToolResultError if the result fits into no event or step."""
     what = f"The result of activity {activity!r}"
     try:
         check_json(result, what)

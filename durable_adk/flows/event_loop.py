@@ -4,11 +4,12 @@ Rule 1. **Commit before resume.** An event that an agent yields is stored, with 
 before the agent runs its next statement and before anybody else can see it (RUN-3).
 
 Rule 2. **Decide, never act.** This package does no I/O, reads no clock, draws no ids and does not
-know what drives it. Everything it learns of the world comes through `Runtime`, so running it again
-over the same answers takes the same way: that is what makes a crash harmless.
+know what drives it. All its inputs come through `Runtime`, so running it again over the same inputs
+takes the same path: that is what makes a crash harmless.
 
-An invocation is: open (lease and user event, one transaction), then for each event commit and
-resume, then close (status, lease). Every ending passes through close: success, error, cancellation.
+An invocation is opened (lease and user event, in one transaction), then each event is committed and
+its agent resumed, and at the end it is closed (status and lease). Every outcome passes through that
+close: success, error and cancellation.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from durable_adk.errors import (
     raised,
 )
 from durable_adk.flows.agent_run import AgentLoop
-from durable_adk.flows.begin import Ended, Steered, begin, go_on
+from durable_adk.flows.begin import Ended, Steered, begin, resume
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.plugin_hooks import hooked_run, run_failed
 from durable_adk.runtime import Runtime
@@ -46,23 +47,24 @@ async def run_invocation(
     holder: str,
     opened: Callable[[Invocation], None] | None = None,
 ) -> InvocationResult | Cursor:
-    """Run one invocation from its request to its end, or to where a new run has to go on.
+    """Run one invocation to its end, or until its workflow is to continue as new.
 
     Args:
-        runtime: The world.
-        request: Checked (`InvocationRequest.checked`); or where the run before has ended.
-        holder: Who runs it; see `InvocationRecord.holder`.
-        opened: Called once it is open, for whoever wants to look at it.
+        runtime: The port to everything outside of the loop.
+        request: A checked request (`InvocationRequest.checked`), or the cursor that the previous
+            workflow run returned.
+        holder: The lease owner; see `InvocationRecord.holder`.
+        opened: Called with the invocation once it is open.
 
     Returns:
-        How it ended; or a cursor, if the history of this run has grown long (design D10).
+        The outcome; or a cursor, if the history of this workflow run has grown long (design D10).
 
     Raises:
-        CallerError: It could not be opened; nothing was stored.
+        CallerError: The invocation could not be opened; nothing was stored.
         DurableAdkError: The run failed; an error event is stored and the invocation closed.
     """
     invocation = await (
-        go_on(runtime, request, holder)
+        resume(runtime, request, holder)
         if isinstance(request, Cursor)
         else begin(runtime, request, holder)
     )
@@ -73,8 +75,8 @@ async def run_invocation(
     try:
         cursor = await _drive(invocation)
     except LeaseLostError:
-        raise  # the session is another's now: this run may not write any more (I6)
-    except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - the run ends with it
+        raise  # another invocation has the session: this one may not write any more (I6)
+    except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - any error ends the run
         return await _failed(invocation, error)
     if cursor is not None:
         return cursor
@@ -85,20 +87,20 @@ async def run_invocation(
 
 
 async def _failed(invocation: Invocation, error: BaseException) -> InvocationResult:
-    """End a run that was cancelled or failed, and raise why, unless it had ended before that."""
+    """Close a run that was cancelled or failed and raise the reason, unless it had ended before."""
     ending = await _close_early(invocation, error)
     if ending.record.status is Status.CANCELLED:
         raise asyncio.CancelledError from error
     if ending.record.status is Status.FAILED:
-        await run_failed(invocation, ending.record.error or {})
+        await run_failed(invocation.state, ending.record.error or {})
         if isinstance(error, DurableAdkError):
             raise error
-    return Ended(invocation.key, ending).result(invocation.runtime)
+    return Ended(invocation.state.key, ending).result(invocation.state.runtime)
 
 
 async def _close_early(invocation: Invocation, error: BaseException) -> Ending:
-    """End a run that was cancelled or failed; how it ended before that, if it had, stands."""
-    if isinstance(error, asyncio.CancelledError) or invocation.runtime.cancelled():
+    """Close a run that was cancelled or failed; if it had ended before, that outcome stands."""
+    if isinstance(error, asyncio.CancelledError) or invocation.state.runtime.cancelled():
         return await _close(invocation, Status.CANCELLED, InvocationCancelledError())
     if not isinstance(error, DurableAdkError):
         error = raised(AgentError, type(error).__name__, str(error))
@@ -106,45 +108,46 @@ async def _close_early(invocation: Invocation, error: BaseException) -> Ending:
 
 
 async def _drive(invocation: Invocation) -> Cursor | None:
-    """Run the agents, and take their answers; where to go on, if it is time for a new run."""
+    """Run the agents and take answers for them; a cursor if the workflow is to continue as new."""
     if invocation.cancelled:
         raise asyncio.CancelledError
     loop = asyncio.get_running_loop()
-    over = invocation.rolling.over
+    cursor = invocation.continuing.cursor
     agents = asyncio.ensure_future(_in_time(invocation))
-    answers = asyncio.ensure_future(invocation.pauses.serve())
+    answers = asyncio.ensure_future(invocation.pending.serve())
     try:
-        await _first(agents, over)
+        await _first(agents, cursor)
     finally:
-        if not abandoned(loop) and not over.done():
-            invocation.pauses.close()
+        if not abandoned(loop) and not cursor.done():
+            invocation.pending.close()
             answers.cancel()
-            # What it was doing must be known before the end is recorded.
-            await uninterrupted(_over(answers))
-    if not over.done():
+            # The result of a step under way must be known before the end is recorded.
+            await uninterrupted(_end_of(answers))
+    if not cursor.done():
         return None
-    await invocation.runtime.leave(agents)
-    return over.result()
+    await invocation.state.runtime.leave(agents)
+    return cursor.result()
 
 
-async def _first(agents: asyncio.Task[None], over: asyncio.Future[Cursor]) -> None:
-    """Wait for the agents' end, or for the end of the run; a cancellation is the agents'."""
+async def _first(agents: asyncio.Task[None], cursor: asyncio.Future[Cursor]) -> None:
+    """Wait for the agents' end or the cursor; pass a cancellation on to the agents."""
     try:
-        await asyncio.wait([agents, over], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([agents, cursor], return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
         agents.cancel()
-        await agents  # what it finishes in spite of this counts
+        await agents  # a step that finishes in spite of this counts
     if agents.done():
         agents.result()
 
 
 async def _in_time(invocation: Invocation) -> None:
-    """Run the agents for as long as the budget allows.
+    """Run the agents within the budget's time limit.
 
     Raises:
-        BudgetExceededError: Their time was up.
+        BudgetExceededError: The time limit was reached.
     """
-    seconds = invocation.spending.seconds_left(invocation.runtime.now())
+    budget = invocation.state.budget
+    seconds = budget.seconds_left(invocation.state.runtime.now())
     if seconds is None:
         await _run_agents(invocation)
         return
@@ -154,68 +157,71 @@ async def _in_time(invocation: Invocation) -> None:
             await _run_agents(invocation)
     except TimeoutError:
         if limit.expired():
-            raise invocation.spending.time_is_up() from None
-        raise  # a tool's, say
+            raise budget.time_is_up() from None
+        raise  # from inside, for example from a tool
 
 
 async def _run_agents(invocation: Invocation) -> None:
     """The loop itself."""
-    async with closing(hooked_run(invocation, AgentLoop(invocation).root)) as events:
+    async with closing(hooked_run(invocation.state, AgentLoop(invocation).root)) as events:
         async for event in events:
             await invocation.commit(event)
-            if invocation.runtime.cancelled() and not invocation.closed:
+            if invocation.state.runtime.cancelled() and not invocation.closed:
                 raise asyncio.CancelledError
 
 
-async def _over(task: asyncio.Task[None]) -> None:
+async def _end_of(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
 async def _close(
     invocation: Invocation, status: Status, error: DurableAdkError | None = None
 ) -> Ending:
+    state = invocation.state
     step = CloseStep(
-        key=invocation.key,
-        invocation_id=invocation.invocation_id,
-        epoch=invocation.epoch,
+        key=state.key,
+        invocation_id=state.invocation_id,
+        epoch=state.checkpoint.epoch,
         status=status,
-        author=invocation.opened.agent,
-        timestamp=invocation.runtime.now(),
-        holder=invocation.holder,
-        seals=invocation.left_calls,
-        revision=invocation.revision,
+        author=state.checkpoint.opened.agent,
+        timestamp=state.runtime.now(),
+        holder=state.holder,
+        seals=state.checkpoint.left_calls,
+        revision=state.checkpoint.revision,
         error=as_detail(error) if error else None,
-        ended=invocation.runs.end_all(error.error_type if error else None),
+        ended=state.agent_runs.end_all(error.error_type if error else None),
     )
-    # Too late for a cancellation, which would leave the lease behind.
-    return await uninterrupted(invocation.runtime.perform(step))
+    # A cancellation comes too late here; heeding it would leave the lease behind.
+    return await uninterrupted(state.runtime.perform(step))
 
 
 async def _compact(invocation: Invocation) -> None:
-    """Have the session's events summarised, if its app wants that; how the run ended stands."""
-    if invocation.opened.compacts:
+    """Have the session's events summarised, if the app wants that. The run's outcome stands."""
+    state, opened = invocation.state, invocation.state.checkpoint.opened
+    if opened.compacts:
         step = CompactStep(
-            key=invocation.key,
-            invocation_id=invocation.invocation_id,
-            timestamp=invocation.runtime.now(),
-            attempt_timeout=invocation.opened.limits.model_timeout,
+            key=state.key,
+            invocation_id=state.invocation_id,
+            timestamp=state.runtime.now(),
+            attempt_timeout=opened.limits.model_timeout,
         )
         with suppress(DurableAdkError, asyncio.CancelledError):
-            await invocation.runtime.perform(step)
+            await state.runtime.perform(step)
 
 
 def _result(invocation: Invocation) -> InvocationResult:
+    state, checkpoint = invocation.state, invocation.state.checkpoint
     return InvocationResult(
-        app=invocation.key.app_name,
-        user=invocation.key.user_id,
-        session=invocation.key.session_id,
-        invocation_id=invocation.invocation_id,
+        app=state.key.app_name,
+        user=state.key.user_id,
+        session=state.key.session_id,
+        invocation_id=state.invocation_id,
         status=Status.COMPLETED,
-        text=invocation.final_text,
-        last_event_id=invocation.last_event_id,
-        events=invocation.events,
-        model_calls=invocation.model_calls,
-        tool_calls=invocation.tool_calls,
-        tokens=invocation.spending.used["tokens"],
-        revision=invocation.revision,
+        text=checkpoint.final_text,
+        last_event_id=checkpoint.last_event_id,
+        events=checkpoint.counters.events,
+        model_calls=checkpoint.counters.model_calls,
+        tool_calls=checkpoint.counters.tool_calls,
+        tokens=state.budget.used["tokens"],
+        revision=checkpoint.revision,
     )

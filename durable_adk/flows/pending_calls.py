@@ -1,64 +1,34 @@
-"""Calls that wait for somebody outside, and the invocation that pauses for them (design D9).
+"""Calls that wait for an answer from outside, and the pause of the invocation meanwhile (D9).
 
-While every lane of the invocation waits, nothing of it holds the session: its lease is given back,
+While every branch of the invocation waits, it does not hold the session: it gives its lease back,
 and other messages of the session may run. An answer takes the lease again, is checked against the
-history and stored in one step, and lets the lane that waits for it go on.
+session's history and stored in one step, and wakes the branch that waits for it.
 
-One task does all of this, in the order in which answers and lanes come to it. That order is in the
-workflow's history, so a replay pauses and goes on at the same places.
+One task does all of this, in the order in which answers and branches come to it. That order is in
+the workflow's history, so a replay pauses and continues at the same points.
 """
 
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from google.genai import types
 
-from durable_adk.context.loop import Branch, InvocationContext
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import AgentError, DurableAdkError, ToolTimeoutError, raised
+from durable_adk.flows.agent_scope import AgentScope
+from durable_adk.flows.continue_as_new import ContinueAsNew
+from durable_adk.flows.state import LoopState
 from durable_adk.sessions.state import without_temp
-from durable_adk.wire.checkpoint import PausesPlace, WaitingPlace
+from durable_adk.wire.checkpoint import OpenCall
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import EXPIRED, InvocationAnswer, answer_event
 from durable_adk.wire.steps import AnswerStep, AnswerTaken, PauseStep
 
-if TYPE_CHECKING:
-    from durable_adk.flows.invocation import Invocation
-
-MAX_OUTCOMES = 1000
-"""Answers that are known when they are sent again to a later run of the workflow."""
-
 
 @dataclass(eq=False)
-class WaitingCall:
-    """A call that has been asked and not been answered."""
-
-    call_id: str
-    name: str
-    author: str
-    on_deadline: str
-    due: float | None
-    """Seconds since the epoch."""
-    lane: Branch
-    """Whose agent asked."""
-
-    def place(self) -> WaitingPlace:
-        """The call without its lane, which is named."""
-        return WaitingPlace(
-            call_id=self.call_id,
-            name=self.name,
-            author=self.author,
-            on_deadline=self.on_deadline,
-            due=self.due,
-            lane=self.lane.prefix,
-        )
-
-
-@dataclass(eq=False)
-class _Rest:
-    """A lane that waits until one of some calls is answered."""
+class _WaitingBranch:
+    """A branch that waits until one of some calls is answered."""
 
     call_ids: tuple[str, ...]
     answered: "asyncio.Future[str]" = field(
@@ -67,234 +37,196 @@ class _Rest:
 
 
 class PendingCalls:
-    """The waiting calls of one invocation."""
+    """The pending calls of one invocation."""
 
-    def __init__(self, invocation: "Invocation") -> None:
-        self._invocation = invocation
-        self._inbox = invocation.runtime.inbox
-        self._waiting: dict[str, WaitingCall] = {}
-        self._answered: list[str] = []
-        self._rests: list[_Rest] = []
-        self._busy = 1
-        self.delivered: set[str] = set()
-        """Every call that was answered from outside."""
+    def __init__(self, state: LoopState, continuing: ContinueAsNew) -> None:
+        self._state = state
+        self._continuing = continuing
+        self._pending = state.checkpoint.pending
+        self._inbox = state.runtime.inbox
+        self._waiting_branches: list[_WaitingBranch] = []
         self._closed = False
-        self._unread: list[InvocationAnswer] = []
         self._failure: DurableAdkError | None = None
-        self.paused = False
-        """Whether the lease is given back."""
 
     @property
-    def waiting(self) -> list[WaitingCall]:
+    def waiting(self) -> list[OpenCall]:
         """The calls that wait, oldest first; none of agents that were cancelled."""
-        return [call for call in self._waiting.values() if not call.lane.stopped]
+        stopped = self._state.branches.stopped
+        return [call for call in self._pending.waiting if call.branch not in stopped]
 
     @property
-    def busy(self) -> int:
-        """How many lanes do not wait for an answer."""
-        return self._busy
+    def delivered(self) -> set[str]:
+        """Ids of all calls that were answered from outside."""
+        return self._pending.delivered
 
-    def wake(self) -> None:
-        """Look again: something has changed."""
-        self._inbox.wake()
-
-    def place_now(self) -> PausesPlace:
-        """Who waits and what was answered; what `go_on_from` takes. Empties the inbox."""
-        while not self._inbox.empty():
-            if (answer := self._inbox.get_nowait()) is not None:
-                self._unread.append(answer)
-        alone = len(self._invocation.lane.family) == 1
-        latest = list(self._inbox.outcomes.items())[-MAX_OUTCOMES:]
-        return PausesPlace(
-            paused=self.paused,
-            waiting=[call.place() for call in self.waiting if call.lane.is_open],
-            answered=self._answered,
-            # Only the siblings of lanes that are side by side have to know.
-            delivered=[] if alone else sorted(self.delivered),
-            unread=self._unread,
-            steered=self._inbox.steered,
-            outcomes=dict(latest),
-            answers=self._inbox.answers,
-            heard=sorted(self._inbox.heard)[-MAX_OUTCOMES:],
-            digests=self._inbox.said(
-                dict(latest), [answer.answer_id or "" for answer in self._unread]
-            ),
-        )
-
-    def go_on_from(self, place: PausesPlace) -> None:
-        """Stand where the run of the workflow before this one has ended."""
-        self.paused = place.paused
-        lanes = self._invocation.lane.family
-        for call in place.waiting:
-            self._waiting[call.call_id] = WaitingCall(
-                call.call_id, call.name, call.author, call.on_deadline, call.due, lanes[call.lane]
-            )
-        self._answered, self.delivered = list(place.answered), set(place.delivered)
-        self._unread = list(place.unread)
-        self._inbox.steered[:0] = place.steered
-        # An answer may have come to this run before it knew those of the one before.
-        self._inbox.outcomes.update(place.outcomes)
-        self._inbox.answers = place.answers
-        self._inbox.heard.update(place.heard)
-        self._inbox.know(place.digests)
-
-    def fork(self, lanes: int) -> None:
-        """A lane has become several; it goes on when the last of them has ended."""
-        self._busy += lanes - 1
+    def fork(self, branches: int) -> None:
+        """One branch becomes several; it continues when the last of them has ended."""
+        self._state.branches.busy += branches - 1
 
     def join(self) -> None:
-        """One of several lanes has ended, not the last."""
-        self._busy -= 1
+        """One of several branches has ended, but not the last one."""
+        self._state.branches.busy -= 1
         self._inbox.wake()
 
-    def join_all(self, lanes: int) -> None:
-        """Those of several lanes that are left have ended, and who forked them goes on."""
-        self._busy -= max(lanes - 1, 0)
+    def join_all(self, branches: int) -> None:
+        """The rest of several branches has ended; the branch that was forked continues."""
+        self._state.branches.busy -= max(branches - 1, 0)
 
-    def expect(self, call: types.FunctionCall, wait: Wait, ctx: InvocationContext) -> None:
-        """Accept answers to a call of the agent run `ctx` from now on; the call is committed."""
-        due = None if wait.deadline is None else self._invocation.runtime.now() + wait.deadline
-        self._waiting[call.id or ""] = WaitingCall(
-            call.id or "", call.name or "", ctx.agent_name, wait.on_deadline, due, ctx.lane
+    def expect(self, call: types.FunctionCall, wait: Wait, scope: AgentScope) -> None:
+        """Accept answers to a committed call of an agent from now on."""
+        due = None if wait.deadline is None else self._state.runtime.now() + wait.deadline
+        self._pending.waiting.append(
+            OpenCall(
+                call_id=call.id or "",
+                name=call.name or "",
+                author=scope.ctx.agent_name,
+                on_deadline=wait.on_deadline,
+                due=due,
+                branch=scope.branch.prefix,
+            )
         )
-        self._inbox.wake()  # its answer may be here already, its deadline be the next
+        # Its answer may be here already, and its deadline may be the next one.
+        self._inbox.wake()
 
     def forget(self, call_id: str) -> None:
         """Accept no answer to a call any more: it has its response."""
-        self._waiting.pop(call_id, None)
+        self._pending.waiting = [one for one in self._pending.waiting if one.call_id != call_id]
 
-    def is_answered(self, call_id: str) -> bool:
-        """Whether a call has an answer that nobody has waited for yet."""
-        return call_id in self._answered
-
-    def consume(self, call_ids: Iterable[str]) -> set[str]:
-        """Those of the calls that have such an answer: it is in the history, as was wanted."""
-        found = {name for name in call_ids if name in self._answered}
-        self._answered = [name for name in self._answered if name not in found]
-        return found
+    def _expected(self, call_id: str | None) -> OpenCall | None:
+        return next((call for call in self._pending.waiting if call.call_id == call_id), None)
 
     def is_expected(self, call_id: str) -> bool:
         """Whether answers to a call are accepted now."""
-        return call_id in self._waiting
+        return self._expected(call_id) is not None
+
+    def is_answered(self, call_id: str) -> bool:
+        """Whether a call has an answer that no branch has waited for yet."""
+        return call_id in self._pending.answered
+
+    def consume(self, call_ids: Iterable[str]) -> set[str]:
+        """Those of the calls that have such an answer; their agents need not wait for it."""
+        found = {name for name in call_ids if self.is_answered(name)}
+        self._pending.answered = [name for name in self._pending.answered if name not in found]
+        return found
 
     async def answer_to(self, call_ids: Iterable[str]) -> str:
-        """Wait until one of the calls is answered; which one.
+        """Wait until one of the calls is answered, and return its id.
 
         Raises:
-            ToolTimeoutError: No answer came in time, and the call's policy is to fail.
+            ToolTimeoutError: No answer came before the deadline, and the call's policy is to fail.
         """
-        rest = _Rest(tuple(call_ids))
-        known = next((name for name in rest.call_ids if name in self._answered), None)
+        waiting = _WaitingBranch(tuple(call_ids))
+        known = next((name for name in waiting.call_ids if self.is_answered(name)), None)
         if known is not None:
-            self._answered.remove(known)
+            self._pending.answered.remove(known)
             return known
         if self._failure is not None:
             raise self._failure
-        self._rests.append(rest)
-        self._busy -= 1
+        self._waiting_branches.append(waiting)
+        self._state.branches.busy -= 1
         self._inbox.wake()
         try:
-            return await rest.answered
+            return await waiting.answered
         finally:
-            if rest in self._rests:  # not woken, but cancelled
-                self._rests.remove(rest)
-                self._busy += 1
+            if waiting in self._waiting_branches:  # it was not answered, but cancelled
+                self._waiting_branches.remove(waiting)
+                self._state.branches.busy += 1
 
-    async def hear(self) -> None:
-        """Store the messages that wait to be heard, before the next model call (D7)."""
-        inbox = self._inbox
-        while inbox.steered and not (self._closed or self._invocation.runtime.cancelled()):
-            name = inbox.steered.pop(0)
-            if name not in inbox.heard:
-                inbox.heard.add(name)
-                await self.go_on()
+    async def deliver_steered(self) -> None:
+        """Store the messages that steer this invocation, before its next model call (D7)."""
+        pending = self._pending
+        while pending.steered and not (self._closed or self._state.runtime.cancelled()):
+            name = pending.steered.pop(0)
+            if name not in pending.heard:
+                pending.heard.add(name)
+                await self.resume()
                 news = InvocationAnswer(steers=name, answer_id=name)
                 await self._store(news, author="user")
 
-    async def go_on(self) -> None:
-        """Take the lease again, if it is given back, for a lane that goes on without an answer.
+    async def resume(self) -> None:
+        """Take the lease again, if it is given back, for a branch that continues closing_responses.
 
-        A custom agent may catch a deadline, have a timeout round a sub-agent, or run two of them
-        in tasks of its own.
+        A custom agent may catch a deadline's error, have a timeout round a sub-agent, or run two
+        sub-agents in tasks of its own.
         """
-        if self.paused and not self._closed:
-            taken = await self._invocation.runtime.perform(self._step(InvocationAnswer(), ""))
+        if self._pending.paused and not self._closed:
+            taken = await self._state.runtime.perform(self._step(InvocationAnswer(), ""))
             self._resumed(taken)
 
     def close(self) -> None:
-        """Take no further answers: a step that finishes all the same swallows a cancellation."""
+        """Accept no further answers."""
         self._closed = True
-        self._inbox.wake()  # a step of `serve` that finishes all the same has it look once more
-        for answer in self._unread:
+        # A step of `serve` that finishes in spite of its cancellation swallows it: have it look.
+        self._inbox.wake()
+        for answer in self._pending.unread:
             if answer.answer_id is not None:
                 reason = "The invocation has ended without it."
-                self._inbox.outcomes.setdefault(answer.answer_id, reason)
+                self._pending.outcomes.setdefault(answer.answer_id, reason)
 
     async def serve(self) -> None:
-        """Pause and go on, until the task is cancelled."""
+        """Pause, take answers and continue, until the task is cancelled."""
         try:
             while not self._closed:
                 await self._take_what_can_be_taken()
-                if self._invocation.rolling.is_ready:
-                    if await self._invocation.rolling.roll():
+                if self._continuing.is_ready:
+                    if await self._continuing.save():
                         return
                     continue  # what has come in meanwhile is among the unread
-                if self._busy == 0 and not self.paused:
+                if self._state.branches.busy == 0 and not self._pending.paused:
                     await self._pause()
                 answer = await self._next()
                 while answer is not None:
-                    self._unread.append(answer)
-                    # What has come in time is read before any deadline is looked at again.
+                    self._pending.unread.append(answer)
+                    # Read everything that has come in time before looking at a deadline again.
                     answer = None if self._inbox.empty() else await self._inbox.get()
         except DurableAdkError as error:
             self._fail(error)
-        except Exception as error:  # noqa: BLE001 - whoever waits must not wait for ever
+        except Exception as error:  # noqa: BLE001 - no branch may wait forever
             self._fail(raised(AgentError, type(error).__name__, str(error)))
 
     async def _take_what_can_be_taken(self) -> None:
-        """Take the answers to calls that wait; of the others wait until no lane can ask any more.
+        """Take the answers to calls that wait; keep the others until no branch can make a call.
 
-        After a crash an answer may be here before the loop has come to its question again.
+        After a crash an answer may be here before the loop has come to the call again.
         """
-        unread, self._unread = self._unread, []
+        unread, self._pending.unread = self._pending.unread, []
         for answer in unread:
-            if self._busy > 0 and self._not_waited_for(answer) is not None:
-                self._unread.append(answer)
+            if self._state.branches.busy > 0 and self._not_waited_for(answer) is not None:
+                self._pending.unread.append(answer)
             else:
                 await self._take(answer)
 
     async def _pause(self) -> None:
-        invocation = self._invocation
         step = PauseStep(
-            key=invocation.key,
-            invocation_id=invocation.invocation_id,
-            epoch=invocation.epoch,
-            holder=invocation.holder,
-            revision=invocation.revision,
+            key=self._state.key,
+            invocation_id=self._state.invocation_id,
+            epoch=self._state.checkpoint.epoch,
+            holder=self._state.holder,
+            revision=self._state.checkpoint.revision,
         )
-        self.paused = True
-        await invocation.runtime.perform(step)
+        self._pending.paused = True
+        await self._state.runtime.perform(step)
 
     async def _next(self) -> InvocationAnswer | None:
-        """The next answer; None if something else has changed. Expired calls are seen to."""
+        """The next answer; None if something else has changed. Decides expired calls."""
         if not self._inbox.empty():
             return await self._inbox.get()
-        now = self._invocation.runtime.now()
+        now = self._state.runtime.now()
         dues = [call.due for call in self.waiting if call.due is not None]
         limit = max(min(dues) - now, 0) if dues else None
         try:
             return await asyncio.wait_for(self._inbox.get(), limit)
         except TimeoutError:
             pass
-        now = self._invocation.runtime.now()
+        now = self._state.runtime.now()
         for call in self.waiting:
             if call.due is not None and call.due <= now:
                 await self._expire(call)
         return None
 
-    async def _expire(self, call: WaitingCall) -> None:
+    async def _expire(self, call: OpenCall) -> None:
         call.due = None
-        if call.call_id not in self._waiting:  # answered while another one was decided
+        if not self.is_expected(call.call_id):  # answered while another one was decided
             return
         if call.on_deadline == "fail":
             self._fail(ToolTimeoutError(f"No answer to {call.name!r} came before its deadline."))
@@ -304,14 +236,14 @@ class PendingCalls:
             answer.confirmed = call.on_deadline == "approve"
         else:
             answer.response = {"error": "No answer came before the deadline; go on without it."}
-        # No outcome of a name that somebody has chosen keeps it from being decided.
-        self._invocation.rolling.move()
+        # An answer of the same id, chosen by a sender, does not stop the deadline's decision.
+        self._continuing.progressed()
         await self._store(answer, author=call.author)
 
     async def _take(self, answer: InvocationAnswer) -> None:
         answer_id = answer.answer_id or ""
-        self._invocation.rolling.move()
-        if answer_id in self._inbox.outcomes:
+        self._continuing.progressed()
+        if answer_id in self._pending.outcomes:
             return  # the same answer again
         if (reason := self._not_waited_for(answer)) is not None:
             self._inbox.refuse(answer_id, reason)
@@ -321,51 +253,56 @@ class PendingCalls:
     async def _store(self, answer: InvocationAnswer, *, author: str) -> None:
         name = answer.answer_id or ""
         sent = answer.steers is None and author == "user"
-        own = self._invocation.invocation_id
+        own = self._state.invocation_id
         step = self._step(answer, f"{name}.0" if answer.steers else answer_event(own, name))
         step.author = author
-        step.named = name in self._inbox.digests if sent else None
-        taken = await self._invocation.runtime.perform(step)
+        step.named = name in self._pending.digests if sent else None
+        taken = await self._state.runtime.perform(step)
         if taken.refused is not None:
             if sent:
                 self._inbox.refuse(name, taken.refused)
-        else:
-            if sent:
-                self._inbox.take(name)
-            delta = taken.heard.actions.state_delta if taken.heard else answer.state_delta
-            self._resumed(taken)
-            self._invocation.answered(step.event_id, taken)
-            if taken.state is None:  # or it is in that already
-                self._invocation.changed(without_temp(delta))
-            self._invocation.apply_local(delta)
-            for call_id in taken.call_ids:
-                self._deliver(call_id)
+            return
+        if sent:
+            self._inbox.take(name)
+        self._resumed(taken)
+        self._stored(step.event_id, taken)
+        delta = taken.heard.actions.state_delta if taken.heard else answer.state_delta
+        if taken.state is None:  # otherwise that has the changes already
+            self._state.changed(without_temp(delta))
+        self._state.apply_local(delta)
+        for call_id in taken.call_ids:
+            self._deliver(call_id)
 
     def _step(self, answer: InvocationAnswer, event_id: str) -> AnswerStep:
-        invocation = self._invocation
-        waiting = self._waiting.get(answer.call_id or "")
+        state = self._state
+        call = self._expected(answer.call_id or "")
         return AnswerStep(
-            key=invocation.key,
-            invocation_id=invocation.invocation_id,
-            holder=invocation.holder,
-            epoch=invocation.epoch,
-            start_seq=invocation.record.start_seq,
+            key=state.key,
+            invocation_id=state.invocation_id,
+            holder=state.holder,
+            epoch=state.checkpoint.epoch,
+            start_seq=state.checkpoint.record.start_seq,
             event_id=event_id,
-            timestamp=invocation.runtime.now(),
+            timestamp=state.runtime.now(),
             answer=answer,
-            call_name=waiting.name if waiting else "",
-            wants_state=invocation.opened.state is not None,
-            revision=invocation.revision,
+            call_name=call.name if call else "",
+            wants_state=state.reads_state,
+            revision=state.checkpoint.revision,
         )
 
     def _resumed(self, taken: AnswerTaken) -> None:
-        self.paused = False
-        self._invocation.epoch = taken.epoch
+        self._pending.paused = False
+        self._state.checkpoint.epoch = taken.epoch
         if taken.state is not None:
-            self._invocation.refresh(taken.state)
+            self._state.refresh(taken.state)
+
+    def _stored(self, event_id: str, taken: AnswerTaken) -> None:
+        self._state.advanced(taken.seq)
+        self._state.checkpoint.counters.events += 1
+        self._state.checkpoint.last_event_id = event_id
 
     def _not_waited_for(self, answer: InvocationAnswer) -> str | None:
-        """Why an answer is refused without looking into the history."""
+        """Why an answer is refused without reading the session's history; None: it may fit."""
         parts = (answer.message.parts or []) if answer.message else []
         ids = [r.id for part in parts if (r := part.function_response)] or [answer.call_id]
         waiting = {call.call_id for call in self.waiting}
@@ -373,27 +310,27 @@ class PendingCalls:
         if not unknown:
             return None
         return (
-            f"Invocation {self._invocation.invocation_id!r} waits for no answer to call "
+            f"Invocation {self._state.invocation_id!r} waits for no answer to call "
             f"{', '.join(unknown)}; it waits for: {', '.join(sorted(waiting)) or 'nothing'}."
         )
 
     def _deliver(self, call_id: str) -> None:
-        self.delivered.add(call_id)
-        self._waiting.pop(call_id, None)
-        rest = next((rest for rest in self._rests if call_id in rest.call_ids), None)
-        if rest is None:
-            self._answered.append(call_id)
+        self._pending.delivered.add(call_id)
+        self.forget(call_id)
+        waiting = next((one for one in self._waiting_branches if call_id in one.call_ids), None)
+        if waiting is None:
+            self._pending.answered.append(call_id)
             return
-        self._rests.remove(rest)
-        self._busy += 1  # at once: the lane goes on before this task looks again
-        rest.answered.set_result(call_id)
+        self._waiting_branches.remove(waiting)
+        self._state.branches.busy += 1  # at once: the branch runs before this task looks again
+        waiting.answered.set_result(call_id)
 
     def _fail(self, error: DurableAdkError) -> None:
-        """Let the lanes that wait, or the next that would, end the run."""
+        """End the invocation, through the branches that wait, or the next one that would."""
         self._failure = error
-        for rest in self._rests:
-            self._busy += 1
-            rest.answered.set_exception(error)
-        self._rests.clear()
-        self._waiting.clear()
-        self._invocation.rolling.fail(error)
+        for waiting in self._waiting_branches:
+            self._state.branches.busy += 1
+            waiting.answered.set_exception(error)
+        self._waiting_branches.clear()
+        self._pending.waiting.clear()
+        self._continuing.fail(error)

@@ -1,19 +1,19 @@
-"""The hooks of an app's plugins round a run and its events (semantics RUN-26, PLG-5, PLG-6).
+"""The plugins' hooks round a run and its events (semantics RUN-26, PLG-5, PLG-6).
 
-Whether a hook is scheduled goes by what was recorded when the invocation opened, never by the
-plugins that the worker has now: a replay after a deploy schedules the same. The worker runs those
-that it has; a hook that nobody has any more changes nothing.
+Which hooks are scheduled was recorded when the invocation opened, so a replay after a deploy
+schedules the same. The worker runs those of its plugins that have the hook; if none has it any
+more, the step changes nothing.
 """
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from durable_adk.closing import closing, uninterrupted
-from durable_adk.context.loop import InvocationContext
 from durable_adk.errors import DurableAdkError, LeaseLostError, as_detail
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
+from durable_adk.flows.agent_scope import AgentScope
+from durable_adk.flows.state import LoopState
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.runtime import Runtime
 from durable_adk.sessions.state import without_temp
@@ -21,14 +21,20 @@ from durable_adk.wire.messages import InvocationRequest
 from durable_adk.wire.run_config import RunConfig
 from durable_adk.wire.steps import HookStep, Opened, OpenStep
 
-if TYPE_CHECKING:
-    from durable_adk.flows.invocation import Invocation
-
 
 async def prepared(
     runtime: Runtime, request: InvocationRequest, step: OpenStep, opened: Opened
 ) -> OpenStep:
-    """The opening with the message as the plugins want it stored; `opened` has stored nothing.
+    """Let the plugins change the user's message before the opening stores it.
+
+    Args:
+        runtime: Performs the hook.
+        request: The request.
+        step: The opening as it was tried.
+        opened: Its result, which says that nothing is stored yet.
+
+    Returns:
+        The opening with the message to store.
 
     Raises:
         DurableAdkError: A hook failed, or there is no session; nothing is stored.
@@ -44,7 +50,7 @@ async def prepared(
     hook = HookStep(
         key=step.key,
         invocation_id=step.invocation_id,
-        revision=0,  # the hook looks for itself: others may be changing the session still
+        revision=0,  # the hook reads it: other invocations may still change the session
         run_start=0,
         agent=opened.agent,
         event_id=step.event_id,
@@ -67,88 +73,85 @@ async def prepared(
 
 
 async def hooked_run(
-    invocation: "Invocation", run: Callable[[], AsyncGenerator[Event, None]]
+    state: LoopState, run: Callable[[], AsyncGenerator[Event, None]]
 ) -> AsyncGenerator[Event, None]:
-    """A run's events with those of its hooks; an answer of `before_run` is all there is of it.
+    """Yield the events of a run and of its hooks; an answer of `before_run` replaces the run.
 
     Raises:
-        DurableAdkError: The run failed, or a hook did: then it fails with that.
+        DurableAdkError: The run or a hook failed.
     """
-    first = None if invocation.begun else await _round_run(invocation, "before_run_callback")
+    first = None if state.resumed else await _round_run(state, "before_run_callback")
     if first is not None:
         yield first
     if first is None or first.content is None:
         async with closing(run()) as events:
             async for event in events:
                 yield event
-    last = await _round_run(invocation, "after_run_callback")
+    last = await _round_run(state, "after_run_callback")
     if last is not None:
         yield last
 
 
-async def _round_run(invocation: "Invocation", hook: HookName) -> Event | None:
+async def _round_run(state: LoopState, hook: HookName) -> Event | None:
     """The event of a hook, if it has something to store."""
-    if not invocation.hooked(hook):
+    if not state.hooked(hook):
         return None
-    event = (await invocation.runtime.perform(_step(invocation, hook))).event
+    event = (await state.runtime.perform(_step(state, hook))).event
     if event is None:
         return None
-    invocation.apply_local(event.actions.state_delta)
+    state.apply_local(event.actions.state_delta)
     delta = without_temp(event.actions.state_delta)
     return event if event.content or delta or event.actions.artifact_delta else None
 
 
-async def on_event(invocation: "Invocation", event: Event) -> None:
-    """Let the plugins change an event, in place, that is about to be committed (PLG-6)."""
-    if event.partial or not invocation.hooked("on_event_callback"):
+async def on_event(state: LoopState, event: Event) -> None:
+    """Let the plugins change, in place, an event that is about to be committed (PLG-6)."""
+    if event.partial or not state.hooked("on_event_callback"):
         return
-    known = invocation.opened.manifest.find(event.author)
-    agent = known.name if known else invocation.opened.agent
-    step = _step(invocation, "on_event_callback", agent=agent, event_id=event.id)
+    opened = state.checkpoint.opened
+    known = opened.manifest.find(event.author)
+    agent = known.name if known else opened.agent
+    step = _step(state, "on_event_callback", agent=agent, event_id=event.id)
     step.event, step.branch = event, event.branch
-    changed = (await invocation.runtime.perform(step)).event
+    changed = (await state.runtime.perform(step)).event
     if changed is not None:
         for name in Event.model_fields:
             setattr(event, name, getattr(changed, name))
 
 
-async def agent_failed(
-    invocation: "Invocation", ctx: InvocationContext, error: DurableAdkError
-) -> None:
-    """Tell the plugins that an agent has failed; the error is raised by the caller."""
+async def agent_failed(state: LoopState, scope: AgentScope, error: DurableAdkError) -> None:
+    """Notify the plugins that an agent has failed; the caller raises the error."""
     hook = "on_agent_error_callback"
-    unheard = ctx.lane.stopped or isinstance(error, LeaseLostError)
-    if invocation.hooked(hook) and not unheard:
-        step = _step(invocation, hook, agent=ctx.agent_name, event_id=ctx.lane.next_id())
-        step.branch, step.error = ctx.branch, as_detail(error)
+    silent = scope.branch.stopped or isinstance(error, LeaseLostError)
+    if state.hooked(hook) and not silent:
+        agent, event_id = scope.ctx.agent_name, scope.branch.next_id()
+        step = _step(state, hook, agent=agent, event_id=event_id)
+        step.branch, step.error = scope.ctx.branch, as_detail(error)
         with suppress(DurableAdkError):
-            await invocation.runtime.perform(step)
+            await state.runtime.perform(step)
 
 
-async def run_failed(invocation: "Invocation", error: dict[str, object]) -> None:
-    """Tell the plugins that the run has failed, whose session is sealed by now.
+async def run_failed(state: LoopState, error: dict[str, object]) -> None:
+    """Notify the plugins that the run has failed. Its invocation is closed by now.
 
     Args:
-        invocation: The run.
-        error: `errors.as_detail` of what it failed with.
+        state: The run's.
+        error: `errors.as_detail` of the reason.
     """
-    if invocation.hooked("on_run_error_callback"):
-        step = _step(invocation, "on_run_error_callback")
+    if state.hooked("on_run_error_callback"):
+        step = _step(state, "on_run_error_callback")
         step.error = error
-        # Too late for a cancellation: how the run ended is recorded.
+        # A cancellation comes too late: the outcome is recorded.
         with suppress(DurableAdkError):
-            await uninterrupted(invocation.runtime.perform(step))
+            await uninterrupted(state.runtime.perform(step))
 
 
 def _step(
-    invocation: "Invocation",
-    hook: HookName,
-    *,
-    agent: str | None = None,
-    event_id: str | None = None,
+    state: LoopState, hook: HookName, *, agent: str | None = None, event_id: str | None = None
 ) -> HookStep:
+    opened = state.checkpoint.opened
     return HookStep(
-        **invocation.here(agent or invocation.opened.agent, event_id or invocation.lane.next_id()),
-        attempt_timeout=invocation.opened.limits.callback_timeout,
+        **state.step_fields(agent or opened.agent, event_id or state.main_branch.next_id()),
+        attempt_timeout=opened.limits.callback_timeout,
         hook=hook,
     )

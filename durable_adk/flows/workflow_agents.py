@@ -1,60 +1,224 @@
 """The bodies of the agents that drive other agents (semantics 8.3).
 
-They know their children by nodes, so inserting, removing or reordering agents in a deploy does not
-disturb the invocations that are open (design D6).
+They know their children by recorded nodes, so a deploy that inserts, removes or reorders agents
+does not disturb open invocations (design D6).
+
+The children of a ParallelAgent run side by side, and commit one after the other. Each child is a
+task with a branch of its own. Its events go through one queue to the loop, and the child waits
+until its event is committed (RUN-3, DUR-15). The order of the queue is the order in which steps
+completed. That is in the workflow's history, so a replay sees the same one.
 """
 
-from collections.abc import AsyncGenerator, Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field, replace
 
-from durable_adk.closing import closing
-from durable_adk.context.loop import InvocationContext
+from durable_adk.closing import abandoned, closing, uninterrupted
+from durable_adk.conversation.tool_responses import closing_responses
 from durable_adk.errors import AgentError
 from durable_adk.events.event import Event
+from durable_adk.flows.agent_scope import AgentScope
+from durable_adk.flows.pending_calls import PendingCalls
+from durable_adk.wire.agent_stack import (
+    ChildPosition,
+    LoopPosition,
+    ParallelPosition,
+    SequentialPosition,
+)
 from durable_adk.wire.manifest import AgentNode
 
-RunNode = Callable[[AgentNode, InvocationContext], AsyncGenerator[Event, None]]
-"""Runs a child with its callbacks."""
+RunNode = Callable[[AgentNode, AgentScope], AsyncGenerator[Event, None]]
+"""Runs a child, with its callbacks, for the agent of the scope."""
+STOPPED = "Cancelled because another agent of the same ParallelAgent ended it; it may have run."
 
 
 async def run_sequential(
-    node: AgentNode, ctx: InvocationContext, run: RunNode
+    node: AgentNode, scope: AgentScope, run: RunNode
 ) -> AsyncGenerator[Event, None]:
     """Run each child once, in order; an escalation does not stop it (AGT-31)."""
-    at: int = ctx.frame.take().get("at", 0)
-    ctx.frame.tell = lambda: {"at": at}
-    while at < len(node.children):
-        async with closing(run(node.children[at], ctx)) as events:
+    frame = scope.frame
+    position = frame.resumed(SequentialPosition) or frame.hold(SequentialPosition())
+    while position.at < len(node.children):
+        async with closing(run(node.children[position.at], scope)) as events:
             async for event in events:
                 yield event
-        at += 1
+        position.at += 1
 
 
-async def run_loop(
-    node: AgentNode, ctx: InvocationContext, run: RunNode
-) -> AsyncGenerator[Event, None]:
+async def run_loop(node: AgentNode, scope: AgentScope, run: RunNode) -> AsyncGenerator[Event, None]:
     """Run the children in rounds until one escalates; that one ends its own run first (AGT-32)."""
-    told = ctx.frame.take()
-    rounds, at = told.get("rounds", 0), told.get("at", 0)
-    silent, escalated = told.get("silent", True), told.get("escalated", False)
-    ctx.frame.tell = lambda: {
-        "rounds": rounds,
-        "at": at,
-        "silent": silent,
-        "escalated": escalated,
-    }
-    while node.children and (node.max_iterations is None or rounds < node.max_iterations):
-        while at < len(node.children):
-            async with closing(run(node.children[at], ctx)) as events:
+    frame = scope.frame
+    position = frame.resumed(LoopPosition) or frame.hold(LoopPosition())
+    limit = node.max_iterations
+    while node.children and (limit is None or position.rounds < limit):
+        while position.at < len(node.children):
+            async with closing(run(node.children[position.at], scope)) as events:
                 async for event in events:
-                    silent = False
-                    escalated = escalated or bool(event.actions.escalate)
+                    position.silent = False
+                    position.escalated = position.escalated or bool(event.actions.escalate)
                     yield event
-            if escalated:
+            if position.escalated:
                 return
-            at += 1
-        if silent and node.max_iterations is None:
+            position.at += 1
+        if position.silent and limit is None:
             raise AgentError(
                 f"A round of loop {node.name!r} had no event, so nothing can ever end it; set "
                 "max_iterations, or have an agent escalate."
             )
-        rounds, at, silent = rounds + 1, 0, True
+        position.rounds, position.at, position.silent = position.rounds + 1, 0, True
+
+
+@dataclass(eq=False)
+class _Child:
+    """One sub-agent."""
+
+    node: AgentNode
+    above: AgentScope
+    """The ParallelAgent's scope, on the child's branch."""
+    position: ChildPosition
+    committed: asyncio.Event = field(default_factory=asyncio.Event)
+    task: "asyncio.Task[None] | None" = None
+
+    def stop(self) -> None:
+        """Let its agent begin no further step."""
+        self.above.branch.stop()
+        self.position.stopped = True
+
+    def note(self, event: Event) -> None:
+        """Remember an event as long as its calls may have to be answered for the child."""
+        self.position.asked = _with_open_calls([*self.position.asked, event])
+
+
+_News = asyncio.Queue[tuple[_Child, Event | BaseException | None]]
+"""A child's event, its failure, or None at its end."""
+
+
+async def run_parallel(
+    node: AgentNode, scope: AgentScope, run: RunNode, pending: PendingCalls
+) -> AsyncGenerator[Event, None]:
+    """Run the children side by side (AGT-33).
+
+    A child that fails cancels its siblings and ends the run; one that escalates cancels them too
+    and finishes its own run. Calls of a cancelled sibling that have no response get one.
+    """
+    if not node.children:
+        return
+    news: _News = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    children = _children(node, scope)
+    pending.fork(sum(child.position.open for child in children))
+    for child in children:
+        if child.position.open:
+            child.task = asyncio.ensure_future(_feed(child, run, news))
+    try:
+        async with closing(_events(children, news, pending)) as events:
+            async for event in events:
+                yield event
+    finally:
+        if not abandoned(loop):
+            await uninterrupted(_stop(children))
+            pending.join_all(sum(child.position.open for child in children))
+            for child in children:
+                child.above.branch.leave()
+
+
+def _children(node: AgentNode, scope: AgentScope) -> list[_Child]:
+    """The children with their branches, resumed if they began in an earlier workflow run."""
+    position = scope.frame.resumed(ParallelPosition) or scope.frame.hold(
+        ParallelPosition(
+            place=scope.branch.next_id(), children=[ChildPosition() for _ in node.children]
+        )
+    )
+    children: list[_Child] = []
+    for index, branch in enumerate(scope.branch.fork(position.place, len(node.children))):
+        name = ".".join(filter(None, (scope.ctx.branch, node.name, node.children[index].name)))
+        above = replace(
+            scope,
+            ctx=replace(scope.ctx, branch=name),
+            branch=branch,
+            frame=scope.frame.enter(str(index)),
+        )
+        if position.children[index].stopped:
+            branch.stop()
+        children.append(_Child(node.children[index], above, position.children[index]))
+    return children
+
+
+async def _events(
+    children: Sequence[_Child], news: _News, pending: PendingCalls
+) -> AsyncGenerator[Event, None]:
+    """Yield the children's events as they come, then responses to the calls of stopped children."""
+    while True:
+        child, item = await news.get()
+        if item is None:
+            child.position.open = False
+            if not any(other.position.open for other in children):
+                break  # with the last child this branch continues
+            pending.join()
+        elif isinstance(item, BaseException):
+            raise item
+        elif not child.position.stopped:
+            yield item
+            child.note(item)
+            child.committed.set()
+            if item.actions.escalate and item.author == child.node.name:
+                await uninterrupted(_stop([other for other in children if other is not child]))
+    for child in children:
+        if child.position.stopped:
+            # Answers from outside did not come through here.
+            for event in closing_responses(child.position.asked, STOPPED, pending.delivered):
+                yield event
+
+
+async def _feed(child: _Child, run: RunNode, news: _News) -> None:
+    """Pass on a child's events, each after the one before is committed."""
+    try:
+        async with closing(run(child.node, child.above)) as events:
+            async for event in events:
+                if child.position.stopped:
+                    return
+                child.committed.clear()
+                news.put_nowait((child, event))
+                await child.committed.wait()
+    except BaseException as error:  # noqa: BLE001 - the loop raises it again
+        if not child.position.stopped:
+            news.put_nowait((child, error))
+    finally:
+        news.put_nowait((child, None))
+
+
+async def _stop(children: Sequence[_Child]) -> None:
+    """Cancel children and wait for their ends.
+
+    A step that is about to finish does so and swallows the cancellation. That the branch is stopped
+    keeps the next step from beginning.
+    """
+    tasks = [child.task for child in children if child.task is not None]
+    for child in children:
+        if child.task is not None and not child.task.done():
+            child.stop()
+            child.committed.set()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _with_open_calls(events: Sequence[Event]) -> list[Event]:
+    """The events with a call that has no response, and those that respond to their other calls."""
+    open_ids = {
+        response.id
+        for closing_event in closing_responses(events, STOPPED)
+        for response in closing_event.get_function_responses()
+    }
+    ids = {
+        call.id
+        for event in events
+        if (calls := event.get_function_calls()) and {call.id for call in calls} & open_ids
+        for call in calls
+    }
+    return [
+        event
+        for event in events
+        if ids & {call.id for call in event.get_function_calls()}
+        or ids & {response.id for response in event.get_function_responses()}
+    ]

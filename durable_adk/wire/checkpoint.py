@@ -1,9 +1,10 @@
-"""What an invocation carries over when its workflow continues as new (design D10).
+"""The state of the event loop, and what an invocation carries over to a new workflow run (D10).
 
-The argument of the next workflow run is a `Cursor` of a few hundred bytes. The loop's state is a
-`Checkpoint`, written to the session store before: the cursor stays small, however many calls wait.
+The argument of the next workflow run is a `Cursor` of a few hundred bytes. The `Checkpoint` is
+written to the session store before: the cursor stays small, however many calls wait.
 
-As in `payloads`, fields are only ever added: a place that an older version has written is read.
+As in `wire.steps`, fields are only ever added: checkpoints of older releases are read. Where a
+field's name has changed, its JSON name has not.
 """
 
 import base64
@@ -12,12 +13,20 @@ import zlib
 from typing import Any, Self
 
 from google.genai import types
-from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import (
+    BaseModel,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_serializer,
+    model_serializer,
+)
 
 from durable_adk.errors import NewerReleaseError
 from durable_adk.json_model import JsonModel
 from durable_adk.sessions.base_session_service import InvocationRecord
 from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.agent_stack import StackFrame
 from durable_adk.wire.effect import Effect
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, parsed
 from durable_adk.wire.steps import AgentRun, Ending, Opened
@@ -27,16 +36,16 @@ CHECKPOINT, JOURNAL = "place", "trace"
 
 
 class Cursor(JsonModel):
-    """The argument of every run of an invocation's workflow but the first."""
+    """The argument of every workflow run of an invocation but the first."""
 
     app: str
     user: str
     session: str
     invocation_id: str
     place: int
-    """Number of the place to go on from."""
+    """Number of the checkpoint to continue from."""
     digest: str
-    """Of what is written there: an attempt that comes late may write another beside it."""
+    """Digest of the checkpoint: a late attempt may write another one of the same number."""
 
     @property
     def key(self) -> SessionKey:
@@ -54,76 +63,106 @@ class Cursor(JsonModel):
         return parsed(cls, raw, "cursor", extra="ignore")
 
 
-class WaitingPlace(JsonModel):
-    """A call that waits for somebody outside."""
+class OpenCall(JsonModel):
+    """A call that waits for an answer from outside the invocation."""
 
     call_id: str
     name: str
     author: str
     on_deadline: str
     due: float | None = None
-    lane: str
+    """Deadline in seconds since the epoch."""
+    branch: str = Field(validation_alias="lane", serialization_alias="lane")
+    """Prefix of the branch whose agent made the call."""
 
 
-class PausesPlace(JsonModel):
-    """What waits, and what has been answered."""
+class PendingState(JsonModel):
+    """The calls that wait for an answer, and the answers that have come."""
 
     paused: bool = False
-    waiting: list[WaitingPlace] = Field(default_factory=list[WaitingPlace])
+    """Whether the lease is given back."""
+    waiting: list[OpenCall] = Field(default_factory=list[OpenCall])
+    """Oldest first."""
     answered: list[str] = Field(default_factory=list[str])
-    delivered: list[str] = Field(default_factory=list[str])
+    """Ids of answered calls whose agents have not asked for the answer yet."""
+    delivered: set[str] = Field(default_factory=set[str])
+    """Ids of all calls that were answered from outside."""
     unread: list[InvocationAnswer] = Field(default_factory=list[InvocationAnswer])
     steered: list[str] = Field(default_factory=list[str])
-    """Messages that wait to be heard, by name: the store has them."""
+    """Ids of messages in the store that wait to be delivered to the active invocation."""
     outcomes: dict[str, str | None] = Field(default_factory=dict[str, str | None])
-    """Of the latest answers, so that one that is sent again is known."""
+    """By answer id, why the answer was refused; None: it was accepted."""
     answers: int = 0
-    heard: list[str] = Field(default_factory=list[str])
-    """Messages that were asked for, by name."""
+    """How many answers have come, in all workflow runs."""
+    heard: set[str] = Field(default_factory=set[str])
+    """Ids of messages that were delivered, or were found withdrawn."""
     digests: dict[str, str] = Field(default_factory=dict[str, str])
-    """What the answers say whose outcomes are known; not of those that an earlier version took."""
+    """By answer id, a digest of the first answer of that id; older releases did not note it."""
+
+    @field_serializer("delivered", "heard")
+    def _sorted(self, names: set[str]) -> list[str]:
+        return sorted(names)
 
     @model_serializer(mode="wrap")
     def _short(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what is empty: an earlier version reads a place that needs nothing newer."""
+        """Leave out new fields that are empty, so that older releases can read the rest."""
         whole = handler(self)
         return {k: v for k, v in whole.items() if v or k not in ("heard", "digests")}
 
 
-class Checkpoint(JsonModel):
-    """Where the loop of an invocation stands between two steps."""
+class Counters(BaseModel):
+    """What the loop counts."""
 
-    number: int
-    """1 for the first, and so on."""
+    model_calls: int = 0
+    tool_calls: int = 0
+    events: int = 1
+    bodies: int = 0
+    """Bodies of custom agents that have begun."""
+
+
+class Checkpoint(JsonModel):
+    """The state of the event loop.
+
+    The loop works on this value; continue-as-new writes it down between two steps.
+    """
+
+    number: int = 0
+    """How many workflow runs have ended before this one was written."""
     request: InvocationRequest
-    """Without its message, which is in the session."""
+    """Without its message and state changes, which are in the session."""
     opened: Opened
-    """As recorded when the invocation was opened, without the state."""
+    """As recorded at the opening, without the session's state and the invocation's record."""
     record: InvocationRecord
-    """As it was then."""
+    """As it was at the opening."""
     epoch: int
     revision: int
     opened_at: float = 0.0
     """Seconds since the epoch."""
     used: dict[str, int] = Field(default_factory=dict[str, int])
-    """See `flows.spending`."""
-    counters: dict[str, int]
-    """Numbers that the loop counts; see `Invocation.COUNTERS`."""
+    """What is used of the budget; see `flows.budget`."""
+    counters: Counters = Field(default_factory=Counters)
     last_event_id: str | None = None
     final_text: str = ""
     left_calls: bool = False
+    """Whether a custom agent has abandoned a sub-agent's run, which may have left calls open."""
     local_state: dict[str, Any] = Field(default_factory=dict[str, Any])
-    lanes: dict[str, int]
-    """By prefix, how many ids each open lane has given out."""
-    frame: dict[str, Any]
-    """See `loop_context.Frame`."""
+    """State that is in no committed event. Set when the checkpoint is written."""
+    branches: dict[str, int] = Field(
+        default_factory=dict[str, int], validation_alias="lanes", serialization_alias="lanes"
+    )
+    """By prefix, how many ids each open branch has given out."""
+    stack: StackFrame = Field(
+        default_factory=StackFrame, validation_alias="frame", serialization_alias="frame"
+    )
     bodies: list[str] = Field(default_factory=list[str])
-    """Names of the traces of the custom agents' bodies that are under way."""
-    pauses: PausesPlace
+    """Names of the journals of custom agents' bodies that have begun and not ended."""
+    pending: PendingState = Field(
+        default_factory=PendingState, validation_alias="pauses", serialization_alias="pauses"
+    )
     runs_begun: int = 0
     """How many runs of agents have begun."""
     runs: list[AgentRun] = Field(default_factory=list[AgentRun])
-    """Those of agents of which nobody was told yet that they have ended."""
+    """Runs of agents that no step has reported as ended: first the open ones, then the ended."""
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -136,15 +175,15 @@ class Checkpoint(JsonModel):
             return super().from_json(text)
         except ValidationError as error:
             raise NewerReleaseError(
-                "Where the invocation stands was written by a newer release of durable_adk: start "
+                "The invocation's checkpoint was written by a newer release of durable_adk: start "
                 "that release's workers again."
             ) from error
 
 
 class SaveCheckpointStep(JsonModel, Effect[str | None]):
-    """Write down where an invocation stands; what is written once stays.
+    """Write a checkpoint; one that is written is never changed.
 
-    Its result is the digest of what is written; None: an earlier version has written it.
+    The result is the digest of what is stored; None: an earlier release has stored it.
     """
 
     key: SessionKey
@@ -156,70 +195,70 @@ class SaveCheckpointStep(JsonModel, Effect[str | None]):
 
 
 class SaveJournalStep(JsonModel, Effect[None]):
-    """Write down what a custom agent's body was given in a run."""
+    """Write a part of what a journal has recorded in one workflow run."""
 
     key: SessionKey
     invocation_id: str
     number: int
-    """Of the run."""
+    """Number of the checkpoint that it belongs to."""
     index: int
-    """Of the part."""
+    """Number of the part."""
     body: str
     trace: str
-    """Packed: the body's name, and entries."""
+    """Packed: the journal's name, and entries."""
 
 
 class ReadCheckpointStep(JsonModel, Effect["LoadedCheckpoint"]):
-    """Go on from a place."""
+    """Read the checkpoint to continue from."""
 
     cursor: Cursor
     holder: str
 
 
 class LoadedCheckpoint(JsonModel):
-    """All that the loop knows when it goes on."""
+    """Everything the loop needs to continue."""
 
     ending: Ending | None = None
-    """If the invocation was ended meanwhile, by whoever took its session over."""
+    """How the invocation has ended, if another one has taken its session over meanwhile."""
     place: str = ""
     """A packed `Checkpoint`."""
     message: types.Content | None = None
-    """The user's."""
+    """The user's message."""
     state: dict[str, Any] | None = None
-    """The session's, if custom agents are there to read it."""
+    """The session's state, if the tree has custom agents, whose bodies read it."""
 
 
 class ReadJournalStep(JsonModel, Effect["JournalPage"]):
-    """Read what the bodies of custom agents were given in earlier runs."""
+    """Read what journals have recorded in earlier workflow runs."""
 
     key: SessionKey
     invocation_id: str
     bodies: list[str]
-    """Whose traces: of bodies that have not ended."""
+    """Names of the journals."""
     upto: int
-    """Number of the last run."""
+    """Number of the checkpoint to continue from."""
     after: str | None = None
     """Name of the note before the page."""
 
 
 class JournalPage(JsonModel):
-    """Some of it, in order."""
+    """Parts of journals, in order."""
 
     traces: list[str]
     """Packed."""
     next: str | None = None
-    """Of the next page's step; None: this is the last."""
+    """`ReadJournalStep.after` of the next page; None: this is the last one."""
     ending: Ending | None = None
-    """If the invocation has ended meanwhile, and its notes are gone."""
+    """How the invocation has ended, if it has: its notes are gone then."""
 
 
 def digest(text: str) -> str:
-    """A name for a text."""
+    """A short name for a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def packed(text: str) -> str:
-    """JSON text, compressed, for the ways on which it would be in a history."""
+    """JSON text, compressed for transport through a workflow history."""
     return base64.b64encode(zlib.compress(text.encode())).decode()
 
 

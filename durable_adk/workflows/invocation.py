@@ -79,8 +79,8 @@ class InvocationWorkflow:
         if runtime is None or invocation is None:
             self._came_early = True
         elif runtime.fullness() >= 1:
-            invocation.rolling.move()
-            invocation.pauses.wake()
+            invocation.continuing.progressed()
+            self._inbox.wake()
 
     @workflow.query(name="answers")
     def answers(self) -> dict[str, str | None]:
@@ -99,7 +99,7 @@ class InvocationWorkflow:
             return workflow.memo_value(PENDING, [])
         return [
             {"callId": call.call_id, "name": call.name, "agent": call.author, "due": call.due}
-            for call in self._invocation.pauses.waiting
+            for call in self._invocation.pending.waiting
         ]
 
     @workflow.run

@@ -163,4 +163,4 @@ def test_a_run_knows_of_so_many_messages_that_wait() -> None:
     for number in range(3 * MAX_STEERED):
         for _ in range(2):
             inbox.put(InvocationAnswer(steers=f"m-{number}"))
-    assert inbox.steered == [f"m-{number}" for number in range(MAX_STEERED)]
+    assert inbox.state.steered == [f"m-{number}" for number in range(MAX_STEERED)]

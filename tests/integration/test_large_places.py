@@ -13,7 +13,7 @@ from temporalio.client import Client
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.events import Event
-from durable_adk.flows.continue_as_new import AGAIN, ContinueAsNew
+from durable_adk.flows.continue_as_new import RETRY_AFTER, ContinueAsNew
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey
@@ -38,16 +38,16 @@ def noise(size: int) -> str:
 def rolls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each attempt to end a run, in this process, whether it has ended."""
     outcomes: list[bool] = []
-    roll = ContinueAsNew.roll
+    save = ContinueAsNew.save
 
-    async def counted(rolling: ContinueAsNew) -> bool:
+    async def counted(continuing: ContinueAsNew) -> bool:
         if len(outcomes) == MANY:
             raise AssertionError("It is attempted for ever.")
         outcomes.append(False)
-        outcomes[-1] = await roll(rolling)
+        outcomes[-1] = await save(continuing)
         return outcomes[-1]
 
-    monkeypatch.setattr(ContinueAsNew, "roll", counted)
+    monkeypatch.setattr(ContinueAsNew, "save", counted)
     return outcomes
 
 
@@ -93,7 +93,7 @@ async def test_a_run_that_could_not_end_ends_when_its_state_has_become_small(
 
     def model(request: LlmRequest) -> types.Content | str:
         taken = responses(request)
-        return call("hold", number=taken) if taken < 4 + AGAIN else "done"
+        return call("hold", number=taken) if taken < 4 + RETRY_AFTER else "done"
 
     agent = LlmAgent(name="a", model=ScriptedModel(replies=model), tools=[hold])
     runner = await make_runner(
@@ -104,7 +104,7 @@ async def test_a_run_that_could_not_end_ends_when_its_state_has_become_small(
         events = await send(runner, invocation_id=invocation_id)
     assert gist(events[-1]) == "a text done"
     if on_temporal:
-        assert await runs_of(client, invocation_id) > AGAIN // 2
+        assert await runs_of(client, invocation_id) > RETRY_AFTER // 2
     else:
         assert rolls[-1] is True
         assert rolls.count(False) == 1

@@ -69,7 +69,7 @@ class Long(BaseAgent):
     """Asks its agent again and again."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        for given in range(continue_as_new.AGAIN):
+        for given in range(continue_as_new.RETRY_AFTER):
             async for event in self.sub_agents[0].run_async(ctx):
                 yield event
             yield says(self.name, str(given))
@@ -103,7 +103,7 @@ async def test_what_was_written_for_a_run_that_did_not_end_is_not_read_twice(
     async with asyncio.timeout(60):
         await send(runner)
     said = [gist(event) for event in await stored(runner) if event.author == "long"]
-    assert said == [f"long text {given}" for given in range(continue_as_new.AGAIN)]
+    assert said == [f"long text {given}" for given in range(continue_as_new.RETRY_AFTER)]
     assert refused
 
 

@@ -18,11 +18,11 @@ from durable_adk.activities.user_code.event_loop import UserLoop
 from durable_adk.activities.user_code.threads import UserThreads
 from durable_adk.cli import waiting
 from durable_adk.context.activity import ToolContext
-from durable_adk.context.loop import Branch
 from durable_adk.conversation import answers, client_requests
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.flows import invocation
+from durable_adk.flows.agent_scope import Branch
 from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.runtime import Inbox
 from durable_adk.sessions import _entry, _log, _steering
@@ -130,14 +130,15 @@ async def _first_begins(_self: Any, _name: str, token: str) -> str:
     return token
 
 
-def _no_ids_kept(original: Any, self: Branch, prefix: str, family: Any = None, **_ids: int) -> None:
-    original(self, prefix, family)
+def _no_ids_kept(original: Any, self: Branch, prefix: str, branches: Any) -> None:
+    branches.ids.pop(prefix, None)
+    original(self, prefix, branches)
 
 
-def _no_answers_kept(original: Any, self: Any, place: Any) -> None:
-    original(self, place)
-    self._inbox.outcomes.clear()
-    self._inbox.answers = 0
+def _no_answers_kept(original: Any, self: Inbox, saved: Any) -> None:
+    original(self, saved)
+    self.outcomes.clear()
+    self.state.answers = 0
 
 
 def _any_approval(events: Any, request_id: str | None) -> Any:
@@ -408,7 +409,7 @@ MUTANTS = [
     mutant(
         "the next run does not know which answers were taken",
         "answers over a roll",
-        wraps(PendingCalls, "go_on_from", _no_answers_kept),
+        wraps(Inbox, "restore", _no_answers_kept),
     ),
     mutant(
         "the place is not written down before the run ends",

@@ -5,18 +5,16 @@ Each returns what it has found wrong, the empty string if nothing. The rules are
 
 from collections.abc import Iterator
 from itertools import chain
-from types import SimpleNamespace
 
 from google.genai import types
 
-from durable_adk.context.loop import Branch
 from durable_adk.conversation.answers import check_answers
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
-from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.runtime import Inbox
 from durable_adk.sessions._entry import Entry, decode_event
+from durable_adk.wire.checkpoint import PendingState
 from durable_adk.wire.messages import InvocationAnswer
 from simulation.catalogue import APPROVAL, SCENARIOS
 from simulation.explore import Explorer, Verdict
@@ -100,16 +98,12 @@ def _no_forged_answers() -> str:
 
 
 def _answers_over_a_roll() -> str:
-    def pauses() -> PendingCalls:
-        return PendingCalls(
-            SimpleNamespace(runtime=SimpleNamespace(inbox=Inbox()), lane=Branch("i"))
-        )  # pyright: ignore[reportArgumentType]: all that it looks at
-
-    before, after = pauses(), pauses()
-    before._inbox.put(InvocationAnswer(call_id="c", confirmed=True))
-    before._inbox.outcomes["first"] = None
-    after.go_on_from(before.place_now())
-    known = after._inbox.outcomes, after._inbox.answers, len(after._unread)
+    before, after = Inbox(), Inbox()
+    before.put(InvocationAnswer(call_id="c", confirmed=True))
+    before.outcomes["first"] = None
+    before.drain()
+    after.restore(PendingState.from_json(before.state.to_json()))
+    known = after.outcomes, after.state.answers, len(after.state.unread)
     return "" if known == ({"first": None}, 1, 1) else f"the next run knows {known}"
 
 

@@ -66,19 +66,19 @@ OPENTELEMETRY = "attribute baggage headers identity log metrics span telemetry t
 """Words of OpenTelemetry's documentation."""
 
 COMPUTING = """
-    access application arguments async backend begin blobs budget cache call calling change channel
-    chunks cli close closing compact connect connection container contract copies database db
-    debugging decoding delegated demo dependencies determinism dev doctor embedded encryption entry
-    env environment erase erasure error execution expired external extras feed file finding folder
-    forks gemini head health hook id in_process inserts invocations json key launch launcher library
-    lifecycle limits lines link listing live lock logging long lost main manager merge migrate
-    migrations names notifications object open ops options orphan over owner parameters pause
-    pending plain plain_text postgres private process program query record redaction redis reference
-    refusal result retrying routing scope secret sent server serving settings setup shared size
-    sockets source sql sqlite stalled status steering steps storage store stored stream streaming
-    subprocess subscription supervise sweep sync tables take target terminal text threads
-    transaction transactional types unavailable url utils values version wait watchdog wire word
-    reconcile require
+    access application arguments async backend begin blobs budget cache call calling calls
+    change channel chunks cli close closing compact connect connection container contract copies
+    database db debugging decoding delegated demo dependencies determinism dev doctor embedded
+    encryption entry env environment erase erasure error execution expired external extras feed
+    file finding folder forks gemini head health hook id in_process inserts invocations json key
+    launch launcher library lifecycle limits lines link listing live lock logging long lost main
+    manager merge migrate migrations names notifications object open ops options orphan over
+    owner parameters pause pending plain plain_text postgres private process program query
+    reconcile record redaction redis reference refusal require result retrying routing scope
+    secret sent server serving settings setup shared size sockets source sql sqlite stack
+    stalled status steering steps storage store stored stream streaming subprocess subscription
+    supervise sweep sync tables take target terminal text threads transaction transactional
+    types unavailable url utils values version wait watchdog wire word
 """
 """Words of Python, of SQL, of the libraries in use and of computing at large."""
 
@@ -101,8 +101,7 @@ NOT_YET_UNIQUE = """
 
 NOT_YET_STRAIGHT = """
     agents.base_agent auth.credential_service.base_credential_service context.activity
-    context.journal context.loop flows.continue_as_new flows.invocation flows.pending_calls
-    flows.plugin_hooks models.llm_request tools.require_confirmation tools.base_tool
+    models.llm_request tools.base_tool tools.require_confirmation
 """
 """Modules of today that import each other."""
 

@@ -40,9 +40,9 @@ async def run(
         options=ActivityOptions(start_to_close_timeout=timedelta(seconds=1)),
         changed=given if changed else None,
     )
-    invocation: Any = SimpleNamespace(runtime=runtime)
+    state: Any = SimpleNamespace(runtime=runtime)
     step: Any = SimpleNamespace(local_state={"temp:x": "y" * local})
-    return await delegated_call._run(invocation, step, call, room)
+    return await delegated_call._run_activity(state, step, call, room)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,131 @@
+"""One run of one agent as the loop sees it, and the branch that it runs on."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.context.journal import Journal
+from durable_adk.context.loop import InvocationContext
+from durable_adk.events.event import Event
+from durable_adk.wire.agent_stack import RunPosition, StackFrame
+from durable_adk.wire.manifest import AgentNode
+
+
+class Branches:
+    """All branches, and how many of them are busy.
+
+    Args:
+        ids: By prefix, how many ids each open branch has given out; changed in place.
+    """
+
+    def __init__(self, ids: dict[str, int]) -> None:
+        self.ids = ids
+        self.stopped: set[str] = set()
+        """Prefixes of branches whose agents were cancelled: they may begin no further step."""
+        self.busy = 1
+        """How many branches are not waiting for an answer."""
+
+
+class Branch:
+    """One line of execution within an invocation.
+
+    Event ids are counted per branch, so they do not depend on how branches interleave (design D5).
+
+    Args:
+        prefix: What its ids begin with.
+        branches: The invocation's branches; a new one joins them.
+    """
+
+    def __init__(self, prefix: str, branches: Branches) -> None:
+        self.prefix = prefix
+        self.branches = branches
+        self._ids = branches.ids
+        self._ids.setdefault(prefix, 0)
+
+    def next_id(self) -> str:
+        """The next event id: the branch and a position, the same at every replay (design D5)."""
+        self._ids[self.prefix] += 1
+        return f"{self.prefix}.{self._ids[self.prefix]}"
+
+    def fork(self, place: str, number: int) -> "list[Branch]":
+        """The branches of a ParallelAgent's children, named after an event id of this one."""
+        return [Branch(f"{place}.{index}", self.branches) for index in range(number)]
+
+    @property
+    def stopped(self) -> bool:
+        """Whether its agent was cancelled: no further step may begin."""
+        return self.prefix in self.branches.stopped
+
+    def stop(self) -> None:
+        """Begin no further step."""
+        self.branches.stopped.add(self.prefix)
+
+    def leave(self) -> None:
+        """End the branch; what still runs in it counts for itself."""
+        self._ids = {self.prefix: self.branches.ids.pop(self.prefix, 0)}
+
+
+class CommitBy(Enum):
+    """What commits the event of a step."""
+
+    STEP = "step"
+    """The step itself (early commit): it saves a round through the workflow."""
+    LOOP = "loop"
+    """The loop, when the event has come through the agents above."""
+
+
+@dataclass(kw_only=True, eq=False)
+class AgentScope:
+    """What the loop keeps of one run of one agent, beside the context that user code sees."""
+
+    ctx: InvocationContext
+    node: AgentNode
+    agent: BaseAgent | None
+    """Its own code, if it has any and this worker has it."""
+    branch: Branch
+    frame: StackFrame
+    """The frame of its body."""
+    position: RunPosition
+    commit_by: CommitBy
+    journal: Journal | None = None
+    """Of a custom agent's body; None where the invocation never continues as new."""
+    transfer: AgentNode | None = None
+    """The agent that its model has handed over to: it runs next."""
+    answered: bool = False
+    """Whether a before callback has answered, so that body and after callbacks do not run."""
+    abandoned: list[AsyncGenerator[Event, None]] = field(
+        default_factory=list[AsyncGenerator[Event, None]]
+    )
+    """Runs of sub-agents that its body has begun and abandoned."""
+
+    @property
+    def end_invocation(self) -> bool:
+        """Whether the agent is to end; its own code may set this in its context (CTX-11)."""
+        return self.ctx.end_invocation
+
+    @end_invocation.setter
+    def end_invocation(self, value: bool) -> None:
+        self.ctx.end_invocation = value
+
+
+def commit_decision(
+    above: AgentScope | None, node: AgentNode, *, hooks_follow: bool
+) -> tuple[CommitBy, bool]:
+    """Who commits the events of an agent's steps, and whether its final text closes the invocation.
+
+    A step may commit its event itself where the loop would commit it unchanged and at once. A
+    custom agent may change or drop the events of the agents below it, and a ParallelAgent commits
+    those of its children one after the other.
+
+    Args:
+        above: The agent that runs this one; None for the first agent, and for those that it hands
+            over to.
+        node: The agent.
+        hooks_follow: Whether after callbacks or the plugins' after-run hooks still have to run.
+    """
+    passed_on = above is not None and (
+        above.commit_by is CommitBy.LOOP or above.node.kind == "parallel"
+    )
+    by = CommitBy.LOOP if passed_on or node.kind == "custom" else CommitBy.STEP
+    return by, above is None and node.kind == "llm" and not hooks_follow

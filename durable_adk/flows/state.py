@@ -1,0 +1,174 @@
+"""An open invocation as the loop knows it: its checkpoint, its session's state, its branches.
+
+Replay rebuilds all of this from the results of the effects. Only the checkpoint is ever stored,
+when the workflow continues as new.
+"""
+
+import asyncio
+from copy import deepcopy
+from typing import Any
+
+from google.genai import types
+
+from durable_adk.context.journal import Entry, Journal
+from durable_adk.context.loop import LoopSession
+from durable_adk.flows.agent_runs import AgentRuns
+from durable_adk.flows.agent_scope import Branch, Branches
+from durable_adk.flows.budget import BudgetMeter
+from durable_adk.json_values import canonical, check_json
+from durable_adk.plugins.base_plugin import HookName
+from durable_adk.runtime import Runtime
+from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.state import is_temp
+from durable_adk.wire.checkpoint import Checkpoint
+from durable_adk.wire.messages import check_size
+from durable_adk.wire.run_config import RunConfig
+
+
+class LoopState:
+    """The state of the event loop.
+
+    Args:
+        runtime: The port to everything outside of the loop.
+        checkpoint: The part that continue-as-new carries over; changed in place.
+        key: The session.
+        holder: The lease owner; see `InvocationRecord.holder`.
+        message: The user's message.
+        state: The session's state, if custom agents are there to read it.
+        past: By name, the entries of the journals that were begun in earlier workflow runs.
+    """
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        checkpoint: Checkpoint,
+        key: SessionKey,
+        holder: str,
+        message: types.Content,
+        state: dict[str, Any] | None,
+        past: dict[str, list[Entry]] | None = None,
+    ) -> None:
+        self.runtime = runtime
+        self.checkpoint = checkpoint
+        self.key = key
+        self.holder = holder
+        self.user_content = message
+        self.invocation_id = checkpoint.record.invocation_id
+        self.resumed = past is not None
+        """Whether the agents have begun in an earlier workflow run."""
+        self.past = past or {}
+        self.journals: dict[str, Journal] = {}
+        """By name, of the bodies of custom agents that run now."""
+        self.reads_state = state is not None
+        """Whether custom agents read the session's state in the loop."""
+        self._committed: dict[str, Any] = deepcopy(state or {})
+        self.session = LoopSession(key, (state or {}) | checkpoint.local_state)
+        self.branches = Branches(checkpoint.branches)
+        self.main_branch = Branch(self.invocation_id, self.branches)
+        self.agent_runs = AgentRuns(checkpoint, runtime.now)
+        self.budget = BudgetMeter(checkpoint)
+
+    # ----- the session's state
+
+    def refresh(self, state: dict[str, Any]) -> None:
+        """Replace the committed state after a pause; what only the loop has stays (STA-14)."""
+        local = self.local_state()
+        self._committed = deepcopy(state)
+        # In place: a custom agent's body may hold a reference to it.
+        self.session.state.clear()
+        self.session.state.update(state | local)
+        self._record(self.session.state, whole=True)
+
+    def changed(self, delta: dict[str, Any]) -> None:
+        """Apply the state changes of a committed event."""
+        self.session.state.update(delta)
+        self._record(delta)
+        if self.reads_state:
+            self._committed.update(deepcopy(delta))
+        else:
+            # No code here reads state: keep only what must travel with the steps.
+            self.session.state = {k: v for k, v in self.session.state.items() if is_temp(k)}
+
+    def apply_local(self, delta: dict[str, Any]) -> None:
+        """Apply the `temp:` keys of a step's delta, which are in no stored event (TRAP-7)."""
+        temporary = {k: v for k, v in delta.items() if is_temp(k)}
+        self.session.state.update(temporary)
+        self._record(temporary)
+
+    def local_state(self) -> dict[str, Any]:
+        """State that steps must see beyond the committed one: `temp:` keys and dirty writes.
+
+        Raises:
+            StateValueError: A custom agent wrote something that is not JSON.
+            PayloadTooLargeError: It does not fit into the input of a step, which would hang the
+                invocation.
+        """
+        local = {
+            key: value
+            for key, value in self.session.state.items()
+            if key not in self._committed or self._committed[key] != value
+        }
+        if local:
+            check_json(local, "ctx.session.state")
+            check_size(canonical(local), "The temp: and uncommitted state")
+        return local
+
+    def _record(self, delta: dict[str, Any], *, whole: bool = False) -> None:
+        for journal in self.journals.values():
+            journal.changed(delta, whole=whole)
+
+    # ----- steps
+
+    def advanced(self, seq: int) -> None:
+        """Note the sequence number of a stored event. Two may be stored at once, in any order."""
+        self.checkpoint.revision = max(self.checkpoint.revision, seq)
+
+    def require_active(self, branch: Branch) -> None:
+        """Raise CancelledError if the branch or the invocation is to end.
+
+        A step that finishes in spite of a cancellation swallows it. No new step may begin then.
+        """
+        if branch.stopped or self.runtime.cancelled():
+            raise asyncio.CancelledError
+
+    def step_fields(self, agent: str, event_id: str) -> dict[str, Any]:
+        """The fields of every `Step`, for one that belongs to no agent's run."""
+        checkpoint = self.checkpoint
+        run_config = checkpoint.request.run_config
+        return {
+            "key": self.key,
+            "invocation_id": self.invocation_id,
+            "revision": checkpoint.revision,
+            "run_start": checkpoint.revision,
+            "agent": agent,
+            "event_id": event_id,
+            "epoch": checkpoint.epoch,
+            "local_state": self.local_state(),
+            "run_config": None if run_config == RunConfig() else run_config,
+            "artifact_owner": self.artifact_owner,
+            "plugins": None if self.has_plugins else False,
+            "ended": self.agent_runs.take_ended(),
+        }
+
+    def hooked(self, hook: HookName) -> bool:
+        """Whether the app had a plugin with this hook when the invocation opened."""
+        return hook in self.checkpoint.opened.hooks
+
+    @property
+    def has_plugins(self) -> bool:
+        """Whether the app's plugins take part; an agent used as a tool may run without them."""
+        tool_run = self.checkpoint.request.tool_run
+        return tool_run is None or tool_run.include_plugins
+
+    @property
+    def artifact_owner(self) -> SessionKey | None:
+        """The session whose artifacts the steps see, if another one (ART-12)."""
+        tool_run = self.checkpoint.request.tool_run
+        return tool_run.caller if tool_run else None
+
+    @property
+    def model_calls_left(self) -> int | None:
+        """How many model calls the invocation may still make; None: any number (CTX-3)."""
+        limit = self.checkpoint.request.run_config.max_llm_calls
+        return None if limit <= 0 else limit - self.checkpoint.counters.model_calls
