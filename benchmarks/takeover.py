@@ -28,10 +28,10 @@ from temporalio.client import Client
 from durable_adk.client import connect, invocations
 from durable_adk.embedded import TemporalServer
 from durable_adk.embedded.process import Process
+from tests.support.matrix_apps import LONG
 from tests.support.matrix_cases import Scene
 from tests.support.matrix_runs import Place
 from tests.support.matrix_takeover import SITUATIONS, Situation, Stage, Times, bound
-from tests.support.matrix_worker import LONG
 from tests.support.worker_pool import WorkerPool
 
 

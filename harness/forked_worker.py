@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 Main = Callable[[Connection, str, Path], None]
 """Carries out the orders that it receives, and answers each when it has done so."""
@@ -65,6 +65,17 @@ class ForkedWorker:
     async def end(self) -> None:
         """Wait until it has ended."""
         await _readable(self._process.sentinel)
+
+    async def kill(self) -> None:
+        """SIGKILL; wait until it has ended."""
+        self.signal(signal.SIGKILL)
+        await self.end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Kill it, unless it has ended."""

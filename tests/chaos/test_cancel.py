@@ -57,7 +57,7 @@ async def test_a_cancellation_agrees_with_commits_that_the_history_does_not_know
     """
     async with await place.start_worker(moment) as dying:
         run = asyncio.create_task(place.all_of("burst"))
-        await dying.wait()
+        await dying.end()
     await place.workflow("burst").cancel()
     async with await place.start_worker():
         await asyncio.wait_for(run, 20)
@@ -88,7 +88,7 @@ async def test_an_invocation_cancelled_while_it_opens_is_closed_all_the_same(
     """D11: no record stays RUNNING, whatever was stored before the cancellation was heard of."""
     async with await place.start_worker("open.after:kill@1") as dying:
         run = asyncio.create_task(place.all_of("model"))
-        await dying.wait()
+        await dying.end()
     await place.workflow("model").cancel()
     async with await place.start_worker():
         await asyncio.wait_for(run, 20)

@@ -39,7 +39,7 @@ async def test_the_next_message_does_not_wait_for_a_dead_summary(make_place: Mak
     place = make_place()
     async with await place.start_worker("compact.before:kill@1") as worker:
         assert len(await place.all_of(APP)) == 1
-        await worker.wait()
+        await worker.end()
     async with await place.start_worker():
         async with place.runner(APP) as runner:
             events = runner.run_async(user_id=place.queue, session_id=SESSION, new_message="more")

@@ -127,7 +127,7 @@ async def test_a_frozen_worker_does_not_make_an_at_most_once_tool_run_twice(
         async with await place.start_worker():
             events = await asyncio.wait_for(run, 60)
             await place.workflow(ONCE).result()
-            frozen.send_signal(signal.SIGCONT)
+            frozen.signal(signal.SIGCONT)
             await asyncio.sleep(THAWED)
     assert events[-1].text == "Charged."
     assert len(place.traces.runs("charge")) == 1

@@ -52,7 +52,7 @@ async def test_the_late_commit_of_an_interrupted_invocation_is_refused(place: Wo
             interrupting = place.all_of("charge", invocation_id="next", when_busy="interrupt")
             await asyncio.wait_for(interrupting, 60)
             log = await place.log("charge")
-            frozen.send_signal(signal.SIGCONT)
+            frozen.signal(signal.SIGCONT)
             await asyncio.sleep(THAWED)
             await asyncio.wait([run], timeout=20)
     assert await place.log("charge") == log

@@ -24,11 +24,6 @@ async def run(place: Workplace, session: str) -> list[str]:
         return [gist(event) async for event in events]
 
 
-def logs(place: Workplace) -> str:
-    """Return what the workers have logged."""
-    return "".join(path.read_text() for path in place.folder.glob("worker-*.log"))
-
-
 async def test_a_storm_of_replays_ends_every_run_as_undisturbed(place: Workplace) -> None:
     """F40, I11: all workers are killed; those that take their place replay all open runs at once.
 
@@ -45,5 +40,5 @@ async def test_a_storm_of_replays_ends_every_run_as_undisturbed(place: Workplace
     async with await place.start_worker(), await place.start_worker(), asyncio.timeout(180):
         outcomes = await asyncio.gather(*runs)
     assert outcomes == [LONG] * RUNS
-    assert "TMPRL1101" not in logs(place)
-    assert "deadlock" not in logs(place).lower()
+    assert "TMPRL1101" not in place.logs
+    assert "deadlock" not in place.logs.lower()

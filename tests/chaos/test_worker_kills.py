@@ -16,7 +16,7 @@ from tests.support.replay import replay_all
 from tests.support.scripts import shape
 
 CONCURRENT = 4
-"""Cases at a time; on two cores most of a case's time is the start of two workers."""
+"""Cases at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)

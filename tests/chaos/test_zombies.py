@@ -23,11 +23,11 @@ async def test_a_worker_frozen_in_a_tool_cannot_commit_a_second_result(
         run = asyncio.create_task(place.all_of("tool"))
         await until(place.traces.runs)
         frozen = workers[place.traces.runs()[0]["pid"]]
-        frozen.send_signal(signal.SIGSTOP)
+        frozen.signal(signal.SIGSTOP)
         await until(lambda: len(place.traces.runs()) == 2)
         place.traces.open_gate()
         events = await run
-        frozen.send_signal(signal.SIGCONT)
+        frozen.signal(signal.SIGCONT)
         await place.workflow("tool").result()
         await asyncio.sleep(THAWED)
     control = controls["tool"]
@@ -48,7 +48,7 @@ async def test_a_worker_frozen_in_a_commit_does_not_commit_twice(
         await until(lambda: place.traces.hits.count(f"commit.{moment}") == 2)
         async with await place.start_worker():
             events = await run
-            frozen.send_signal(signal.SIGCONT)
+            frozen.signal(signal.SIGCONT)
             await place.workflow("charge").result()
             await asyncio.sleep(THAWED)
     control = controls["charge"]
@@ -68,7 +68,7 @@ async def test_the_late_commit_of_a_terminated_invocation_is_refused(place: Work
         async with await place.start_worker():
             events = await asyncio.wait_for(place.all_of("charge", invocation_id="next"), 30)
             log = await place.log("charge")
-            frozen.send_signal(signal.SIGCONT)
+            frozen.signal(signal.SIGCONT)
             await asyncio.sleep(THAWED)
     assert await place.log("charge") == log
     # Whoever took over has said so in the log of the terminated one, before its own events.

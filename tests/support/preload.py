@@ -2,8 +2,8 @@
 
 from temporalio.worker._worker import load_default_build_id
 
-from tests.scenarios import worker_main
-from tests.support import matrix_worker
+from tests.scenarios import worker_main as scenarios_main
+from tests.support import worker_main
 
 PRELOAD = ("tests.support.preload",)
 """For `ForkedWorker`: this module."""
@@ -11,4 +11,4 @@ PRELOAD = ("tests.support.preload",)
 # Each process hashes all code that it has imported, half a second long; forked ones inherit it.
 load_default_build_id()
 
-__all__ = ["PRELOAD", "matrix_worker", "worker_main"]
+__all__ = ["PRELOAD", "scenarios_main", "worker_main"]

@@ -13,15 +13,17 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
-from durable_adk import failpoints
 from durable_adk.client import workflow_id
 from durable_adk.embedded.process import Process
 from durable_adk.events import Event
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
+from harness.forked_worker import ForkedWorker
+from tests.support import worker_main
 from tests.support.apps import all_apps
 from tests.support.chaos_apps import Traces, chaos_apps
-from tests.support.worker_main import HISTORY, SPANS
+from tests.support.preload import PRELOAD
+from tests.support.worker_main import Order
 
 ROOT = Path(__file__).parents[2]
 SESSION = "s"
@@ -124,26 +126,29 @@ class Workplace:
         command = self._command("client_main", app, INVOCATION)
         return await Process.start(command, log=self.folder / "client.log", cwd=ROOT)
 
-    async def start_worker(self, failpoint: str = "") -> Process:
-        """A worker process that is ready; see `durable_adk.failpoints` for what may be armed."""
-        log = self.folder / f"worker-{uuid.uuid4().hex}.log"
-        armed = {
-            failpoints.VARIABLE: failpoint,
-            failpoints.LOG_VARIABLE: str(self.folder / "failpoints"),
-            HISTORY: str(self.history),
-            SPANS: str(self.spans) if self.traced else "",
-        }
-        process = await Process.start(
-            self._command("worker_main"), log=log, env=armed, cwd=ROOT, grace=0.5
+    async def start_worker(self, failpoint: str = "") -> ForkedWorker:
+        """Start a worker that is ready; see `durable_adk.failpoints` for what may be armed."""
+        worker = ForkedWorker(worker_main.main, self.address, self.folder, PRELOAD)
+        order = Order(
+            queue=self.queue,
+            folder=self.folder,
+            store=f"sqlite:///{self.folder}/sessions.db",
+            failpoint=failpoint,
+            history=self.history,
+            spans=self.spans if self.traced else None,
         )
         try:
-            await until(lambda: "ready\n" in log.read_text() or process.returncode is not None)
             # The failpoints are behind the start, so who dies before it was not killed by one.
-            assert "ready\n" in log.read_text(), log.read_text()
+            assert await worker.obey(order), self.logs
         except BaseException:
-            await process.kill()
+            worker.close()
             raise
-        return process
+        return worker
+
+    @property
+    def logs(self) -> str:
+        """What the workers have logged."""
+        return (self.folder / worker_main.LOG).read_text()
 
     @asynccontextmanager
     async def restarted_worker(self, failpoint: str = "") -> AsyncIterator[None]:
@@ -154,10 +159,10 @@ class Workplace:
             yield
             keeper.cancel()
 
-    async def _keep(self, worker: Process, failpoint: str) -> None:
+    async def _keep(self, worker: ForkedWorker, failpoint: str) -> None:
         while True:
             async with worker:
-                await worker.wait()
+                await worker.end()
             self.deaths += 1
             worker = await self.start_worker(failpoint)
 

@@ -1,37 +1,98 @@
-"""A worker of the tests' apps: ``python -m tests.support.worker_main ADDRESS QUEUE DIR``."""
+"""A worker process that serves one case after another, with the failpoints that each one wants."""
 
 import asyncio
 import os
+import signal
 import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing.connection import Connection
 from pathlib import Path
 
+from temporalio.client import Client
+
+from durable_adk.artifacts import FileArtifactService
 from durable_adk.client import connect
-from durable_adk.sessions import SqliteSessionService
+from durable_adk.failpoints import arm
+from durable_adk.sessions import DatabaseSessionService
 from durable_adk.settings import Limits
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.apps import all_apps
 from tests.support.telemetry import write_spans
 
-HISTORY = "CHAOS_HISTORY"
-"""Variable: how many events a run of a workflow may have."""
 
-SPANS = "CHAOS_SPANS"
-"""Variable: a file that gets the worker's spans."""
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What to serve, until the next order."""
+
+    queue: str
+    folder: Path
+    store: str
+    """URL of the session store."""
+    failpoint: str = ""
+    history: int = 4000
+    """How many events a run of a workflow may have."""
+    cache: int = 1000
+    """How many workflows are kept."""
+    grace: int = 10
+    """Seconds that steps get when it is to leave."""
+    spans: Path | None = None
+    """A file that gets the worker's spans, if any."""
 
 
-async def main(address: str, queue: str, folder: Path) -> None:
-    """Serve all apps until a signal ends the process."""
-    if spans := os.environ.get(SPANS):
-        write_spans(Path(spans))
-    apps = list(all_apps(folder).values())
-    service = SqliteSessionService(folder / "sessions.db")
-    history = int(os.environ.get(HISTORY, "4000"))
-    limits = Limits(max_history_events=history)
-    options = WorkerOptions(task_queue=queue, limits=limits)
-    async with worker(await connect(address), apps=apps, session_service=service, options=options):
-        print("ready", flush=True)  # noqa: T201  # Workplace.start_worker waits for it
-        await asyncio.Event().wait()
+LOG = "workers.log"
+"""The file that gets the workers' output."""
+LEAVE = "leave"
+"""Serve nothing; answered when the last step has ended."""
 
 
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
+def main(orders: Connection, address: str, folder: Path) -> None:
+    """Carry orders out until the other end of the pipe is closed, or SIGTERM comes."""
+    with (folder / LOG).open("a") as log:
+        os.dup2(log.fileno(), sys.stdout.fileno())
+        os.dup2(log.fileno(), sys.stderr.fileno())
+        asyncio.run(_serve(orders, address))
+
+
+async def _serve(orders: Connection, address: str) -> None:
+    client, loop = await connect(address), asyncio.get_running_loop()
+    inbox: asyncio.Queue[Order | str | None] = asyncio.Queue()
+
+    def receive() -> None:
+        try:
+            inbox.put_nowait(orders.recv())
+        except EOFError:
+            loop.remove_reader(orders.fileno())
+            inbox.put_nowait(None)
+
+    loop.add_reader(orders.fileno(), receive)
+    loop.add_signal_handler(signal.SIGTERM, inbox.put_nowait, None)
+    order = await inbox.get()
+    while order is not None:
+        async with AsyncExitStack() as stack:
+            if isinstance(order, Order):
+                await _served(client, order, stack)
+            orders.send("done")
+            order = await inbox.get()
+
+
+async def _served(client: Client, order: Order, stack: AsyncExitStack) -> None:
+    if order.spans is not None:
+        write_spans(order.spans)
+    sessions = DatabaseSessionService(order.store)
+    stack.push_async_callback(sessions.close)
+    arm(order.failpoint, order.folder / "failpoints")
+    serving = worker(
+        client,
+        apps=list(all_apps(order.folder).values()),
+        session_service=sessions,
+        artifact_service=FileArtifactService(order.folder / "artifacts"),
+        options=WorkerOptions(
+            task_queue=order.queue,
+            max_cached_workflows=order.cache,
+            limits=Limits(max_history_events=order.history),
+            graceful_shutdown=timedelta(seconds=order.grace),
+        ),
+    )
+    await stack.enter_async_context(serving)

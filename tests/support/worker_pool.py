@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.forked_worker import ForkedWorker
-from tests.support import matrix_worker
-from tests.support.matrix_worker import LEAVE, Order
+from tests.support import worker_main
 from tests.support.preload import PRELOAD
+from tests.support.worker_main import LEAVE, Order
 
 PATIENCE = 30.0
 """Seconds until a worker has ended its steps."""
@@ -48,7 +48,7 @@ class WorkerPool:
             self.idle.pop().close()
 
     def _start(self) -> ForkedWorker:
-        return ForkedWorker(matrix_worker.main, self.address, self.folder, PRELOAD)
+        return ForkedWorker(worker_main.main, self.address, self.folder, PRELOAD)
 
     def _replaced(self, worker: ForkedWorker) -> ForkedWorker:
         worker.close()
