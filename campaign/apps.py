@@ -43,7 +43,7 @@ DRAWN = 6
 MODEL_CALLS = 4
 """That the app with a budget has."""
 MODEL_KEY = f"{SECRET}of-the-model"
-"""What workers show the model, and nobody else may ever see (I23)."""
+"""Text that workers show to the model only (I23)."""
 SECOND = "Release 2."
 """What prompts say besides in the second release."""
 

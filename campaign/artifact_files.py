@@ -14,9 +14,9 @@ from durable_adk.artifacts import FileArtifactService
 from harness.journal import Line
 
 UNFINISHED = (".new-", ".old-")
-"""How folders are called that processes have not finished, and nobody sees."""
+"""Names of unfinished folders, which no reader sees."""
 LONG_AGO = 2 * 3600.0
-"""Seconds after which nobody can be writing it any more."""
+"""Seconds after which no process can still be writing it."""
 
 
 async def export_files(folder: RunFolder) -> None:
@@ -43,7 +43,7 @@ def versions(root: Path) -> list[Line]:
 
 
 def unfinished(root: Path) -> list[Path]:
-    """What nobody sees, whole folders as one."""
+    """Return unfinished files, whole folders as one."""
     begun = [path for path in root.rglob(".*") if path.name.startswith(UNFINISHED)]
     return sorted([*root.glob(".spool/*"), *root.glob(".deleted/*"), *begun])
 

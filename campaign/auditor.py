@@ -47,7 +47,7 @@ class Check(NamedTuple):
     ids: str
     look: Callable[[Evidence], Iterable[Violation]]
     lasting: bool = False
-    """Whether it looks only at sessions that nobody has deleted."""
+    """Whether it covers only sessions that were not deleted."""
 
 
 CHECKS = (

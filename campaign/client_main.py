@@ -103,7 +103,7 @@ class _Known:
 async def main(  # noqa: PLR0917 - as the command line has them
     folder: RunFolder, address: str, store: str, slot: str, seed: int, scale: Scale
 ) -> None:
-    """Play until told to stop."""
+    """Play until the run's folder says stop."""
     journal = folder.journal(slot)
     known = _Known(notes(journal))
     service = DatabaseSessionService(store)

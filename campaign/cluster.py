@@ -109,7 +109,7 @@ class Temporal:
     server: TemporalServer | None = None
 
     async def start(self) -> None:
-        """Start it where it was, or anew."""
+        """Start it, on the same port after a kill."""
         port = self.port if self.server else None
         starting = TemporalServer.start(data_dir=self.folder, port=port, headless=True)
         self.server = await self._stack.enter_async_context(starting)

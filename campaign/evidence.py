@@ -133,7 +133,7 @@ class Evidence:
         return found
 
     def listeners(self) -> dict[str, str]:
-        """The invocations that have heard messages, by the invocations these did not open."""
+        """Return the invocations that messages were delivered to, by the ids of the messages."""
         return {
             name: row.invocation
             for rows in self.events.values()

@@ -255,7 +255,7 @@ def _absorbed(found: Evidence) -> int:
         for line in found.commits
         if (line["phase"], line.get("operation")) == ("ok", "open")
     )
-    heard = {f"{name}.0" for name in found.listeners()}  # that a message was heard is found too
+    heard = {f"{name}.0" for name in found.listeners()}  # a delivered message counts as well
     events = sum(line["phase"] == "found" and line["event"] not in heard for line in found.commits)
     return events + sum(opened.values()) - len(opened)
 

@@ -15,7 +15,7 @@ from durable_adk.wire.checkpoint import CHECKPOINT
 from harness.journal import note
 
 ADDED = "addedByTheNextRelease"
-"""A field that only workers of the second release write, wherever a run is to go on."""
+"""A field that only workers of the second release write, into every checkpoint."""
 
 
 class _JournaledTables:
@@ -119,7 +119,7 @@ class JournaledSessionService(DatabaseSessionService):
         return heard
 
     async def read_notes(self, key: SessionKey, **options: Any) -> list[Note]:
-        """See the base class; it is noted when a run goes on from what another release wrote."""
+        """See the base class; notes when a run continues from a checkpoint of the other release."""
         found = await super().read_notes(key, **options)
         name, kind = options["invocation_id"], options["kind"]
         if kind == CHECKPOINT and any(f'"{ADDED}"' in one.body for one in found):

@@ -13,7 +13,7 @@ from harness.journal import Line
 SPOKEN = "spoken"
 """What users, models and tools say: in no log, span or metric, and encrypted in Temporal."""
 SECRETS = "secret"
-"""What somebody signs in with: in no file but those of the credential service."""
+"""Users' keys, which only files of the credential service may have."""
 SEEN = "seen"
 """Spoken words in files of Temporal and the store, where they may be: a search finds something."""
 STORED = ("temporal/", "postgres/", "sessions.db")

@@ -85,7 +85,7 @@ async def delete(cluster: "Cluster", pick: float) -> Done:
 
 
 async def reset(cluster: "Cluster", pick: float) -> Done:
-    """Have a workflow begin anew from its first task, or do its last one again."""
+    """Reset a workflow to its first task, or to its last one."""
     found = await _one_of(cluster, STEADY, pick)
     if found is None:
         return None
@@ -112,7 +112,7 @@ async def reset(cluster: "Cluster", pick: float) -> Done:
 
 
 async def forge(cluster: "Cluster", pick: float) -> Done:
-    """Send a workflow what nobody would send: none of it may be taken."""
+    """Send a workflow forged signals; it must accept none of them."""
     found = await _one_of(cluster, (*STEADY, SLOW), pick)
     if found is None:
         return None
@@ -141,7 +141,7 @@ def _forged(call: str, turn: Turn) -> list[tuple[str, Any]]:
 
 
 async def _waiting(handle: WorkflowHandle[Any, Any]) -> list[str]:
-    """The calls that a workflow waits for, as it says; none if nobody is there to say so."""
+    """Query the pending calls of a workflow; none if no worker answers the query."""
     failures = (RPCError, TimeoutError, WorkflowQueryFailedError, WorkflowQueryRejectedError)
     with suppress(*failures):
         async with asyncio.timeout(QUERY):

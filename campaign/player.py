@@ -26,7 +26,7 @@ PATIENCE = 20.0
 PAUSE = 0.3
 """Seconds until it does."""
 UNKNOWN = (TransientError, RPCError, TimeoutError, OSError)
-"""After these nobody can say whether what was asked for has been done."""
+"""Errors after which the outcome of a request is unknown."""
 
 
 def digest(event: Event) -> str:
@@ -69,7 +69,7 @@ class Player:
                 if (pending := await self._pending(turn)) is not None:
                     await self._answer(turn, attempt, pending)
                 elif await self._runs_on(turn):
-                    # An answer was taken whose sender has not heard of that, or is dead.
+                    # An earlier answer was accepted, and its sender did not learn of it.
                     await self._follow(turn, "run", attempt, None)
                 else:
                     return
@@ -114,7 +114,7 @@ class Player:
             await self._follow(turn, "answer", attempt, message)
             self._note(turn, "answer", "ok", attempt)
         except InvalidRequestError as error:
-            # Answered by a try whose outcome nobody knew; what came of it is in the store.
+            # An attempt with an unknown outcome has answered; the result is in the store.
             self._note(turn, "answer", "info", attempt, error=repr(error)[:300])
             await self._follow(turn, "run", attempt, None)
 

@@ -14,7 +14,7 @@ class Mode(StrEnum):
 
     PASS = "pass"  # noqa: S105 - no password
     BLACKHOLE = "blackhole"
-    """Nothing arrives, nobody is told; when it is healed everything arrives, as TCP repeats it."""
+    """Nothing arrives, without an error; after healing everything does, as TCP repeats it."""
     DROP_REPLIES = "drop_replies"
     """Requests arrive, replies do not: what was asked for is done, and its ack is lost.
 
@@ -95,7 +95,7 @@ class FaultProxy:
             link.abort()
 
     def bury(self) -> None:
-        """Reset the connections that were frozen: whoever waits there would for long."""
+        """Reset the frozen connections, so that their clients do not wait for long."""
         for link in [link for link in self._links if link.frozen]:
             link.abort()
 
@@ -135,7 +135,7 @@ class FaultProxy:
             if link.frozen:
                 await asyncio.Event().wait()
             if replies and self.mode is Mode.DROP_REPLIES:
-                # Half an answer: whoever reads it waits for the rest.
+                # Half a reply: its reader waits for the rest.
                 data = b"" if link.lossy else data[: len(data) // 2]
                 link.lossy = True
             sink.write(data)

@@ -37,7 +37,7 @@ By this a new message's opening notices that the store is older, as only the new
 looked at.
 """
 ASKED = ("plain", "triple", "transfer", "parallel", "count")
-"""Apps whose sessions get another message; it ends well, and writes to nobody else's state."""
+"""Apps whose sessions get another message; it succeeds, and writes to no shared state."""
 MOST = 4
 """Sessions that get one."""
 NUMBER = 1000

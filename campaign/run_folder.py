@@ -98,7 +98,7 @@ class RunFolder:
 
     @property
     def restores(self) -> Path:
-        """There if the store is put back in the end: then nobody deletes anything."""
+        """Exists if the store is restored in the end; then no session is deleted."""
         return self.path / "restores"
 
     @property

@@ -1,4 +1,4 @@
-"""Which faults a seed stands for."""
+"""Draws the faults of a run from its seed."""
 
 import random
 from collections.abc import Collection, Iterator, Sequence
@@ -21,7 +21,7 @@ class Kind(StrEnum):
     """SIGSTOP, longer than a heartbeat may be missing; then SIGCONT: a zombie."""
     KILL_SERVER = "kill_server"
     FREEZE_SERVER = "freeze_server"
-    """SIGSTOP for the Temporal server, then SIGCONT: it is slow, and nobody is told (F22)."""
+    """SIGSTOP for the Temporal server, then SIGCONT: it is slow, without an error (F22)."""
     STORE_OUTAGE = "store_outage"
     """SQLite's lock is held; PostgreSQL is killed and started again."""
     CUT = "cut"
@@ -29,7 +29,7 @@ class Kind(StrEnum):
     DROP_REPLIES = "drop_replies"
     FREEZE_CONNECTIONS = "freeze_connections"
     UNHEARD = "unheard"
-    """Workers are cut off from Temporal, commit on, and are killed: nobody hears of the commits."""
+    """Workers are cut off from Temporal, commit on, and are killed: no commit is reported."""
     USURP = "usurp"
     """The workflow of a running tool is terminated while its worker is frozen, and the session's
     next message takes over: what the worker commits when it wakes has to be refused."""
@@ -38,7 +38,7 @@ class Kind(StrEnum):
     DELETE = "delete"
     """An operator deletes one that runs, with its history."""
     RESET = "reset"
-    """An operator has one begin anew, from its first task or from its last."""
+    """An operator resets one, to its first task or to its last."""
     FORGE = "forge"
     """Somebody sends signals by hand: unreadable ones, and answers under names that are the
     loop's."""
@@ -97,7 +97,7 @@ MINIMUM = {
     Kind.RESET: 4,
     Kind.FORGE: 4,
 }
-"""Of each kind in every run of a minute, whatever the seed."""
+"""Least number of each kind in a run of a minute, for every seed."""
 HURRY = 1.0
 """A worker that is stopped is killed after so many seconds, if it is given fewer than these."""
 LASTING = {
@@ -173,6 +173,6 @@ def least(seconds: float, allowed: Collection[Kind] = tuple(Kind)) -> dict[Kind,
 def least_links(
     seconds: float, links: Collection[Link], allowed: Collection[Kind] = tuple(Kind)
 ) -> dict[Link, int]:
-    """How often each link must have been broken at least, whatever was done to it."""
+    """Return how often each link must have been broken at least."""
     broken = seconds >= ALL_LINKS and not {*NETWORK}.isdisjoint(allowed)
     return dict.fromkeys(links, int(broken))

@@ -62,7 +62,7 @@ class Spawner:
                 elif key.fd == child.handle:
                     self._reap(child)
                 elif child.connection.fileno() >= 0:  # it was not reaped just now
-                    self._selector.unregister(child.connection)  # whoever asked for it is gone
+                    self._selector.unregister(child.connection)  # its owner is gone
                     os.kill(child.pid, signal.SIGKILL)
 
     def _fork(self) -> None:
@@ -159,7 +159,7 @@ def main() -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{sys.argv[1]}.new")
         listener.listen()
-        Path(f"{sys.argv[1]}.new").rename(sys.argv[1])  # who finds it is heard
+        Path(f"{sys.argv[1]}.new").rename(sys.argv[1])  # a client that finds it can connect
         Spawner(listener).serve()
 
 

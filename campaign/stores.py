@@ -41,7 +41,7 @@ async def shared(
 
 
 def converter(folder: RunFolder) -> DataConverter:
-    """How what Temporal holds is written: for nobody else to read, if the run says so."""
+    """Return the run's data converter, which encrypts if the run says so."""
     if not folder.encrypted.exists():
         return data_converter
     return encrypted(data_converter, EncryptionCodec(keys=_KEYS))

@@ -22,7 +22,7 @@ from harness.journal import Line, note, notes
 PAYING = 0.4
 """Seconds that the tool of ``once`` takes."""
 KEEPING = 0.4
-"""Seconds between what is kept and that it is told."""
+"""Seconds between a write and the tool's return."""
 REPORT, RAW = "report.txt", "raw.bin"
 """The files that are kept, whole and in pieces."""
 BLOCKED = 0.3

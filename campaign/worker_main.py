@@ -64,7 +64,7 @@ async def main(folder: RunFolder, address: str, store: str) -> None:
 def _begin(folder: RunFolder) -> int:
     """Be of another release than the worker that started before, and have another clock.
 
-    So at any time there may be workers of both releases, as while a deploy or a rollback goes on.
+    So at any time there may be workers of both releases, as during a deploy or a rollback.
     """
     note(folder.starts, release=None)
     started = [line["pid"] for line in notes(folder.starts) if line["release"] is None]

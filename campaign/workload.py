@@ -11,7 +11,7 @@ from typing import NamedTuple
 from durable_adk.wire.messages import WhenBusy
 
 ONCE = "once"
-"""The app whose tool runs once at most: its agent may be told that nobody knows what came of it."""
+"""The app whose tool runs once at most: its agent may learn that the outcome is unknown."""
 FILES, MEMORY, SIGN_IN, POISON = "files", "memory", "sign_in", "poison"
 SLOW = "slow"
 """The app whose invocations are cancelled, terminated, interrupted, refused and steered."""
@@ -36,9 +36,9 @@ STEADY = (
 CROWD = "crowd"
 """The app that many messages come to at once, of which a queue that is full refuses some."""
 DENIED = "denied"
-"""The app whose calls are all denied; its second release asks nobody any more."""
+"""The app whose calls are all denied; its second release requests no confirmation."""
 CLEARED = "cleared"
-"""The app whose sessions are deleted and created again, whatever is under way in them."""
+"""The app whose sessions are deleted and created again while invocations run in them."""
 FREE = (SLOW, DENIED, CLEARED)
 """The apps whose invocations may end in several ways, each of which has checks of its own."""
 KINDS = (*STEADY, CROWD, *FREE)
@@ -55,7 +55,7 @@ MARK = "do "
 WORD = r"\bword-[0-9a-f]{12}\b"
 NONCE = r"~[0-9a-f]{8}\b"
 """The numbers in what models say; see `model_stub`."""
-SECRET = "sk-campaign-"  # noqa: S105 - a mark of those that nobody may find anywhere
+SECRET = "sk-campaign-"  # noqa: S105 - a prefix that no file may contain
 """How each secret begins."""
 NAP = 1.5
 """Seconds that the tool of ``slow`` takes."""
@@ -105,7 +105,7 @@ class Turn(NamedTuple):
 
     @property
     def word(self) -> str:
-        """What nobody else says, and no log may (I18, I19)."""
+        """A word that no other turn has, and no log may have (I18, I19)."""
         return f"word-{_hash(self.invocation)}"
 
     @property
@@ -133,7 +133,7 @@ class Turn(NamedTuple):
 
     @property
     def approves(self) -> bool:
-        """Whether what it asks for is approved; every second is not."""
+        """Whether its request is approved; every second one is denied."""
         return self.number % 2 == 1 and self.app != DENIED
 
     @property

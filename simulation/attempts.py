@@ -53,7 +53,7 @@ class Scheduled:
 
     @classmethod
     def of(cls, run: Any, command: Any, *, local: bool) -> "Scheduled":
-        """The activity that a run's command asks for."""
+        """Return the activity that a run's command schedules."""
         return cls(
             run,
             command.seq,
@@ -68,7 +68,7 @@ class Scheduled:
 
 @dataclass(eq=False, slots=True)
 class Gate:
-    """A place where an attempt has stopped until the scheduler lets it go on."""
+    """A point at which an attempt waits until the scheduler lets it continue."""
 
     attempt: "Attempt"
     name: str
@@ -93,7 +93,7 @@ class Attempt:
     lost: bool = False
     """Whether the server has given it up, so that its report is discarded."""
     dead: bool = False
-    """Whether its worker has gone: it will never go on."""
+    """Whether its worker is gone, so that it never continues."""
     parked: str = ""
     """When it wakes up again, if it is frozen: ``late`` or ``ghost``."""
     parked_at: int = 0

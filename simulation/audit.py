@@ -193,7 +193,7 @@ def _workflows(result: Result) -> Iterator[str]:
 
 
 def _heard(result: Result, run: Any) -> bool:
-    """Whether another invocation has heard the message of this one, as it says."""
+    """Return whether the message of this run was delivered to another invocation, as it reports."""
     payload = run.closed.complete_workflow_execution.result.data
     listener = payload and json.loads(payload).get("steered")
     return bool(listener) and listener == steered_into(result).get(run.workflow_id)
@@ -204,7 +204,7 @@ def _ids(result: Result) -> set[str]:
 
 
 def _left(result: Result) -> str | None:
-    """An invocation that nobody can end: terminated, and no message has come after it yet."""
+    """Return an invocation that was terminated and has no later message to close it."""
     last = result.events[-1]["invocationId"] if result.events else None
     terminated = [run.workflow_id for run in result.runs if run.closed == "terminated"]
     return last if last in terminated else None

@@ -94,7 +94,7 @@ def _report(verdicts: Iterable[tuple[Explorer, Verdict]]) -> Totals:
     with little_garbage() as tick:
         for explorer, verdict in verdicts:
             if parent is not None and not parent.is_alive():
-                os._exit(1)  # nobody would hear of the rest, and a pool waits for more work
+                os._exit(1)  # else the pool waits, and the error is not shown
             totals.schedules += 1
             totals.orders.add((explorer.scenario.name, verdict.order))
             totals.faults += verdict.faults

@@ -39,7 +39,7 @@ def refused(result: Result) -> dict[str, str]:
 
 
 def busy(result: Result) -> set[str]:
-    """The messages whose senders were told that the session is busy."""
+    """Return the messages that were refused because the session is busy."""
     told = SessionBusyError.__name__
     return {name for name, error in refused(result).items() if error == told}
 

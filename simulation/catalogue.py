@@ -113,7 +113,7 @@ class Counter(BaseAgent):
 
 
 class Scales(BaseAgent):
-    """A custom agent that is begun again, or goes on in another run, and says nothing itself.
+    """A custom agent that is started again, or continues in a new run, and yields no event itself.
 
     Who ends without having heard of all counts the model's calls by what is stored, and would take
     a text of an agent for one of the model's.

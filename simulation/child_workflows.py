@@ -56,7 +56,7 @@ class Children:
     _all: list[Child] = field(default_factory=list[Child])
 
     def ask(self, parent: WorkflowRun, command: Any) -> None:
-        """Start one when the task is over that asks for it."""
+        """Start a child when the task that requests it is complete."""
         self._all.append(Child(parent, command))
 
     def withdraw(self, parent: WorkflowRun, seq: int) -> None:

@@ -1,9 +1,9 @@
 """The faults of an activity's attempt, by the gate at which it has stopped."""
 
 _LOST = ("die", "crash", "double", "late", "ghost")
-"""The worker dies; all do; it is taken for dead and goes on at once, afterwards, or at the end."""
+"""The worker dies; all do; it is taken for dead and continues at once, later, or at the end."""
 _SLOW = (*_LOST, "timeout", "outlast")
-"""Or the local activity takes too long: a normal one goes on beside it, or before it does."""
+"""Or the local activity times out: a normal one runs beside it, or before it continues."""
 FAULTS: dict[bool, dict[str, tuple[str, ...]]] = {
     False: {
         **dict.fromkeys(("ask.before", "ask.after", "run.before", "run.after"), _LOST),

@@ -59,7 +59,7 @@ RESET = Input(
     give=lambda simulation: simulation.server.reset(simulation.server.runs[0]),
     optional=True,
 )
-"""An operator has the workflow begin anew."""
+"""An operator resets the workflow."""
 DEPLOY = Input(
     name="deploy",
     ready=_open,

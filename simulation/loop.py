@@ -31,7 +31,7 @@ class Clock:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Runs tasks when it is told to, in the order in which they became ready."""
+    """Runs tasks on request, in the order in which they became ready."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             events._set_running_loop(None)
 
     def drain(self) -> None:
-        """Run whatever is ready, until nothing is."""
+        """Run ready callbacks until there are none."""
         ready = self._ready
         with self.running():
             while ready:

@@ -41,7 +41,7 @@ class Scenario:
     waits: bool = False
     """Whether calls wait for an answer: other invocations may run meanwhile."""
     at_most_once: bool = False
-    """Whether its tools promise that; the model may be told that it is unknown what they did."""
+    """Whether its tools promise that; the model may be given an unknown outcome."""
     competing: WhenBusy | None = None
     """The `when_busy` of a second message that may come at any time; None if there is none."""
     next_release: App | None = None

@@ -1,4 +1,4 @@
-"""Who decides what happens next, and what goes wrong: nobody, a list of faults, or a seed."""
+"""Decides what happens next and what goes wrong: by default, by a list of faults, or by a seed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

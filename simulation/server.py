@@ -69,7 +69,7 @@ class Server:
         return self._add(workflow_id, arguments, None, parent.roll_over_after)
 
     def signal(self, run: WorkflowRun, name: str, argument: Any) -> None:
-        """Send a signal to whatever run of the workflow is open."""
+        """Send a signal to the open run of the workflow."""
         job = SignalWorkflow(signal_name=name, input=_payloads(argument), originating_event_id=1)
         self.newest(run).pending.append(WorkflowActivationJob(signal_workflow=job))
 
@@ -83,7 +83,7 @@ class Server:
             self.cancel(run)
 
     def terminate(self, run: WorkflowRun, *, frozen: bool = False) -> None:
-        """Close the workflow without telling it; its activities go on, now or at the very end."""
+        """Close the workflow at once; its activities continue, now or at the very end."""
         run = self.newest(run)
         for gate in self.executor.gates:
             if frozen and gate.attempt.activity.run is run:
@@ -96,7 +96,7 @@ class Server:
         self.ready = [activity for activity in self.ready if activity.run is not run]
 
     def reset(self, run: WorkflowRun) -> None:
-        """Begin the workflow anew from its first task, with the signals that it has had.
+        """Reset the workflow to its first task, and apply its signals again.
 
         Its activities go on, as those of a workflow that was terminated do.
         """
@@ -114,7 +114,7 @@ class Server:
     # ----- what can happen next
 
     def enabled(self) -> list[Item]:
-        """In the order in which it would happen if nobody chose."""
+        """Return what can happen, in the default order."""
         gates = self.executor.gates
         gates[:] = [gate for gate in gates if not gate.open]
         items: list[Item] = []
@@ -237,7 +237,7 @@ class Server:
             self._lose_task(activity.run, frozen=fault != "die")
 
     def _lose_task(self, run: WorkflowRun, *, frozen: bool) -> None:
-        """The worker of a workflow task is gone; if it is frozen, its local activities go on."""
+        """Lose the worker of a workflow task; if it is frozen, its local activities continue."""
         for activity in run.task.locals.values() if run.task else ():
             self._give_up(activity)
             if activity.current is not None:

@@ -283,7 +283,7 @@ class Simulation:
         one.give(self)
 
     def _replay(self) -> None:
-        """Every history replays, whatever it went through (I13); equal ones once."""
+        """Replay every history (I13); equal ones once."""
         for run in self.server.runs:
             digest = run.digest()
             if digest not in self._replayed:

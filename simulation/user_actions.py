@@ -19,7 +19,7 @@ def asks(result: Result) -> bool:
 
 
 def denied(result: Result) -> Iterator[str]:
-    """A call that was denied has not run, whatever the code of the workers says (I16)."""
+    """A call that was denied has not run, on whatever release (I16)."""
     about = {
         call["id"]: call["args"]["originalFunctionCall"]["id"]
         for call in calls(result.events)

@@ -84,7 +84,7 @@ class WorkflowInstance:
         replaying: bool = False,
         suggested: bool = False,
     ) -> list[WorkflowCommand]:
-        """Apply jobs and run the workflow until it waits; what it asks for.
+        """Apply jobs and run the workflow until it waits; return its commands.
 
         Raises:
             TaskFailedError: It raised something that does not fail it.

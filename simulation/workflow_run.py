@@ -26,7 +26,7 @@ class NonDeterminismError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """One round of the workflow: what it was told, when, and what it then asked for."""
+    """One activation of the workflow: its jobs, its time, and its commands."""
 
     jobs: list[WorkflowActivationJob]
     now: float
@@ -67,7 +67,7 @@ class WorkflowRun:
     """What the SDK has written down of how it works."""
     closed: WorkflowCommand | str | None = None
     cancelled_at: int | None = None
-    """In which task it heard of its cancellation."""
+    """The task that delivered its cancellation."""
     roll_over_after: int | None = None
     """After how many tasks the server suggests to continue as new."""
 
@@ -139,19 +139,19 @@ class WorkflowRun:
         return digest.digest()
 
     def told(self) -> list[WorkflowActivationJob]:
-        """All that the server has told it, the task that is under way included."""
+        """Return all jobs that it has had, those of the current task included."""
         tasks = [*self.history, *([self.task] if self.task else [])]
         return [job for task in tasks for job in task.jobs]
 
     def lose_task(self) -> None:
-        """The worker of the task is gone: what the task was to tell will be told again."""
+        """Lose the worker of the task; its jobs are delivered again."""
         if self.task is not None:
             self.pending = self.task.jobs + self.pending
             self.task = None
         self.evict()
 
     def evict(self) -> None:
-        """Drop it from the worker's cache."""
+        """Evict it from the worker's cache."""
         if self.cached is not None:
             self.cached.evict()
             self.cached = None

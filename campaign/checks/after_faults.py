@@ -46,7 +46,7 @@ def cancel_after_faults(found: Evidence) -> Iterator[Violation]:
 
 
 def sent_again(found: Evidence) -> Iterator[Violation]:
-    """I12, I16, I17: whoever sends the same at the same time sees the same, and its end."""
+    """I12, I16, I17: clients that send the same at the same time see the same events and end."""
     outcomes = found.outcomes()
     for journal in found.repeats:
         own = replace(found, journal=journal, commits=[])
@@ -123,7 +123,7 @@ def slowest(times: list[float]) -> float:
 
 
 def in_time(found: Evidence) -> Iterator[Violation]:
-    """I11: who sent a message under faults hears of its outcome within the time that is given."""
+    """I11: the sender of a message under faults gets its outcome within the given time."""
     end = found.meta["healed"] + found.meta["quiet"]
     for line in found.journal:
         ends = line["operation"] == "run" and line["type"] in ("ok", "fail")

@@ -37,14 +37,14 @@ UNKNOWN_NOW = InvocationNotFoundError.__name__
 GIVEN_UP = RunError.__name__
 """Of messages whose tool has lost its worker so often that it is not run again (F12)."""
 PAID, UNKNOWN = {"paid": 4, "nonce": "~"}, unknown_outcome("pay", LOST)
-"""What is told of a payment: that it is made, or that nobody knows."""
+"""The results that a payment may have: it is made, or its outcome is unknown."""
 AFTERMATH = 10.0
 """Seconds after a fault in which it may still delay."""
 _ZOMBIES = ("freeze_worker", "usurp", "blackhole", "freeze_connections")
 
 
 def no_loss(found: Evidence) -> Iterator[Violation]:
-    """I2: what a client was given or a worker was told is stored, as it was."""
+    """I2: an event that a client got, or whose commit was acknowledged, is stored unchanged."""
     stored = {row.id: row for rows in found.events.values() for row in rows}
     for line in found.journal:
         if line["type"] == "event":
@@ -117,7 +117,7 @@ def _comparable(turn: Turn, events: list[dict[str, Any]]) -> list[dict[str, Any]
 
 
 def _settled(scale: dict[str, Any]) -> dict[str, Any]:
-    """Without what a payment's caller was told, if it is one of the two things it may be (I8)."""
+    """Remove the result of a payment, if it is one of the two that it may have (I8)."""
     copy = json.loads(json.dumps(scale))
     content: dict[str, Any] = copy.get("content", {})
     parts: list[dict[str, Any]] = content.get("parts", [])
@@ -166,7 +166,7 @@ def liveness(found: Evidence) -> Iterator[Violation]:
 def accepted_is_durable(found: Evidence) -> Iterator[Violation]:
     """I12: what was accepted has a record, and one user's message, however often it was sent.
 
-    Or the message was heard by an invocation that was active, and then it has no record. What was
+    Or the message was delivered to an active invocation, and then it has no record. What was
     refused, because its session was busy, has neither.
     """
     by_invocation, listeners = found.by_invocation(), found.listeners()

@@ -18,7 +18,7 @@ Longer than any step takes here, and than one waits in place for its session."""
 LARGEST = 64 * 1024
 """Characters of what a poisonous invocation may leave as its last event."""
 SURVIVED = (Poison.BLOCK, Poison.EXIT)
-"""After which a run goes on; the others end it with an error event."""
+"""Kinds after which a run continues; the others end it with an error event."""
 
 
 def containment(found: Evidence) -> Iterator[Violation]:
@@ -54,7 +54,7 @@ def upgrade(found: Evidence) -> Iterator[Violation]:
 
 
 def tasks_ended(found: Evidence) -> Iterator[Violation]:
-    """I22: no worker goes on taking tasks while one that it has taken does not end.
+    """I22: no worker keeps taking tasks while one that it has taken does not end.
 
     Told by the worker's own clock of lines: a frozen one notes nothing, and so grows no older.
     """

@@ -43,9 +43,9 @@ def tool_effects(found: Evidence) -> Iterator[Violation]:
 
 
 def at_most_once(found: Evidence) -> Iterator[Violation]:
-    """I8: a payment began once at most, and what is told as paid was paid.
+    """I8: a payment began once at most, and one that is reported as paid was paid.
 
-    That an outcome is told as unknown, word by word, is part of `clients.undisturbed`.
+    The wording of an unknown outcome is checked by `clients.undisturbed`.
     """
     payments = [line for line in found.ledger if line["tool"] == "pay"]
     begun = Counter(line["key"] for line in payments if line["phase"] == "begun")

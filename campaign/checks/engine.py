@@ -7,7 +7,7 @@ from campaign.evidence import Evidence
 
 PAYLOAD = 256 * 1024
 EVENTS = 300
-"""Ten times what workers are told: a run ends at the next place where nothing is under way."""
+"""Ten times the workers' limit: a run continues as new once no step is under way."""
 SIZE = 4 * 1024 * 1024
 
 

@@ -13,7 +13,7 @@ CLOSED = frozenset(("completed", "failed", "cancelled", "abandoned"))
 
 
 def append_once(found: Evidence) -> Iterator[Violation]:
-    """I1: no event is stored twice, and no commit of one event was told two numbers."""
+    """I1: no event is stored twice, and the commits of one event got one number."""
     for key, rows in found.events.items():
         for event, times in Counter(row.id for row in rows).items():
             if times > 1:
@@ -38,7 +38,7 @@ def order(found: Evidence) -> Iterator[Violation]:
             lane, _, place = row.id.rpartition(".")
             pauses = found.invocations.get(row.invocation, {}).get("pauses", 0)
             if not place.isdecimal() or pauses:
-                continue  # what a pause asks for stands before what it is asked for (TOL-63)
+                continue  # a request for confirmation precedes the response to it (TOL-63)
             if int(place) <= last.get(lane, -1):
                 yield Violation("an event stands before an earlier one", row.id, last[lane])
             last[lane] = int(place)
@@ -106,7 +106,7 @@ def single_writer(found: Evidence) -> Iterator[Violation]:
 
 
 def clean_end(found: Evidence) -> Iterator[Violation]:
-    """I24: nobody holds a lease."""
+    """I24: no lease is held."""
     for key, head in found.heads.items():
         if head["lease_invocation_id"] is not None:
             yield Violation("a lease is left", str(key), head["lease_invocation_id"])

@@ -36,7 +36,7 @@ class Span(NamedTuple):
 
 
 def no_re_asking(found: Evidence) -> Iterator[Violation]:
-    """I10, F2: of a question's answers one is used; once it is stored nobody asks again."""
+    """I10, F2: a question has one response; once it is stored the model is not called again."""
     used: dict[Question, set[str]] = defaultdict(set)
     questions = {line["nonce"]: question_of(line) for line in found.asked}
     for rows in found.events.values():

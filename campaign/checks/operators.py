@@ -31,7 +31,7 @@ GONE = frozenset(
         EventConflictError,
     )
 )
-"""How the client of an invocation may be told that its session was deleted."""
+"""The errors that a client may get whose session was deleted."""
 UNDER_WAY = 5.0
 """Seconds after which a deletion is over whose client was killed before it was acknowledged."""
 
@@ -39,7 +39,7 @@ UNDER_WAY = 5.0
 def denied(found: Evidence) -> Iterator[Violation]:
     """I16: a call that a user has denied is in the ledger 0 times, on whatever release it came.
 
-    But for runs that had begun on a release that asks nobody, before anybody was asked: their
+    Except for runs that had begun on a release that requests no confirmation: their
     workers were lost, and another one asked.
     """
     asks_nobody = {line["pid"] for line in found.starts if line["release"] > 1}
@@ -70,7 +70,7 @@ def denials(found: Evidence) -> Iterator[tuple[str, str]]:
 
 
 def denied_after_deploy(found: Evidence) -> int:
-    """How many of them came back to a worker whose release asks nobody any more."""
+    """Return how many of them came back to a worker whose release requests no confirmation."""
     later = {line["pid"] for line in found.starts if line["release"] > 1}
     turned_down = {
         line["decided"]
@@ -134,7 +134,7 @@ class _Generations:
         return current
 
     def of(self, invocation: str, at: float = float("inf")) -> int | None:
-        """The one that an invocation was opened in, as it was at a time; None: nobody knows."""
+        """Return the session that an invocation was opened in; None if that is unknown."""
         opened = self._opened.get(invocation, [])
         place = bisect_right([time for time, _ in opened], at)
         return opened[place - 1][1] if place else None
@@ -143,7 +143,7 @@ class _Generations:
 def recreated(found: Evidence) -> Iterator[Violation]:
     """I15, I18: a session that was deleted and created again shows nothing of the one before.
 
-    Neither in its events and state, nor to a model; and no run of the one before goes on.
+    Neither in its events and state, nor in prompts; and no run of the one before continues.
     """
     outcomes, speakers = found.outcomes(), found.speakers()
     turns = {name: turn for name, turn in found.turns.items() if turn.app == CLEARED}
@@ -230,7 +230,7 @@ def reset(found: Evidence) -> Iterator[Violation]:
 
 
 def _ends(found: Evidence, name: str) -> list[Line]:
-    """What clients were told of the end of an invocation, those that sent it again included."""
+    """Return the ends of an invocation that clients saw, those that sent it again included."""
     lines = [*found.journal, *(line for journal in found.repeats for line in journal)]
     return [
         line

@@ -17,14 +17,14 @@ UNTOLD = {
     "invocations": ("update_time",),
     "events": ("timestamp",),
 }
-"""What no history tells.
+"""Fields that no history has.
 
 The store's clock, when it was written to; how many tickets there are, as who was given up before
 its turn has left one in the copy; and of an event that was committed more than once when it was
 made first.
 """
 SHARED = ("user:noted",)
-"""State that several sessions write at the same time: which is the last, no history tells."""
+"""State that several sessions write at the same time, in an order that no history has."""
 UNTOLD_EVENT = "is in no history"
 STOPPED = ("abandoned", "cancelled")
 """Invocations that ended from outside.
@@ -33,7 +33,7 @@ Whoever ran their last call may have committed it and died before Temporal heard
 no call of theirs to somebody else, who would find it committed.
 """
 KEPT_BESIDE = ("memories",)
-"""Tables beside the log: whoever restores them too has them as they were then."""
+"""Tables beside the log, which come back as they were at the time of the backup."""
 Place = tuple[Any, ...]
 
 
@@ -55,7 +55,7 @@ def divergence(found: Evidence) -> Iterator[Violation]:
 def _unlike(found: Evidence, restored: dict[str, Any]) -> Iterator[Violation]:
     """Where the store that was put back is not what it was.
 
-    A message that has waited for the repair goes on while the doctor looks once more, so it may
+    A message that has waited for the repair continues while the doctor looks once more, so it may
     find that one in the middle of its run.
     """
     own = {line["invocation"] for line in restored["asked"]}
@@ -85,7 +85,7 @@ def lost_events(whole: Rows, older: Rows) -> dict[Key, int]:
 
 
 def _appended(found: Evidence, mended: Rows, own: set[str]) -> Iterator[Violation]:
-    """What came after the repair stands behind what was there before."""
+    """Check that events after the repair follow the earlier ones."""
     ends: dict[Key, int] = defaultdict(int)
     for row in found.rows["events"]:
         ends[_key(row)] = max(ends[_key(row)], row["seq"])
@@ -113,9 +113,9 @@ def _goes_on(place: Place, asked: set[Key]) -> bool:
 
 
 def _is_untold(rows: Rows, place: Place, one: Line, other: Line | None) -> bool:
-    """Whether a row tells of the last commit of a workflow that was terminated or cancelled.
+    """Return whether a row is of the last commit of a workflow that was terminated or cancelled.
 
-    Temporal has never heard of it; whoever rebuilds the session seals the call in its place.
+    Temporal has no record of it; the repair writes a closing event in its place.
     """
     stopped = {
         (*_key(row), row["invocation_id"])
@@ -152,7 +152,7 @@ def _differences(one: Rows, other: Rows) -> Iterator[tuple[Place, Line | None, L
 
 
 def _told(rows: Rows) -> Iterable[tuple[Place, Line]]:
-    """Each row by its key, without what no history tells."""
+    """Return each row by its key, without the fields that no history has."""
     for table in rows.keys() - KEPT_BESIDE:
         for row in rows[table]:
             if table == "state" and row["key"] in SHARED:

@@ -89,7 +89,7 @@ def nothing_unfinished(found: Evidence) -> Iterator[Violation]:
 
 
 def _told(found: Evidence) -> dict[_File, dict[int, Row]]:
-    """The versions that events tell of, with the event."""
+    """Return the versions that events name, with the event."""
     told: dict[_File, dict[int, Row]] = defaultdict(dict)
     for key, rows in found.events.items():
         for row in rows:
