@@ -6,17 +6,15 @@ module holds can be named: nothing is imported by a name that came out of a hist
 
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.errors import AgentDefinitionError
-
-if TYPE_CHECKING:
-    from durable_adk.agents.base_agent import BaseAgent
 
 _OWN = "self."
 
 
-def name_of(agent: "BaseAgent", function: Callable[..., Any]) -> str:
+def name_of(agent: BaseAgent, function: Callable[..., Any]) -> str:
     """The name under which `find` has the function.
 
     Raises:
@@ -33,7 +31,7 @@ def name_of(agent: "BaseAgent", function: Callable[..., Any]) -> str:
     )
 
 
-def find(agent: "BaseAgent", name: str) -> Callable[..., Any]:
+def find(agent: BaseAgent, name: str) -> Callable[..., Any]:
     """The function of that name.
 
     Raises:
@@ -51,7 +49,7 @@ def find(agent: "BaseAgent", name: str) -> Callable[..., Any]:
     return found
 
 
-def _globals(agent: "BaseAgent") -> list[dict[str, Any]]:
+def _globals(agent: BaseAgent) -> list[dict[str, Any]]:
     """The names of the modules that define the agent's class and those it inherits from."""
     # Read off the functions and not sys.modules, which the workflow sandbox replaces.
     bodies = [vars(kind).get("_run_async_impl") for kind in type(agent).__mro__]

@@ -8,46 +8,55 @@ import hashlib
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from google.genai import types
 
+from durable_adk.artifacts.base_artifact_service import (
+    ArtifactReader,
+    ArtifactVersion,
+    BaseArtifactService,
+)
+from durable_adk.auth.auth_credential import AuthCredential
+from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
+from durable_adk.events.tool_confirmation import ConfirmationRequester, ToolConfirmation
 from durable_adk.json_values import canonical
+from durable_adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
+from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.retrying import patient
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import State
 from durable_adk.wire.run_config import RunConfig
 
-if TYPE_CHECKING:
-    from durable_adk.agents.base_agent import BaseAgent
-    from durable_adk.artifacts.base_artifact_service import (
-        ArtifactReader,
-        ArtifactVersion,
-        BaseArtifactService,
-    )
-    from durable_adk.auth.auth_credential import AuthCredential
-    from durable_adk.auth.auth_tool import AuthConfig
-    from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
-    from durable_adk.events.tool_confirmation import ConfirmationRequester
-    from durable_adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
-    from durable_adk.memory.memory_entry import MemoryEntry
-    from durable_adk.tools.tool_confirmation import ToolConfirmation
-
 MAX_ACTIVITY_ID = 1_000
 """Bytes of a key that is an activity's id too, by Temporal's `limit.maxIDLength`."""
+
+
+class CredentialService(Protocol):
+    """The part of `BaseCredentialService` that a context uses; that class imports this module."""
+
+    async def load_credential(
+        self, auth_config: AuthConfig, callback_context: Any
+    ) -> AuthCredential | None:
+        """Return the stored credential of the context's user, if there is one."""
+        ...
+
+    async def save_credential(self, auth_config: AuthConfig, callback_context: Any) -> None:
+        """Store the exchanged credential of the context's user."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Services:
     """The stores beside the session's that user code reaches through its context; all optional."""
 
-    artifacts: "BaseArtifactService | None" = None
-    memory: "BaseMemoryService | None" = None
-    credentials: "BaseCredentialService | None" = None
+    artifacts: BaseArtifactService | None = None
+    memory: BaseMemoryService | None = None
+    credentials: CredentialService | None = None
 
 
 @dataclass(kw_only=True)
@@ -202,7 +211,7 @@ class CallbackContext(ReadonlyContext):
 
     async def open_artifact(
         self, filename: str, version: int | None = None
-    ) -> "ArtifactReader | None":
+    ) -> ArtifactReader | None:
         """A version to be read in chunks, by default the latest; None if there is none."""
         return await self._artifacts.open_artifact(
             **self._owner(), filename=filename, version=version
@@ -214,14 +223,14 @@ class CallbackContext(ReadonlyContext):
 
     async def get_artifact_version(
         self, filename: str, version: int | None = None
-    ) -> "ArtifactVersion | None":
+    ) -> ArtifactVersion | None:
         """What is known of a version, by default the latest (ART-11)."""
         return await self._artifacts.get_artifact_version(
             **self._owner(), filename=filename, version=version
         )
 
     @property
-    def _artifacts(self) -> "BaseArtifactService":
+    def _artifacts(self) -> BaseArtifactService:
         return self._required(self._scope.services.artifacts, "artifact_service")
 
     def _next_save_key(self, filename: str) -> str:
@@ -241,7 +250,7 @@ class CallbackContext(ReadonlyContext):
 
     # ----- memory
 
-    async def search_memory(self, query: str) -> "SearchMemoryResponse":
+    async def search_memory(self, query: str) -> SearchMemoryResponse:
         """What the user's earlier sessions hold on the query (MEM-5).
 
         Raises:
@@ -270,7 +279,7 @@ class CallbackContext(ReadonlyContext):
     async def add_memory(
         self,
         *,
-        memories: "Sequence[MemoryEntry]",
+        memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
         """Put entries into the user's memory (MEM-6)."""
@@ -282,21 +291,21 @@ class CallbackContext(ReadonlyContext):
         )
 
     @property
-    def _memory(self) -> "BaseMemoryService":
+    def _memory(self) -> BaseMemoryService:
         return self._required(self._scope.services.memory, "memory_service")
 
     # ----- credentials
 
-    async def load_credential(self, auth_config: "AuthConfig") -> "AuthCredential | None":
+    async def load_credential(self, auth_config: AuthConfig) -> AuthCredential | None:
         """The user's stored credential for this configuration; None if there is none."""
         return await self._credentials.load_credential(auth_config, self)
 
-    async def save_credential(self, auth_config: "AuthConfig") -> None:
+    async def save_credential(self, auth_config: AuthConfig) -> None:
         """Store the configuration's exchanged credential for the user; never in an event."""
         await self._credentials.save_credential(auth_config, self)
 
     @property
-    def _credentials(self) -> "BaseCredentialService":
+    def _credentials(self) -> CredentialService:
         return self._required(self._scope.services.credentials, "credential_service")
 
     def _required(self, service: Any, name: str) -> Any:
@@ -319,7 +328,7 @@ class ToolContext(CallbackContext):
         *,
         function_call_id: str,
         actions: EventActions | None = None,
-        tool_confirmation: "ToolConfirmation | None" = None,
+        tool_confirmation: ToolConfirmation | None = None,
     ) -> None:
         super().__init__(scope, actions=actions, save_key=function_call_id)
         self.function_call_id = function_call_id
@@ -359,7 +368,7 @@ class ToolContext(CallbackContext):
         }
         self.actions.skip_summarization = True
 
-    def request_credential(self, auth_config: "AuthConfig") -> None:
+    def request_credential(self, auth_config: AuthConfig) -> None:
         """Have the user sign in; the tool runs again when the credential is there (TOL-50..53).
 
         What enters the event, and so every store and history, holds no secret (TOL-55).
@@ -368,25 +377,9 @@ class ToolContext(CallbackContext):
             auth_config
         ).model_dump(mode="json", by_alias=True, exclude_none=True)
 
-    async def get_auth_response(self, auth_config: "AuthConfig") -> "AuthCredential | None":
+    async def get_auth_response(self, auth_config: AuthConfig) -> AuthCredential | None:
         """The credential that the user gave for this configuration; None before that (TOL-53)."""
         return await self.load_credential(auth_config)
 
     def _required(self, service: Any, name: str) -> Any:
         return patient(super()._required(service, name))
-
-
-class RunContext(CallbackContext):
-    """What a plugin's hooks round a run may see and change (semantics PLG-2)."""
-
-    def __init__(
-        self,
-        scope: StepScope,
-        *,
-        agent: "BaseAgent | None" = None,
-        actions: EventActions | None = None,
-        save_key: str = "",
-    ) -> None:
-        super().__init__(scope, actions=actions, save_key=save_key)
-        self.agent = agent
-        """The agent that the run starts with or, of an event that one has made, that one."""

@@ -1,13 +1,10 @@
 """What a model is asked."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field
-
-if TYPE_CHECKING:
-    from durable_adk.tools.base_tool import BaseTool
-
 
 FOREIGN_CONTEXT = "For context:"
 """How a content begins that quotes another agent to this one (semantics FLW-22)."""
@@ -29,6 +26,16 @@ def is_message(content: types.Content) -> bool:
     )
 
 
+class DeclaredTool(Protocol):
+    """The part of `BaseTool` that a request needs; tools import requests."""
+
+    name: str
+
+    def get_declaration(self) -> types.FunctionDeclaration | None:
+        """Return the name, description and parameters for the model, if it can call the tool."""
+        ...
+
+
 class LlmRequest(BaseModel):
     """One request to a model; callbacks may change it in place (semantics FLW-98, CB-6)."""
 
@@ -37,8 +44,8 @@ class LlmRequest(BaseModel):
     model: str | None = None
     contents: list[types.Content] = Field(default_factory=list[types.Content])
     config: types.GenerateContentConfig = Field(default_factory=types.GenerateContentConfig)
-    # BaseTool is above this layer, and pydantic would need the class: Any keeps the layers apart.
     tools_dict: dict[str, Any] = Field(default_factory=dict[str, Any], exclude=True)
+    """The declared tools by name; any value that has the methods of `BaseTool`."""
 
     def snapshot(self) -> "LlmRequest":
         """A copy that changes to this one do not reach; the tools themselves are shared."""
@@ -72,7 +79,7 @@ class LlmRequest(BaseModel):
             case _:
                 config.system_instruction = [current, *pieces]
 
-    def append_tools(self, tools: "list[BaseTool]") -> None:
+    def append_tools(self, tools: Sequence[DeclaredTool]) -> None:
         """Declare tools to the model, all in one `types.Tool`; the last of a name wins (TOL-2)."""
         declarations = {
             declaration.name: declaration

@@ -5,10 +5,11 @@ from typing import Any, Literal, TypeAlias, get_args
 from google.genai import types
 
 from durable_adk.agents.base_agent import BaseAgent
-from durable_adk.context.activity import CallbackContext, RunContext, ToolContext
+from durable_adk.context.activity import CallbackContext, ToolContext
 from durable_adk.events.event import Event
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
+from durable_adk.plugins.run_context import RunContext
 from durable_adk.tools.base_tool import BaseTool
 
 HookName: TypeAlias = Literal[

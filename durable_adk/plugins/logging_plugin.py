@@ -6,13 +6,14 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.agents.base_agent import BaseAgent
-from durable_adk.context.activity import CallbackContext, ReadonlyContext, RunContext, ToolContext
+from durable_adk.context.activity import CallbackContext, ReadonlyContext, ToolContext
 from durable_adk.errors import describe
 from durable_adk.events.event import Event
 from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.plugins.base_plugin import BasePlugin
+from durable_adk.plugins.run_context import RunContext
 from durable_adk.tools.base_tool import BaseTool
 
 _LOG = get_logger(__name__)

@@ -2,8 +2,8 @@
 
 from google.genai import types
 
-from durable_adk.context.activity import RunContext
 from durable_adk.plugins.base_plugin import BasePlugin
+from durable_adk.plugins.run_context import RunContext
 
 _READABLE_BY_MODELS = ("gs://", "https://", "http://")
 

@@ -1,7 +1,7 @@
-"""Tools, and the port to them.
+"""Tools: the interface `BaseTool`, `FunctionTool`, and the tools that come with the package.
 
-Those of MCP servers are in `durable_adk.tools.mcp_tool` alone: importing the mcp library takes as
-long as importing all of this package.
+Tools of MCP servers are exported by `durable_adk.tools.mcp_tool` only: importing the mcp library
+takes as long as importing all of this package.
 """
 
 from durable_adk.auth.auth_tool import AuthToolArguments

@@ -1,9 +1,9 @@
-"""The conversion of a model's arguments to a function's annotated types.
+"""Conversion of a model's arguments to a function's annotated types.
 
-It is lossless (semantics 17.1, TOL-15): text becomes what it spells ("3" is 3, "red" is
-Color.RED), objects become models, dataclasses or typed dicts, a whole number becomes a float and
-a float without fraction an int. Nothing is rounded or guessed: 3.7 is no int, and neither "yes"
-nor 1 is a bool. Inside a pydantic model, the model's own configuration rules.
+The conversion is lossless (semantics 17.1, TOL-15). Text is parsed ("3" to 3, "red" to Color.RED),
+objects become models, dataclasses or typed dicts, an int becomes a float, and a float without a
+fraction an int. Nothing is rounded or guessed: 3.7 is not accepted as an int, nor "yes" or 1 as a
+bool. Inside a pydantic model, the model's configuration applies.
 """
 
 import math
@@ -24,7 +24,7 @@ _SHOWN.maxstring = _SHOWN.maxother = 100
 
 
 def missing_error(tool_name: str, fields: Iterable[Parameter], args: dict[str, Any]) -> str | None:
-    """What to tell the model when mandatory arguments are missing; None if none is (TOL-14)."""
+    """Return the error for missing mandatory arguments; None if none is missing (TOL-14)."""
     missing = [field.name for field in fields if field.mandatory and field.name not in args]
     if not missing:
         return None
@@ -34,10 +34,10 @@ def missing_error(tool_name: str, fields: Iterable[Parameter], args: dict[str, A
 
 
 def convert(fields: Iterable[Parameter], args: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The arguments as the function wants them, with one line for each that does not fit.
+    """Return the arguments for the function, and one error line for each that does not fit.
 
-    Works on a copy: the function may change what it gets, the event must not change (TRAP-23).
-    Arguments the function does not know are left out.
+    The values are copies, because a function may change its arguments but the event must not
+    change (TRAP-23). Unknown arguments are dropped.
     """
     values: dict[str, Any] = {}
     problems: list[str] = []
@@ -57,7 +57,7 @@ def convert(fields: Iterable[Parameter], args: dict[str, Any]) -> tuple[dict[str
 
 
 def unfit_error(tool_name: str, problems: list[str]) -> str:
-    """What to tell the model when arguments do not fit (TOL-15)."""
+    """Return the error for arguments of the wrong type (TOL-15)."""
     more = len(problems) - _MAX_PROBLEMS
     return "\n".join(
         [
@@ -75,9 +75,9 @@ def _problem(name: str, detail: ErrorDetails) -> str:
 
 
 def _should_be(sent: Any, got: Any) -> str | None:
-    """What should have been sent, when a conversion that pydantic allows changed it; else None.
+    """The expected value, if pydantic's conversion lost information; otherwise None.
 
-    A validator of the user's may change a value, but not a number to a bool or back.
+    A validator of the application may change a value, but not a number to a bool or back.
     """
     match sent, got:
         case list(), list() | tuple():
@@ -104,5 +104,5 @@ def _scalar_should_be(sent: Any, got: Any) -> str | None:
 
 
 def _rounded(sent: int, got: float) -> bool:
-    """Whether `got` is `sent`, but no longer exactly (a validator's own value is neither)."""
+    """Whether `got` is `sent` with lost precision, and not a value that a validator chose."""
     return got == float(sent) and int(got) != sent

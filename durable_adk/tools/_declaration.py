@@ -1,8 +1,8 @@
-"""The JSON schema by which a function's parameters are declared to a model.
+"""The JSON schema that declares a function's parameters to a model.
 
-Gemini takes JSON schema in `parameters_json_schema`, within limits: references are inlined
-(only recursive types keep theirs, with nothing beside them), `const` becomes an enum of one, and
-pydantic's generated titles are dropped because they only cost tokens.
+Gemini accepts a subset of JSON schema in `parameters_json_schema`: references are inlined (only
+recursive types keep them, without sibling keywords), `const` becomes an enum with one value, and
+pydantic's generated titles are removed because they only cost tokens.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ _DATA = frozenset({"default", "enum", "examples", "required"})  # keywords that 
 
 
 def parameters_schema(fields: Sequence[Parameter]) -> dict[str, Any] | None:
-    """The schema of an object with one property per parameter; None if there are no parameters.
+    """Return the schema of an object with a property per parameter; None without parameters.
 
-    A parameter is required when it has no default and is not Optional (semantics TOL-12).
+    A parameter is required if it has no default and is not Optional (semantics TOL-12).
     """
     if not fields:
         return None
     inputs: list[tuple[str, Literal["validation"], TypeAdapter[Any]]] = [
         (field.name, "validation", field.adapter) for field in fields
     ]
-    # All at once, so that two types of one name get two definitions.
+    # One call for all, so that two types with the same name get two definitions.
     schemas, root = TypeAdapter.json_schemas(inputs)
     definitions = cast("dict[str, Any]", root.get("$defs", {}))
     cleaner = _Cleaner(definitions)
@@ -47,7 +47,7 @@ def parameters_schema(fields: Sequence[Parameter]) -> dict[str, Any] | None:
 
 
 def _default(field: Parameter) -> dict[str, Any]:
-    """The default, if there is one that JSON can show."""
+    """The default, if JSON can represent it."""
     if field.default is EMPTY or field.default is None:
         return {}
     try:
@@ -59,14 +59,14 @@ def _default(field: Parameter) -> dict[str, Any]:
 
 
 class _Cleaner:
-    """Rewrites pydantic's schemas into what Gemini takes."""
+    """Rewrites pydantic's schemas into the subset that Gemini accepts."""
 
     def __init__(self, definitions: dict[str, Any]) -> None:
         self._definitions = definitions
         self._recursive: set[str] = set()
 
     def clean(self, node: Any, inside: tuple[str, ...] = ()) -> Any:
-        """The schema with references inlined; `inside` names the definitions it is part of."""
+        """Return the schema with references inlined; `inside` names the enclosing definitions."""
         if isinstance(node, list):
             return [self.clean(item, inside) for item in cast("list[Any]", node)]
         if not isinstance(node, dict):
@@ -83,7 +83,7 @@ class _Cleaner:
         }
 
     def recursive_definitions(self) -> dict[str, Any]:
-        """The definitions that are still referred to."""
+        """Return the definitions that are still referenced."""
         return {
             name: self.clean(self._definitions[name], (name,)) for name in sorted(self._recursive)
         }
@@ -103,5 +103,5 @@ class _Cleaner:
             return {"$ref": f"{_REF}{name}"}
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         inlined = self.clean({**self._definitions[name], **beside}, (*inside, name))
-        # Only now is it known whether the type refers to itself: if so, one definition serves all.
+        # Only now it is known whether the type is recursive; if so, all share one definition.
         return {"$ref": f"{_REF}{name}"} if name in self._recursive else inlined

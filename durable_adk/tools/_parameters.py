@@ -1,4 +1,4 @@
-"""What a tool function can be given, read from its signature."""
+"""The parameters of a tool function, read from its signature."""
 
 import functools
 import inspect
@@ -28,18 +28,18 @@ _REMEDY = (
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """One parameter that the model may fill."""
+    """One parameter that the model can set."""
 
     name: str
     adapter: TypeAdapter[Any]
-    """Describes the annotated type to the model, and converts what the model sends to it."""
+    """Describes the annotated type to the model, and converts the model's value to it."""
     default: Any = EMPTY
     optional: bool = False
-    """The annotation allows None."""
+    """Whether the annotation allows None."""
 
     @property
     def mandatory(self) -> bool:
-        """Whether a call without it cannot be made (semantics TOL-12)."""
+        """Whether every call must have a value for it (semantics TOL-12)."""
         return self.default is EMPTY and not self.optional
 
 
@@ -50,12 +50,12 @@ class Parameters:
     signature: inspect.Signature
     fields: tuple[Parameter, ...]
     context: tuple[str, ...]
-    """Names of the parameters that receive the tool context, which the model never sees."""
+    """Names of the parameters that receive the tool context; hidden from the model."""
     unused: tuple[str, ...]
-    """Names of parameters of live tools; they receive None."""
+    """Names of parameters for live tools; they receive None."""
 
     def bind(self, values: dict[str, Any], tool_context: Any) -> inspect.BoundArguments:
-        """The call's arguments; a missing Optional without default is None."""
+        """Return the call's arguments; a missing Optional without default is None."""
         arguments = {
             **dict.fromkeys(self.unused),
             **{field.name: None for field in self.fields if field.default is EMPTY},
@@ -66,26 +66,26 @@ class Parameters:
 
 
 def innermost(func: Any) -> Any:
-    """What a partial calls, or `func` itself."""
+    """Return the function that a partial wraps, or `func` itself."""
     while isinstance(func, functools.partial):
         func = cast("functools.partial[Any]", func).func
     return func
 
 
 def routine(func: Any) -> Any:
-    """The function or method that runs when `func` is called; of a callable object its __call__."""
+    """Return the function or method that a call runs; for a callable object its __call__."""
     func = innermost(func)
     return func if inspect.isroutine(func) else func.__call__
 
 
 def read_parameters(func: Callable[..., Any], tool_name: str) -> Parameters:
-    """The parameters of `func`.
+    """Return the parameters of `func`.
 
     Raises:
-        AgentDefinitionError: One has a type that cannot be described to a model.
+        AgentDefinitionError: A parameter has a type that cannot be described to a model.
     """
     signature = _signature(func, tool_name)
-    # What a partial has bound is the developer's, perhaps a secret: the model must not see it.
+    # Arguments bound by a partial may be secrets: the model must not see them.
     bound = func.keywords if isinstance(func, functools.partial) else {}
     namespace = getattr(inspect.unwrap(routine(func)), "__globals__", {})
     fields: list[Parameter] = []
@@ -112,11 +112,11 @@ def _signature(func: Callable[..., Any], tool_name: str) -> inspect.Signature:
         signature = inspect.signature(func)
     except ValueError as error:
         raise AgentDefinitionError(
-            f"{tool_name}() has no signature that Python can read; wrap it in a function."
+            f"{tool_name}() has no readable signature; wrap it in a function."
         ) from error
     if "self" in signature.parameters:
         raise AgentDefinitionError(
-            f"{tool_name}() is a method without its object; pass it bound, as `obj.{tool_name}`."
+            f"{tool_name}() is an unbound method; pass it bound, as `obj.{tool_name}`."
         )
     return signature
 
@@ -124,9 +124,9 @@ def _signature(func: Callable[..., Any], tool_name: str) -> inspect.Signature:
 def _is_context(parameter: inspect.Parameter, namespace: dict[str, Any]) -> bool:
     """Whether the runtime fills the parameter with the tool context.
 
-    The classes live above this layer, so they are known by name. When the annotation resolves,
-    the class must be ours too: a user's own model may well be called `Context`. When it does not
-    (the import is under TYPE_CHECKING), the written name has to do.
+    The classes are matched by name, because ADK has several names for them. If the annotation can
+    be resolved, the class must also come from this package: an application may have a model called
+    `Context`. If it cannot (its import is under TYPE_CHECKING), the name is enough.
     """
     if parameter.name == "tool_context":
         return True

@@ -1,39 +1,37 @@
-"""Tools that the model's provider runs: they only alter the request (semantics TOL-27)."""
+"""Tools that the model's provider runs; they only change the request (semantics TOL-27)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.genai import types
 
+from durable_adk.context.activity import ToolContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.tools.base_tool import BaseTool
 
-if TYPE_CHECKING:
-    from durable_adk.context.activity import ToolContext
-
 
 class _ProviderTool(BaseTool):
-    """A tool of Gemini's."""
+    """A tool that Gemini runs."""
 
     def __init__(self, name: str, description: str, tool: types.Tool) -> None:
         super().__init__(name=name, description=description)
         self._tool = tool
 
     async def process_llm_request(
-        self, *, tool_context: "ToolContext", llm_request: LlmRequest
+        self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
-        """Ask for it.
+        """Add the tool to the request.
 
         Raises:
             AgentDefinitionError: The model is not a Gemini model.
         """
         del tool_context
         model = llm_request.model or ""
-        # A path's last part names it: projects/p/locations/l/publishers/google/models/gemini-x
+        # The name is the last part of: projects/p/locations/l/publishers/google/models/gemini-x
         if not model.rpartition("/")[2].startswith("gemini-"):
             raise AgentDefinitionError(
                 f"The tool {self.name} is not supported for model {model!r}; only Gemini models "
-                "have it."
+                "support it."
             )
         config: Any = llm_request.config  # google-genai's union type names libraries not installed
         config.tools = [*(config.tools or []), self._tool.model_copy(deep=True)]
@@ -42,22 +40,22 @@ class _ProviderTool(BaseTool):
 class GoogleSearchTool(_ProviderTool):
     """Lets a Gemini model search the web and ground its answer (semantics TOL-27).
 
-    Gemini refuses it beside functions. An agent with tools of its own gets it as
+    Gemini rejects it together with functions. Give it to an agent with other tools as
     ``AgentTool(LlmAgent(name="searcher", tools=[google_search]))``.
     """
 
     def __init__(self, *, model: str | None = None) -> None:
-        """Prepare the tool.
+        """Initialize the tool.
 
         Args:
-            model: Asked instead of the agent's own in requests with this tool; None: no other.
+            model: Replaces the agent's model in requests with this tool; None: unchanged.
         """
         tool = types.Tool(google_search=types.GoogleSearch())
         super().__init__("google_search", "Searches the web.", tool)
         self.model = model
 
     async def process_llm_request(
-        self, *, tool_context: "ToolContext", llm_request: LlmRequest
+        self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
         """See base class."""
         if self.model is not None:

@@ -4,7 +4,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack, cast
 
 import temporalio.common
 from google.genai import types
@@ -13,8 +13,10 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 from temporalio import activity as temporal
 from temporalio.api.common.v1 import RetryPolicy
+from temporalio.workflow import ActivityConfig
 
 from durable_adk.calling import call
+from durable_adk.context.activity import ToolContext
 from durable_adk.errors import AgentDefinitionError, StateValueError, ToolError
 from durable_adk.json_values import canonical, check_json
 from durable_adk.tools._arguments import convert
@@ -24,11 +26,6 @@ from durable_adk.tools.require_confirmation import ConfirmationRule
 from durable_adk.tools.tool_options import MAX_NAME, checked_task_queue
 from durable_adk.wire.activity_call import ActivityOptions
 from durable_adk.wire.manifest import OnDeadline
-
-if TYPE_CHECKING:
-    from temporalio.workflow import ActivityConfig
-
-    from durable_adk.context.activity import ToolContext
 
 
 class ActivityTool(FunctionTool):
@@ -57,7 +54,7 @@ class ActivityTool(FunctionTool):
         require_confirmation: ConfirmationRule = False,
         deadline: float | timedelta | None = None,
         on_deadline: OnDeadline = "reject",
-        **options: Unpack["ActivityConfig"],
+        **options: Unpack[ActivityConfig],
     ) -> None:
         """Read the activity's signature, and how it is to be scheduled.
 
@@ -144,7 +141,7 @@ class ActivityTool(FunctionTool):
             ) from None
         return sent
 
-    async def run_async(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
         """Call the function in this process, as `call_here` does; Temporal is not asked."""
         given = await self.refused(args=args, tool_context=tool_context)
         return await self.call_here(self.arguments(args)) if given is None else given

@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 
 class AgentTool(BaseTool):
-    """Lets a model ask another agent, as it calls any tool (semantics TOL-21, OPEN-6).
+    """Lets a model call another agent like any tool (semantics TOL-21, OPEN-6).
 
     The agent runs as an invocation of its own: a child workflow with its own conversation, under
     the caller's invocation id, which starts from the caller's state (without `temp:` keys) and
-    shares its artifacts. What it changed comes back with the response. A crash in the middle
-    resumes it where it was; none of its finished steps is run again (TRAP-43).
+    shares its artifacts. Its state changes are returned with the response. After a crash it
+    resumes; finished steps do not run again (TRAP-43).
     """
 
     def __init__(
         self, agent: "BaseAgent", skip_summarization: bool = False, *, include_plugins: bool = True
     ) -> None:
-        """Wrap an agent, which must not be a sub-agent of another.
+        """Wrap an agent that is not a sub-agent of another one.
 
         Args:
             agent: Its name, description and, for an LlmAgent, `input_schema` are the tool's.
-            skip_summarization: Whether its answer ends the caller's turn as it is.
+            skip_summarization: Whether its output ends the caller's turn unchanged.
             include_plugins: Whether the app's plugins see its run.
         """
         super().__init__(name=agent.name, description=agent.description)
@@ -37,12 +37,12 @@ class AgentTool(BaseTool):
 
     @property
     def reads_confirmation(self) -> bool:
-        """See `BaseTool.reads_confirmation`; an agent cannot."""
+        """See `BaseTool.reads_confirmation`; false for agents."""
         return False
 
     @property
     def input_schema(self) -> type[BaseModel] | None:
-        """What the agent is asked with; None: a text."""
+        """The schema of the agent's input; None: text."""
         return getattr(self.agent, "input_schema", None)
 
     def _get_declaration(self) -> types.FunctionDeclaration:
@@ -54,7 +54,7 @@ class AgentTool(BaseTool):
         )
 
     def question(self, args: dict[str, Any]) -> tuple[str, str | None]:
-        """The message for the agent; or the reason why the arguments make none, for the model."""
+        """Return the message for the agent, and an error if the arguments are invalid."""
         schema = self.input_schema
         if schema is None:
             if "request" not in args:

@@ -1,10 +1,11 @@
-"""The port to a tool."""
+"""`BaseTool`: the interface of everything that a model can call."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from google.genai import types
 
+from durable_adk.context.activity import ToolContext
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.tools.tool_options import (
     checked_contract,
@@ -16,15 +17,16 @@ from durable_adk.tools.tool_options import (
 from durable_adk.wire.manifest import OnDeadline
 from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
-if TYPE_CHECKING:
-    from durable_adk.context.activity import ToolContext
-
 
 class BaseTool:
-    """Something an agent's model can call (semantics TOL-1)."""
+    """Something that an agent's model can call (semantics TOL-1).
+
+    Subclasses define `run_async` and, to be declared to the model, `_get_declaration`. All methods
+    that take a `tool_context` run in activities and may do I/O.
+    """
 
     confirms_itself: ClassVar[bool] = False
-    """Whether `run_async` sees to what `needs_confirmation` says; else the runtime does."""
+    """Whether `run_async` enforces `needs_confirmation` itself; otherwise the runtime does."""
 
     def __init__(
         self,
@@ -40,27 +42,26 @@ class BaseTool:
         task_queue: str | None = None,
         custom_metadata: dict[str, Any] | None = None,
     ) -> None:
-        """Describe the tool.
+        """Initialize the tool.
 
         Args:
-            name: What the model calls it by; unique within the agent.
-            description: What the model is told of it.
-            is_long_running: Its result comes later, in a message of its own.
-            timeout: Seconds one run may take; None for the worker's default.
-            deadline: Seconds, or a timedelta, that an answer is waited for: a confirmation, a
-                credential, a long-running tool's result. None: as long as it takes.
-            on_deadline: What happens then. ``approve`` is for confirmations: it gives nobody a
-                credential or a result.
-            contract: How often a call may be run: ``at_least_once``, ``pure``, ``idempotent`` or
-                ``at_most_once``.
-            retry: Which errors that it raises are worth another run; only if it is ``pure`` or
-                ``idempotent``. None: what it raises is not retried.
-            task_queue: Where its calls are run: a worker of this app must listen there. None:
-                wherever the invocation's are. In process it means nothing.
-            custom_metadata: The owner's notes; the runtime does not read them.
+            name: Name for the model; unique within the agent.
+            description: Description for the model.
+            is_long_running: Whether the result comes later, in a separate message.
+            timeout: Seconds that one run may take; None for the worker's default.
+            deadline: How long to wait for the user's answer (a confirmation, a credential, a
+                long-running tool's result), in seconds or as a timedelta. None: without limit.
+            on_deadline: What happens at the deadline; see `OnDeadline`. ``approve`` is for
+                confirmations only.
+            contract: How often one call may run; see `ToolContract`.
+            retry: Which of its errors to retry; needs contract ``pure`` or ``idempotent``. None:
+                errors are not retried.
+            task_queue: Task queue for its calls; a worker of this app must poll it. None: that of
+                the invocation. Ignored in process.
+            custom_metadata: Metadata of the application; the runtime ignores it.
 
         Raises:
-            AgentDefinitionError: The message names the option that cannot be, or does not fit.
+            AgentDefinitionError: An option is invalid; the message names it.
         """
         self.name = name
         self.description = description
@@ -77,45 +78,45 @@ class BaseTool:
 
     @property
     def reads_confirmation(self) -> bool:
-        """Whether its code can read `tool_context.tool_confirmation`; else a no is final (I16)."""
+        """Whether its code reads `tool_context.tool_confirmation`; if not, a no is final (I16)."""
         return True
 
     def get_declaration(self) -> types.FunctionDeclaration | None:
-        """What the model is told: name, description, parameters. None: nothing."""
+        """Return the name, description and parameters for the model, if it can call the tool."""
         return self._get_declaration()
 
     def _get_declaration(self) -> types.FunctionDeclaration | None:
         return None
 
-    async def needs_confirmation(self, args: dict[str, Any], tool_context: "ToolContext") -> bool:
-        """Whether somebody must say yes before the tool runs with these arguments (TOL-60)."""
+    async def needs_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
+        """Return whether a user must confirm a call with these arguments first (TOL-60)."""
         del args, tool_context
         return False
 
-    async def run_async(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
-        """Run the tool; what it raises ends the run (TOL-18), what it returns is the response.
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        """Run the tool and return the response to the call.
 
-        How often that may be for one call is what `contract` says; by default it may run again
-        after a crash, with the same `tool_context.idempotency_key`.
+        An exception ends the agent's run (TOL-18). By default, one call may run again after a
+        crash, with the same `tool_context.idempotency_key`; see `contract`.
         """
         del args, tool_context
         raise TypeError(f"{type(self).__name__} does not define run_async.")
 
-    async def refused(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
-        """The response to a call that `run_async` would not carry out; None: it would.
+    async def refused(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        """Return the response to a call that `run_async` would refuse, or None.
 
-        Asked first of an ``at_most_once`` tool, so that a call which was only refused, or has to be
-        approved, does not count as one that has begun.
+        Called before an ``at_most_once`` tool runs, so that a call that is refused, or needs a
+        confirmation first, does not count as started.
         """
         del args, tool_context
 
-    async def reconcile(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
-        """What became of a run that was lost; see `contract.Reconcile`. By default: unknown."""
+    async def reconcile(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        """Return the result of a lost run; None if it is unknown. See `reconcile.Reconcile`."""
         del args, tool_context
 
     async def process_llm_request(
-        self, *, tool_context: "ToolContext", llm_request: LlmRequest
+        self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
-        """Change the request before it is sent; by default, declare the tool in it."""
+        """Change the request before it is sent; by default, declare the tool to the model."""
         del tool_context
         llm_request.append_tools([self])

@@ -1,4 +1,4 @@
-"""The port to a set of tools that is known only when it is asked for."""
+"""`BaseToolset`: the interface of a set of tools that is listed at run time."""
 
 import asyncio
 import copy
@@ -7,25 +7,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from google.genai import types
 
 from durable_adk.calling import contained
+from durable_adk.context.activity import ReadonlyContext, ToolContext
 from durable_adk.errors import DurableAdkError, ToolsetUnavailableError
 from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.tools.base_tool import BaseTool
 
-if TYPE_CHECKING:
-    from durable_adk.context.activity import ReadonlyContext, ToolContext
-
 LOAD_TIMEOUT = 30.0
-"""Seconds a step waits for the tools of a set."""
+"""Seconds that a step waits for the tools of a set."""
 PATIENCE = 2.0
-"""Seconds in which a set that cannot be reached is asked again: its server may be starting."""
+"""Seconds for which an unreachable set is retried: its server may be starting."""
 PAUSE = 0.4
-"""Seconds until it is."""
+"""Seconds between retries."""
 
 _Missed = list[ToolsetUnavailableError]
 _MISSED: ContextVar[_Missed | None] = ContextVar("missed", default=None)
@@ -35,10 +33,10 @@ logger = get_logger(__name__)
 
 @runtime_checkable
 class ToolPredicate(Protocol):
-    """Says whether a tool is to be used in a step."""
+    """Returns whether a tool is used in a step."""
 
-    def __call__(  # noqa: D102 - the class says it
-        self, tool: BaseTool, readonly_context: "ReadonlyContext | None" = None
+    def __call__(  # noqa: D102 - see the class
+        self, tool: BaseTool, readonly_context: ReadonlyContext | None = None
     ) -> bool: ...
 
 
@@ -54,40 +52,40 @@ class BaseToolset(ABC):
         tool_filter: "ToolPredicate | Sequence[str] | None" = None,
         tool_name_prefix: str | None = None,
     ) -> None:
-        """Describe the set.
+        """Initialize the set.
 
         Args:
-            tool_filter: Names without prefix, or a predicate; None or no names: all tools.
-            tool_name_prefix: Put before each name, with an underscore, for the model.
+            tool_filter: Names without prefix, or a predicate; None or an empty list: all tools.
+            tool_name_prefix: Prefix of the names for the model, followed by an underscore.
         """
         self.tool_filter = tool_filter
         self.tool_name_prefix = tool_name_prefix
 
     @abstractmethod
-    async def get_tools(self, readonly_context: "ReadonlyContext | None" = None) -> list[BaseTool]:
-        """The tools."""
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        """Return the tools."""
 
     async def get_tools_with_prefix(
-        self, readonly_context: "ReadonlyContext | None" = None
+        self, readonly_context: ReadonlyContext | None = None
     ) -> list[BaseTool]:
-        """The tools under the names that the model is to call them by."""
+        """Return the tools, named as the model calls them."""
         tools = await self.get_tools(readonly_context)
         if not self.tool_name_prefix:
             return tools
         return [_renamed(tool, f"{self.tool_name_prefix}_{tool.name}") for tool in tools]
 
     async def process_llm_request(  # noqa: B027 - optional
-        self, *, tool_context: "ToolContext", llm_request: LlmRequest
+        self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
-        """Change a request before the tools of the set do; by default, not at all."""
+        """Change a request before the tools of the set do; does nothing by default."""
 
     async def close(self) -> None:  # noqa: B027 - optional
-        """Let go of what is held open."""
+        """Close connections; does nothing by default."""
 
     def _is_tool_selected(
-        self, tool: BaseTool, readonly_context: "ReadonlyContext | None" = None
+        self, tool: BaseTool, readonly_context: ReadonlyContext | None = None
     ) -> bool:
-        """What the filter says, for `get_tools` to ask."""
+        """Whether the filter selects the tool; for use in `get_tools`."""
         wanted = self.tool_filter
         if not wanted:
             return True
@@ -96,20 +94,20 @@ class BaseToolset(ABC):
 
 async def load_tools(
     toolset: BaseToolset,
-    readonly_context: "ReadonlyContext | None" = None,
+    readonly_context: ReadonlyContext | None = None,
     *,
     timeout: float | None = None,  # noqa: ASYNC109 - ends in a log line, not in an exception
 ) -> list[BaseTool] | None:
-    """The tools of a set under the model's names; None if they cannot be had.
+    """Return the tools of a set, named as the model calls them; None if it is unavailable.
 
-    That has then been logged: the agent goes on without (AGT-24), unless `missed_toolsets` collects
-    such sets for somebody who cannot.
+    The failure is logged and the agent continues without the tools (AGT-24), unless the caller
+    collects unavailable sets with `missed_toolsets`.
     """
     try:
         async with asyncio.timeout(LOAD_TIMEOUT if timeout is None else timeout):
             return await _asked(toolset, readonly_context)
     except Exception as error:  # noqa: BLE001 - a toolset may raise anything
-        # These two say what is wrong with the machines, and quote nobody (I19).
+        # The texts of these two describe the infrastructure and quote no user content (I19).
         ours = isinstance(error, DurableAdkError | ConnectionError)
         said = {"error": str(error)} if ours else {}
         kind, missed = type(error).__name__, _MISSED.get()
@@ -121,9 +119,7 @@ async def load_tools(
         return None
 
 
-async def _asked(
-    toolset: BaseToolset, readonly_context: "ReadonlyContext | None"
-) -> list[BaseTool]:
+async def _asked(toolset: BaseToolset, readonly_context: ReadonlyContext | None) -> list[BaseTool]:
     until = time.monotonic() + PATIENCE
     while True:
         try:
@@ -136,7 +132,7 @@ async def _asked(
 
 @contextmanager
 def missed_toolsets() -> Generator[_Missed]:
-    """The toolsets that could not be asked while the body ran, with why."""
+    """Collect the toolsets that were unavailable while the body ran, with the reason."""
     missed: _Missed = []
     token = _MISSED.set(missed)
     try:
@@ -146,7 +142,7 @@ def missed_toolsets() -> Generator[_Missed]:
 
 
 def _renamed(tool: BaseTool, name: str) -> BaseTool:
-    """A copy that is declared by another name and does the same."""
+    """A copy of the tool that is declared under another name."""
 
     def declaration() -> types.FunctionDeclaration | None:
         original = tool.get_declaration()

@@ -1,4 +1,4 @@
-"""ADK's path of the web search for enterprises."""
+"""`EnterpriseWebSearchTool` at ADK's import path."""
 
 from durable_adk.tools._provider_tools import EnterpriseWebSearchTool, enterprise_web_search_tool
 

@@ -1,38 +1,35 @@
-"""Examples for the model, in its instruction."""
+"""The tool that adds examples to the instructions."""
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from google.genai import types
 
 from durable_adk.calling import call
+from durable_adk.context.activity import ToolContext
 from durable_adk.examples.base_example_provider import BaseExampleProvider
 from durable_adk.examples.example import Example
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.tools.base_tool import BaseTool
 
-if TYPE_CHECKING:
-    from durable_adk.context.activity import ToolContext
-
 _INTRODUCTION = "These examples show how to answer a user, and how to use the tools for it."
 
 
 class ExampleTool(BaseTool):
-    """Adds examples to the instruction of each request; the model does not call it (TOL-27)."""
+    """Adds examples to the instructions of each request; models do not call it (TOL-27)."""
 
     def __init__(self, examples: list[Example] | BaseExampleProvider) -> None:
-        """Prepare the tool.
+        """Initialize the tool.
 
         Args:
-            examples: The same for every request, or a provider that is asked with the text of the
-                message that started the invocation.
+            examples: A fixed list, or a provider that receives the text of the message that
+                started the invocation.
         """
         super().__init__(name="example_tool", description="Shows the model examples.")
         self.examples = examples
 
     async def process_llm_request(
-        self, *, tool_context: "ToolContext", llm_request: LlmRequest
+        self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
         """Add the examples; a message without text has none (as in ADK)."""
         parts = (tool_context.user_content and tool_context.user_content.parts) or []
@@ -60,7 +57,7 @@ def _turns(example: Example) -> Iterator[str]:
 
 
 def _text(part: types.Part) -> str | None:
-    """A part in words; calls and responses as JSON, in which a model reads its own."""
+    """A part as text; arguments and responses as JSON, the form that models know."""
     if part.function_call:
         name, args = part.function_call.name, part.function_call.args or {}
         return f"calls {name} with {json.dumps(args, ensure_ascii=False)}"

@@ -4,11 +4,12 @@ import inspect
 import re
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 from google.genai import types
 
 from durable_adk.calling import call
+from durable_adk.context.activity import ToolContext
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.tools._arguments import convert, missing_error, unfit_error
 from durable_adk.tools._declaration import parameters_schema
@@ -26,25 +27,22 @@ from durable_adk.tools.require_confirmation import (
 from durable_adk.tools.tool_options import ContractOptions
 from durable_adk.wire.manifest import OnDeadline
 
-if TYPE_CHECKING:
-    from durable_adk.context.activity import ToolContext
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 
 
 class FunctionTool(BaseTool):
-    """A function the model can call (semantics 11.2).
+    """A function that the model can call (semantics 11.2).
 
-    Functions, bound methods, `functools.partial` and callable objects, sync or async. Sync ones
-    run in a thread, so they may block. A parameter named `tool_context`, or annotated as one of
-    the context classes, receives the context and is not shown to the model; what a partial has
-    bound is not shown either.
+    Accepts functions, bound methods, `functools.partial` and callable objects, sync or async. Sync
+    functions run in a thread and may block. A parameter named `tool_context`, or annotated with a
+    context class, receives the context and is hidden from the model, as are arguments that a
+    partial has bound.
     """
 
     confirms_itself = True
     _long_running: ClassVar[bool] = False
     _note: ClassVar[str] = ""
-    """What the model is told besides the docstring."""
+    """Text for the model, appended to the docstring."""
 
     def __init__(
         self,
@@ -61,22 +59,21 @@ class FunctionTool(BaseTool):
         """Read the function's signature.
 
         Args:
-            func: What to call. Its docstring tells the model what it is for, its annotations what
-                to send; `Annotated[T, Field(description=...)]` describes one parameter.
-            name: What the model calls it by; the function's own name by default.
-            timeout: Seconds one run may take; None for the worker's default.
-            require_confirmation: Whether somebody must say yes before a call runs (TOL-60): all
-                calls, or those for which a function, sync or async, says so. It is given the
-                call's arguments, converted, by the names it shares with `func`.
-            deadline: Seconds, or a timedelta, that an answer is waited for; see `BaseTool`.
-            on_deadline: What happens then.
-            reconcile: Finds out what became of a lost run of an ``at_most_once`` tool; see
-                `contract.Reconcile`.
-            **contract: `contract`, how often a call may be run, with `retry` and `task_queue`; see
-                `BaseTool`.
+            func: The function. Its docstring is the description for the model and its annotations
+                are the schema; `Annotated[T, Field(description=...)]` describes one parameter.
+            name: Name for the model; the function's own name by default.
+            timeout: Seconds that one run may take; None for the worker's default.
+            require_confirmation: Whether a user must confirm a call before it runs (TOL-60): True,
+                False, or a sync or async function that receives the call's converted arguments
+                by the parameter names that it shares with `func`.
+            deadline: How long to wait for the user's answer; see `BaseTool`.
+            on_deadline: What happens at the deadline.
+            reconcile: Finds out what a lost run of an ``at_most_once`` tool did; see
+                `reconcile.Reconcile`.
+            **contract: `contract`, `retry` and `task_queue`; see `BaseTool`.
 
         Raises:
-            AgentDefinitionError: The function cannot be a tool; the message says why.
+            AgentDefinitionError: The function cannot be a tool; the message gives the reason.
         """
         name = name or _name_of(func)
         _check_callable(func, name)
@@ -99,7 +96,7 @@ class FunctionTool(BaseTool):
 
     @property
     def reads_confirmation(self) -> bool:
-        """See `BaseTool.reads_confirmation`; a function can if it takes the context."""
+        """See `BaseTool.reads_confirmation`; true if the function takes the context."""
         return bool(self._parameters.context)
 
     def _read(self, func: Callable[..., Any]) -> Parameters:
@@ -113,11 +110,11 @@ class FunctionTool(BaseTool):
         )
 
     def _get_declaration(self) -> types.FunctionDeclaration:
-        # A copy: a before_model callback may change the request, but not every later one.
+        # A copy: a before_model callback may change this request, but not all later ones.
         return self._declaration.model_copy(deep=True)
 
-    async def needs_confirmation(self, args: dict[str, Any], tool_context: "ToolContext") -> bool:
-        """What `require_confirmation` says; no for arguments the function is never called with."""
+    async def needs_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
+        """Evaluate `require_confirmation`; False for arguments that do not fit the function."""
         values, problems = convert(self._parameters.fields, args)
         if problems:
             return False
@@ -128,13 +125,13 @@ class FunctionTool(BaseTool):
         context = dict.fromkeys([*self._parameters.context, CONTEXT], tool_context)
         return await is_required(self._require_confirmation, {**defaults, **values, **context})
 
-    async def run_async(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
-        """Call the function with the model's arguments; what it returns or raises is unchanged.
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        """Call the function with the model's arguments; its result or error is passed on unchanged.
 
         Returns:
-            The function's result; or ``{"error": text}``, without calling it, when a mandatory
-            argument is missing (TOL-14), one does not fit its type (semantics 17.1, TOL-15), or
-            the call is not confirmed yet or was rejected (TOL-61, TOL-63).
+            The function's result. Or ``{"error": text}``, without a call, if a mandatory argument
+            is missing (TOL-14), an argument has the wrong type (semantics 17.1, TOL-15), or the
+            call is not confirmed or was rejected (TOL-61, TOL-63).
         """
         refused = await self.refused(args=args, tool_context=tool_context)
         if refused is not None:
@@ -143,8 +140,8 @@ class FunctionTool(BaseTool):
         bound = self._parameters.bind(values, tool_context)
         return await call(self.func, *bound.args, **bound.kwargs)
 
-    async def refused(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
-        """See `BaseTool.refused`; what is missing, does not fit, or has to be approved."""
+    async def refused(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        """See `BaseTool.refused`; checks the arguments and the confirmation."""
         fields = self._parameters.fields
         if missing := missing_error(self.name, fields, args):
             return {"error": missing}
@@ -154,22 +151,22 @@ class FunctionTool(BaseTool):
             return {"error": confirmation_refusal}
         return None
 
-    async def reconcile(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
-        """What the function `reconcile` finds, if there is one; see `BaseTool.reconcile`."""
+    async def reconcile(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        """Call the `reconcile` function, if there is one; see `BaseTool.reconcile`."""
         if self._reconcile is None:
             return None
         return await call(self._reconcile, args=args, tool_context=tool_context)
 
-    async def _unconfirmed(self, args: dict[str, Any], tool_context: "ToolContext") -> str | None:
+    async def _unconfirmed(self, args: dict[str, Any], tool_context: ToolContext) -> str | None:
         """See `confirmation_refusal`; a function that requests one reads the decision itself."""
         if self._require_confirmation is False:
-            # Whoever asked, and whichever tool runs this one: the function does not know of a no.
+            # The function cannot read a rejection, whatever requested the confirmation.
             return None if self.reads_confirmation else rejection(tool_context)
         return await confirmation_refusal(self, args, tool_context)
 
 
 def as_tool(item: Any) -> BaseTool:
-    """An entry of an agent's `tools` as a tool (semantics AGT-24).
+    """Return an entry of an agent's `tools` as a tool (semantics AGT-24).
 
     Raises:
         AgentDefinitionError: It is neither a tool nor callable.

@@ -1,4 +1,4 @@
-"""The tool with which a model has the user choose."""
+"""The tool by which a model lets the user choose between options."""
 
 from durable_adk.context.activity import ToolContext
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
@@ -11,4 +11,4 @@ def get_user_choice(options: list[str], tool_context: ToolContext) -> None:
 
 
 get_user_choice_tool = LongRunningFunctionTool(get_user_choice)
-"""The tool, ready to be listed; the user's choice is its result."""
+"""The tool; its result is the user's choice."""

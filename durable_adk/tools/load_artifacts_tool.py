@@ -1,4 +1,4 @@
-"""The tool by which a model looks into artifacts."""
+"""The tool by which a model reads artifacts."""
 
 import json
 from collections.abc import Iterable
@@ -14,11 +14,11 @@ from durable_adk.tools.base_tool import BaseTool
 
 _NAME = "load_artifacts"
 _MAX_NAMES = 200
-"""Names told to the model in the instructions."""
+"""Maximal number of names in the instructions."""
 _MAX_TEXT = 400_000
-"""Characters of one artifact that is text, about 100,000 tokens."""
+"""Maximal characters of a text artifact, about 100,000 tokens."""
 _MAX_BYTES = 14 * 1024 * 1024
-"""Of all other artifacts of a request; as base64 they stay below the 20 MB providers allow."""
+"""Maximal size of the other artifacts of a request; below the providers' 20 MB as base64."""
 
 _SEEN = ("image/", "audio/", "video/", "application/pdf")
 _TEXT = ("text/", "application/json", "application/xml", "application/yaml", "application/x-yaml")
@@ -26,10 +26,10 @@ _TEXT_SUFFIXES = ("+json", "+xml", "+yaml", "/csv", "/javascript", "/x-ndjson", 
 
 
 class LoadArtifactsTool(BaseTool):
-    """Tells the model what artifacts there are, and shows it those that it asks for (TOL-25).
+    """Lists the artifacts for the model and shows it the requested ones (TOL-25).
 
-    The call's response holds names only. The content is put into the request that follows, and
-    into no later one: nothing of it is stored in the session, and the model may ask again.
+    The response to the call holds only names. The content is added to the next request and to no
+    later one: it is not stored in the session, and the model may call again.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class LoadArtifactsTool(BaseTool):
         )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
-        """Take note of the names.
+        """Return the names.
 
         Returns:
             ``{"artifact_names": [...], "status": text}``, or ``{"error": text}`` for no names.
@@ -71,7 +71,7 @@ class LoadArtifactsTool(BaseTool):
     async def process_llm_request(
         self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
-        """Declare the tool, list the artifacts, and append those that were just asked for."""
+        """Declare the tool, list the artifacts, and append those just requested."""
         await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
         there = await tool_context.list_artifacts()
         if there:
@@ -90,13 +90,13 @@ load_artifacts_tool = LoadArtifactsTool()
 
 
 def _names(given: Any) -> list[str]:
-    """What the model sent as names, also when it sent one without a list."""
+    """The names from the model, which may send one without a list."""
     items = cast("Iterable[Any]", given) if isinstance(given, list) else [given]
     return [item for item in items if isinstance(item, str) and item]
 
 
 def _listing(names: list[str]) -> str:
-    """The artifacts as JSON: a name is whatever somebody called a file, and no instruction."""
+    """The names as JSON: a file name must not read as an instruction."""
     more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return (
         f"There are these artifacts: {json.dumps(names[:_MAX_NAMES], ensure_ascii=False)}{more}. "
@@ -106,7 +106,7 @@ def _listing(names: list[str]) -> str:
 
 
 def _asked(llm_request: LlmRequest) -> list[str]:
-    """The names in the responses that the model is about to see for the first time."""
+    """The names in the responses that the next request shows for the first time."""
     parts = llm_request.contents[-1].parts if llm_request.contents else None
     responses = [part.function_response for part in parts or [] if part.function_response]
     return [
@@ -118,20 +118,20 @@ def _asked(llm_request: LlmRequest) -> list[str]:
 
 
 async def _load(name: str, tool_context: ToolContext) -> types.Part | None:
-    """The artifact; models tend to leave the prefix out, so the user's is the second choice."""
+    """The artifact; models often omit the `user:` prefix, so it is tried second."""
     prefixes = [""] if name.startswith(USER_PREFIX) else ["", USER_PREFIX]
     for prefix in prefixes:
         try:
             part = await tool_context.load_artifact(prefix + name)
         except InvalidRequestError:
-            return None  # the model made a name up that cannot be one
+            return None  # the model invented an invalid name
         if part is not None:
             return part
     return None
 
 
 def _shown(name: str, part: types.Part | None, room: int) -> types.Part:
-    """What the model gets to see of an artifact: itself, or words that say why not."""
+    """The artifact for the model, or a text with the reason why it is not shown."""
     if part is None:
         return types.Part(text=f"[There is no artifact {json.dumps(name)}.]")
     if part.text is not None:

@@ -30,7 +30,7 @@ async def load_memory(query: str, tool_context: ToolContext) -> dict[str, Any]:
 
 
 class LoadMemoryTool(FunctionTool):
-    """`load_memory`, with a word in the instructions on when to use it (TOL-26)."""
+    """`load_memory`, with an instruction on when to use it (TOL-26)."""
 
     def __init__(self) -> None:
         super().__init__(load_memory)
@@ -38,7 +38,7 @@ class LoadMemoryTool(FunctionTool):
     async def process_llm_request(
         self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
-        """Declare the tool, and tell the model that it has a memory."""
+        """Declare the tool and add an instruction for its use."""
         await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
         llm_request.append_instructions([_INSTRUCTION])
 
@@ -48,7 +48,7 @@ load_memory_tool = LoadMemoryTool()
 
 
 def _compact(memory: MemoryEntry) -> dict[str, Any]:
-    """The entry without what is empty: a part alone has some twenty fields."""
+    """The entry without its empty fields; a part alone has about twenty."""
     said = types.Content(role=memory.content.role, parts=[types.Part(text=memory.text[:_MAX_TEXT])])
     short = memory.model_copy(update={"content": said, "custom_metadata": {}})
     return short.model_dump(mode="json", exclude_none=True, exclude_defaults=True)

@@ -1,4 +1,4 @@
-"""A function that starts work whose result comes later."""
+"""`LongRunningFunctionTool`: a function that starts work whose result comes later."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,10 +10,10 @@ from durable_adk.tools.tool_options import ContractOptions
 
 
 class LongRunningFunctionTool(FunctionTool):
-    """What the function returns says how the work stands; None says nothing (semantics 11.4).
+    """A function that starts work and returns its preliminary status, or None (semantics 11.4).
 
-    The invocation then waits, without holding a process, for the result: a message with a
-    `FunctionResponse` of the call's id and name (TOL-41). The function learns the id from its
+    The invocation then waits for the result without occupying a process. The result is a message
+    with a `FunctionResponse` of the call's id and name (TOL-41). The function finds the id in
     `tool_context.function_call_id`.
     """
 
@@ -37,17 +37,17 @@ class LongRunningFunctionTool(FunctionTool):
         """Read the function's signature, as `FunctionTool` does.
 
         Args:
-            func: What starts the work.
-            name: What the model calls it by; the function's own name by default.
-            timeout: Seconds the function itself may take; None for the worker's default.
-            deadline: Seconds, or a timedelta, that the result is waited for; None: any time.
-            on_deadline: What happens then: the model is told that no result came (``tell``), or
-                that the call was rejected, or the run fails.
-            reconcile: Finds out what became of a lost run of the function; see `FunctionTool`.
+            func: The function that starts the work.
+            name: Name for the model; the function's own name by default.
+            timeout: Seconds that the function itself may take; None for the worker's default.
+            deadline: How long to wait for the result, in seconds or as a timedelta; None: no limit.
+            on_deadline: What happens at the deadline: the model is told that there is no result
+                (``tell``) or that the call was rejected, or the run fails.
+            reconcile: Finds out what a lost run of the function did; see `FunctionTool`.
             **contract: `contract`, `retry` and `task_queue` of the function; see `BaseTool`.
 
         Raises:
-            AgentDefinitionError: The function cannot be a tool; the message says why.
+            AgentDefinitionError: The function cannot be a tool; the message gives the reason.
         """
         super().__init__(
             func,

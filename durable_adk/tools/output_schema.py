@@ -1,4 +1,4 @@
-"""The shape that an agent's answer is to have (semantics AGT-19, AGT-22)."""
+"""An agent's `output_schema`: validation, and parsing of the output (semantics AGT-19, AGT-22)."""
 
 from typing import Any, get_args, get_origin
 
@@ -9,14 +9,17 @@ from durable_adk.errors import AgentDefinitionError, OutputSchemaError
 
 
 def check_output_schema(schema: Any) -> None:
-    """Raise AgentDefinitionError unless answers can be checked against the schema.
+    """Validate an `output_schema`.
 
-    It is a pydantic model, or any other type that pydantic knows (``list[Item]``, ``dict[str,
-    int]``). A `types.Schema`, or a JSON schema as a dict, is passed on to the model, and of the
-    answer only asked that it is JSON (as in ADK).
+    It is a pydantic model, or any other type that pydantic supports (``list[Item]``, ``dict[str,
+    int]``). A `types.Schema` or a JSON schema as a dict is passed on to the model; the output is
+    then only checked to be JSON (as in ADK).
+
+    Raises:
+        AgentDefinitionError: Output cannot be checked against it.
     """
     refused = AgentDefinitionError(
-        f"output_schema {schema!r} is no type that an answer can be checked against; pass a "
+        f"output_schema {schema!r} cannot be used to check output; pass a "
         "pydantic model, list[Model] or the like."
     )
     if isinstance(schema, str):
@@ -28,10 +31,10 @@ def check_output_schema(schema: Any) -> None:
 
 
 def parse_output(schema: Any, text: str) -> Any:
-    """The JSON value of an answer that came as text.
+    """Return the JSON value of output in the form of text.
 
     Raises:
-        OutputSchemaError: It does not fit.
+        OutputSchemaError: It does not match the schema.
     """
     adapter = _adapter(schema)
     try:
@@ -41,23 +44,23 @@ def parse_output(schema: Any, text: str) -> Any:
 
 
 def output_from_args(schema: Any, args: dict[str, Any]) -> Any:
-    """The JSON value of an answer that came as the arguments of a call; see `output_parameters`.
+    """Return the JSON value of output in the form of call arguments; see `output_parameters`.
 
     Raises:
-        OutputSchemaError: It does not fit.
+        OutputSchemaError: It does not match the schema.
     """
     adapter = _adapter(schema)
     key = _key(schema)
     try:
         if key is not None and key not in args:
-            raise OutputSchemaError(f"The answer lacks the argument {key!r}")
+            raise OutputSchemaError(f"The output lacks the argument {key!r}")
         return _dumped(adapter, adapter.validate_python(args if key is None else args[key]))
     except ValidationError as error:
         raise _unfit(schema, error) from None
 
 
 def output_parameters(schema: Any) -> dict[str, Any]:
-    """The JSON schema of the arguments of a call that gives the answer."""
+    """Return the JSON schema of the arguments of a call that holds the output."""
     key = _key(schema)
     whole = _json_schema(schema)
     if key is None:
@@ -86,7 +89,7 @@ def _json_schema(schema: Any) -> dict[str, Any]:
 
 
 def _key(schema: Any) -> str | None:
-    """The argument that holds an answer that is no object; None: the arguments are the answer."""
+    """The argument that holds output that is not an object; None: the arguments are the output."""
     if _is_model(schema):
         return None
     items = get_args(schema)
@@ -99,8 +102,8 @@ def _is_model(schema: Any) -> bool:
 
 def _unfit(schema: Any, error: ValidationError) -> OutputSchemaError:
     problems = "; ".join(
-        f"{'.'.join(str(part) for part in item['loc']) or 'answer'}: {item['msg']}"
+        f"{'.'.join(str(part) for part in item['loc']) or 'output'}: {item['msg']}"
         for item in error.errors(include_url=False)
     )
     name = getattr(schema, "__name__", str(schema))
-    return OutputSchemaError(f"The answer does not fit output_schema {name}: {problems}")
+    return OutputSchemaError(f"The output does not match output_schema {name}: {problems}")

@@ -1,27 +1,29 @@
-"""When a call must be confirmed before it runs."""
+"""The `require_confirmation` option: which calls a user must confirm before they run."""
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from durable_adk.calling import call
+from durable_adk.context.activity import ToolContext
 from durable_adk.errors import AgentDefinitionError
-
-if TYPE_CHECKING:
-    from durable_adk.context.activity import ToolContext
-    from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.base_tool import BaseTool
 
 NEEDS_CONFIRMATION = "This tool call requires confirmation, please approve or reject."
 REJECTED = "This tool call is rejected."
 
 ConfirmationRule = bool | Callable[..., Any]
-"""Always, never, or a predicate over the call's arguments; sync or async."""
+"""Always, never, or a sync or async predicate of the call's arguments."""
 
 CONTEXT = "tool_context"
 
 
 def check_requirement(rule: ConfirmationRule, tool_name: str, known: Iterable[str]) -> None:
-    """Raise AgentDefinitionError when a predicate asks for what no call of the tool has."""
+    """Validate a rule.
+
+    Raises:
+        AgentDefinitionError: A predicate has a parameter that the tool does not have.
+    """
     if isinstance(rule, bool):
         return
     if not callable(rule):
@@ -36,13 +38,13 @@ def check_requirement(rule: ConfirmationRule, tool_name: str, known: Iterable[st
         by_name = parameter.kind is not parameter.POSITIONAL_ONLY and parameter.name in names
         if parameter.default is parameter.empty and not by_name:
             raise AgentDefinitionError(
-                f"require_confirmation of {tool_name}() wants `{parameter.name}`, but is given "
+                f"require_confirmation of {tool_name}() needs `{parameter.name}`, but receives "
                 f"the tool's own parameters by name: {', '.join(sorted(names))}."
             )
 
 
 async def is_required(rule: ConfirmationRule, arguments: dict[str, Any]) -> bool:
-    """Whether a call with these arguments must be confirmed; a predicate gets those it takes."""
+    """Return whether a call must be confirmed; a predicate gets the arguments it accepts."""
     if isinstance(rule, bool):
         return rule
     taken = inspect.signature(rule).parameters.values()
@@ -53,25 +55,26 @@ async def is_required(rule: ConfirmationRule, arguments: dict[str, Any]) -> bool
 
 
 def runtime_hint(tool_name: str) -> str:
-    """What the user is asked when the runtime asks, because the tool requires confirmation.
+    """Return the hint of a confirmation that the runtime requests.
 
-    In histories that do not record who asked, the text tells it.
+    Older histories do not record the requester; there this text identifies it.
     """
     return f"Approve or reject the call of the tool {tool_name}() with these arguments."
 
 
-def rejection(tool_context: "ToolContext | None") -> str | None:
-    """Why a call may not run: somebody has said no; None: nobody has."""
+def rejection(tool_context: ToolContext | None) -> str | None:
+    """Return the error for a call that the user rejected; None if it was not rejected."""
     decision = tool_context and tool_context.tool_confirmation
     return REJECTED if decision is not None and not decision.confirmed else None
 
 
 async def confirmation_refusal(
-    tool: "BaseTool", args: dict[str, Any], tool_context: "ToolContext"
+    tool: BaseTool, args: dict[str, Any], tool_context: ToolContext
 ) -> str | None:
-    """Why a call may not run, after asking whether it may; None: it may (TOL-61, TOL-63).
+    """Return the error for a call that may not run yet, after requesting its confirmation.
 
-    What was decided stands: a predicate is not asked again, as it may say otherwise by now.
+    None: the call may run (TOL-61, TOL-63). A decision is final: the predicate is not evaluated
+    again, because it may return something else by now.
     """
     if tool_context.tool_confirmation is not None:
         return rejection(tool_context)

@@ -1,16 +1,14 @@
-"""The tool by which a model with tools gives an answer of a certain shape."""
+"""The tool by which a model that has tools returns structured output."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.genai import types
 
+from durable_adk.context.activity import ToolContext
 from durable_adk.errors import OutputSchemaError
 from durable_adk.models.llm_request import SET_MODEL_RESPONSE, LlmRequest
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.output_schema import output_from_args, output_parameters
-
-if TYPE_CHECKING:
-    from durable_adk.context.activity import ToolContext
 
 _INSTRUCTION = (
     f"Give your final answer by calling {SET_MODEL_RESPONSE}, never as text. Call it by itself, "
@@ -19,17 +17,17 @@ _INSTRUCTION = (
 
 
 class SetModelResponseTool(BaseTool):
-    """Takes the answer of an agent that has an `output_schema` and tools (semantics AGT-19).
+    """Receives the output of an agent that has an `output_schema` and tools (semantics AGT-19).
 
-    Providers refuse a response schema beside function declarations, so the schema is that of a
-    function. Its call ends the agent's run: the loop then yields the answer as a text of JSON.
+    Providers reject a response schema together with function declarations, so the schema is
+    declared as a function. Its call ends the agent's run; the loop yields the output as JSON text.
     """
 
     def __init__(self, output_schema: Any) -> None:
-        """Prepare the tool.
+        """Initialize the tool.
 
         Args:
-            output_schema: The agent's.
+            output_schema: The agent's `output_schema`.
         """
         super().__init__(
             name=SET_MODEL_RESPONSE,
@@ -46,14 +44,14 @@ class SetModelResponseTool(BaseTool):
         )
 
     async def process_llm_request(
-        self, *, tool_context: "ToolContext", llm_request: LlmRequest
+        self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
-        """Declare the tool, and say what it is for."""
+        """Declare the tool and add an instruction for its use."""
         await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
         llm_request.append_instructions([_INSTRUCTION])
 
-    async def run_async(self, *, args: dict[str, Any], tool_context: "ToolContext") -> Any:
-        """Take the answer; one that does not fit goes back to the model as an error."""
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        """Record the output; output that does not match is returned to the model as an error."""
         try:
             answer = output_from_args(self.output_schema, args)
         except OutputSchemaError as error:

@@ -1,23 +1,21 @@
-"""The tool with which a model hands the conversation over to another agent."""
+"""The tool by which a model transfers the conversation to another agent."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.genai import types
 
+from durable_adk.context.activity import ToolContext
 from durable_adk.tools.base_tool import BaseTool
 
-if TYPE_CHECKING:
-    from durable_adk.context.activity import ToolContext
 
-
-def transfer_to_agent(agent_name: str, tool_context: "ToolContext") -> None:
+def transfer_to_agent(agent_name: str, tool_context: ToolContext) -> None:
     """Hand the conversation over to the agent that is best placed to answer."""
     tool_context.actions.transfer_to_agent = agent_name
 
 
 class TransferToAgentTool(BaseTool):
-    """Names the agents a model may hand over to (semantics AGT-50, AGT-53, TOL-23)."""
+    """Transfers to one of the given agents (semantics AGT-50, AGT-53, TOL-23)."""
 
     def __init__(self, agent_names: Sequence[str]) -> None:
         super().__init__(
@@ -38,6 +36,6 @@ class TransferToAgentTool(BaseTool):
             },
         )
 
-    async def run_async(self, *, args: dict[str, Any], tool_context: "ToolContext") -> None:
-        """Ask the loop for the hand-over; it happens when the response is committed (AGT-50)."""
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> None:
+        """Request the transfer; it happens when the response is committed (AGT-50)."""
         tool_context.actions.transfer_to_agent = str(args.get("agent_name"))

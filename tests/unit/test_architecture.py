@@ -99,10 +99,7 @@ NOT_YET_UNIQUE = """
 """
 """Class names of today that two modules have."""
 
-NOT_YET_STRAIGHT = """
-    agents.base_agent auth.credential_service.base_credential_service context.activity
-    models.llm_request tools.base_tool tools.require_confirmation
-"""
+NOT_YET_STRAIGHT = ""
 """Modules of today that import each other."""
 
 

@@ -3,7 +3,7 @@
 from durable_adk.activities.dependencies import World
 from durable_adk.activities.user_code.callbacks import answer_of
 from durable_adk.agents.llm_agent import LlmAgent
-from durable_adk.context.activity import CallbackContext, RunContext, StepScope
+from durable_adk.context.activity import CallbackContext, StepScope
 from durable_adk.conversation.call_ids import CallIds
 from durable_adk.conversation.model_event import model_event
 from durable_adk.errors import CallbackError
@@ -12,6 +12,7 @@ from durable_adk.events.event_actions import EventActions
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.partials.partial import PartialEvent
 from durable_adk.plugins.plugin_manager import PluginManager, replaced
+from durable_adk.plugins.run_context import RunContext
 from durable_adk.wire.steps import ModelStep
 
 

@@ -10,7 +10,7 @@ from durable_adk.activities.commit.session_cache import Known
 from durable_adk.activities.dependencies import World
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.calling import time_limit
-from durable_adk.context.activity import CallbackContext, RunContext, StepScope
+from durable_adk.context.activity import CallbackContext, StepScope
 from durable_adk.conversation.call_ids import CallIds
 from durable_adk.conversation.sent_message import with_digest
 from durable_adk.errors import (
@@ -24,6 +24,7 @@ from durable_adk.failpoints import failpoint
 from durable_adk.json_values import check_json
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import replaced
+from durable_adk.plugins.run_context import RunContext
 from durable_adk.plugins.save_files_as_artifacts_plugin import SaveFilesAsArtifactsPlugin
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.messages import check_size, user_content

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from google.genai import types
 from pydantic import ValidationError
 
 from durable_adk.calling import call
-from durable_adk.context.activity import ReadonlyContext
+from durable_adk.context.activity import ReadonlyContext, ToolContext
 from durable_adk.errors import CallerError
 from durable_adk.json_values import check_json
 from durable_adk.tools.base_tool import BaseTool
@@ -22,9 +22,6 @@ from durable_adk.tools.require_confirmation import (
     is_required,
 )
 from durable_adk.wire.messages import MAX_BYTES, check_size
-
-if TYPE_CHECKING:
-    from durable_adk.context.activity import ToolContext
 
 HeaderProvider: TypeAlias = Callable[[ReadonlyContext], dict[str, str] | Awaitable[dict[str, str]]]
 IDEMPOTENCY_KEY = "durable-adk/idempotencyKey"
@@ -82,13 +79,11 @@ class McpTool(BaseTool):
             parameters_json_schema=self._mcp_tool.input_schema,
         )
 
-    async def needs_confirmation(self, args: dict[str, Any], tool_context: "ToolContext") -> bool:
+    async def needs_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
         """What `require_confirmation` says."""
         return await is_required(self.require_confirmation, {**args, CONTEXT: tool_context})
 
-    async def run_async(
-        self, *, args: dict[str, Any], tool_context: "ToolContext"
-    ) -> dict[str, Any]:
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> dict[str, Any]:
         """Call the tool.
 
         Returns:
@@ -110,7 +105,7 @@ class McpTool(BaseTool):
             return {"error": f"The MCP tool {self.name} failed: {error}"}
         return _storable(self.name, _response(_library.wire(result)))
 
-    async def _unconfirmed(self, args: dict[str, Any], tool_context: "ToolContext") -> str | None:
+    async def _unconfirmed(self, args: dict[str, Any], tool_context: ToolContext) -> str | None:
         """Why the call may not run, after asking whether it may; None: it may."""
         if self.require_confirmation is False:
             return None

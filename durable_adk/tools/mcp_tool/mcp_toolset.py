@@ -4,8 +4,9 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
+from durable_adk.context.activity import ReadonlyContext
 from durable_adk.log import get_logger
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.base_toolset import BaseToolset, ToolPredicate
@@ -23,9 +24,6 @@ from durable_adk.tools.mcp_tool.mcp_tool import (
     provided_headers,
 )
 from durable_adk.tools.require_confirmation import ConfirmationRule
-
-if TYPE_CHECKING:
-    from durable_adk.context.activity import ReadonlyContext
 
 logger = get_logger(__name__)
 
@@ -87,7 +85,7 @@ class McpToolset(BaseToolset):
     def __repr__(self) -> str:
         return f"McpToolset({self._sessions.connection_params})"
 
-    async def get_tools(self, readonly_context: "ReadonlyContext | None" = None) -> list[BaseTool]:
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """The server's tools that the filter lets through, with their own names.
 
         Raises:

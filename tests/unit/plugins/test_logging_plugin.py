@@ -7,11 +7,12 @@ import pytest
 from google.genai import types
 
 from durable_adk.agents import BaseAgent
-from durable_adk.context.activity import CallbackContext, RunContext, ToolContext
+from durable_adk.context.activity import CallbackContext, ToolContext
 from durable_adk.events import Event, EventActions
 from durable_adk.models import LlmRequest, LlmResponse
 from durable_adk.plugins import LoggingPlugin
 from durable_adk.plugins.base_plugin import HOOKS
+from durable_adk.plugins.run_context import RunContext
 from durable_adk.tools import BaseTool
 
 SAID = "s3cret"

@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 from google.genai import types
 
-from durable_adk.context.activity import RunContext, Services
+from durable_adk.context.activity import Services
 from durable_adk.errors import InvalidRequestError
 from durable_adk.plugins import SaveFilesAsArtifactsPlugin
+from durable_adk.plugins.run_context import RunContext
 
 WHERE = {"app_name": "app", "user_id": "u", "session_id": "s"}
 FILE = types.Blob(data=b"\x89PNG", mime_type="image/png", display_name="../me.png")

@@ -248,7 +248,7 @@ async def async_generator():
         (generator, "live mode"),
         (lambda: None, "cannot be a tool's name"),
         (Greeter, "class"),
-        (Greeter.greet, "without its object"),
+        (Greeter.greet, "is an unbound method"),
         (7, "cannot be called"),
     ],
 )

@@ -79,7 +79,7 @@ def test_declaring_changes_no_schema() -> None:
         (Town, {}, "name: Field required"),
         (Town, {"name": "Rome", "people": "many"}, "people: "),
         (list[Town], {}, "lacks the argument 'items'"),
-        (int, {"response": "x"}, "answer: "),
+        (int, {"response": "x"}, "output: "),
     ],
 )
 async def test_another_answer_goes_back(schema: Any, args: dict[str, Any], problem: str) -> None:

@@ -1,0 +1,21 @@
+"""The context of the plugin hooks around a run and its events."""
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.context.activity import CallbackContext, StepScope
+from durable_adk.events.event_actions import EventActions
+
+
+class RunContext(CallbackContext):
+    """What a plugin's hooks around a run can read and change (semantics PLG-2)."""
+
+    def __init__(
+        self,
+        scope: StepScope,
+        *,
+        agent: BaseAgent | None = None,
+        actions: EventActions | None = None,
+        save_key: str = "",
+    ) -> None:
+        super().__init__(scope, actions=actions, save_key=save_key)
+        self.agent = agent
+        """The agent that the run starts with; for an event, the agent that made it."""
