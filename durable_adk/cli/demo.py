@@ -1,11 +1,10 @@
 """``durable-adk demo``: an agent whose worker is killed in the middle of a tool."""
 
 import asyncio
+import json
 import sys
 import time
 import uuid
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,11 +14,9 @@ from temporalio.client import Client
 
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.app import App
-from durable_adk.cli.evidence import Evidence, collect, read_ledger
-from durable_adk.cli.execution import execute
-from durable_adk.cli.options import DataDir, Debug
-from durable_adk.cli.places import Places, load_app
-from durable_adk.cli.reach import await_worker
+from durable_adk.cli.connection import CliConnection, await_worker
+from durable_adk.cli.execution import command
+from durable_adk.cli.target import load_app
 from durable_adk.cli.terminal import gist, plain_console, read_line
 from durable_adk.client.invocations import Invocations, workflow_id
 from durable_adk.embedded.process import Process
@@ -32,131 +29,95 @@ from durable_adk.embedded.shared import (
 )
 from durable_adk.embedded.worker_process import start_worker_process
 from durable_adk.errors import DurableAdkError
-from durable_adk.log import configure
 from durable_adk.runners import Runner
+from durable_adk.sessions.base_session_service import BaseSessionService, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.sql_session_service import SqliteSessionService
 
 MESSAGE = "Find the capital of France and book a trip to Paris."
-INTO_THE_TOOL = 0.7
+KILL_AFTER = 0.7
 """Seconds after a booking has begun at which its worker is killed; a booking takes 2."""
-
 WORKER_START = 60.0
-"""Seconds the first worker may take to be there; on two idle cores it takes 2."""
-
+"""Seconds for the first worker to start; on two idle cores it takes 2."""
 _PACKAGE = Path(__file__).parents[1]
-_EXAMPLES = (_PACKAGE / "_examples", _PACKAGE.parent / "examples")
+_EXAMPLES = (_PACKAGE / "_examples", _PACKAGE.parent / "examples")  # in a wheel, in a checkout
 
 
-def demo_command(*, data_dir: DataDir = None, debug: Debug = False) -> None:
+@command("data_dir")
+async def demo(connection: CliConnection) -> None:
     """Watch an agent survive the SIGKILL of its worker.
 
-    Starts a Temporal server, a worker and a session store on this machine, sends the example agent
-    a message, kills the worker while a tool runs, starts another, and counts afterwards what was
-    recorded. It needs no key; with GEMINI_API_KEY the agent runs on Gemini.
+    Starts a Temporal server, a worker and a session store on this machine, sends a message to the
+    example agent, kills the worker while a tool runs, starts another worker, and prints what was
+    recorded. No API key is needed; with GEMINI_API_KEY the agent uses Gemini.
     """
-    configure("warning")
-    execute(_demonstrate(Places(data_dir=data_dir)), debug=debug)
-
-
-def example_agent() -> Path:
-    """The folder of the example agent: in the wheel, or beside the package in a checkout.
-
-    Raises:
-        DurableAdkError: It was not installed.
-    """
-    for folder in _EXAMPLES:
-        if (folder / "capital_agent" / "agent.py").is_file():
-            return folder / "capital_agent"
-    raise DurableAdkError("The example agent is not part of this installation.")
-
-
-async def _demonstrate(places: Places) -> None:
-    target = str(example_agent())
+    target = _example()
     app = load_app(target)
-    folder = prepare_data_dir(places.folder / "demo")
-    tell(
+    folder = prepare_data_dir(connection.folder / "demo")
+    _print(
         "An agent is asked to book a trip. While it does, its worker is killed with SIGKILL, and "
-        "another worker goes on from the last committed event.\n"
+        "another worker continues from the last committed event.\n"
     )
-    fact("model", _model(app))
+    _fact("model", _model(app))
     async with shared_server(folder) as server:
-        fact("server", f"Temporal on {server.address}, files in {_short(folder)}")
+        _fact("server", f"Temporal on {server.address}, files in {_relative(folder)}")
+        client = await connect_embedded(server.address, payloads_place(folder))
+        sessions = SqliteSessionService(folder / "sessions.db")
         story = Story(app=app, target=target, folder=folder, server=server)
-        async with story.stage() as runner:
-            await story.tell(runner)
-            evidence = await story.evidence(runner)
-            _show(evidence, story)
-            await _let_look()
-    if not story.is_proven(evidence):
-        raise DurableAdkError("This was not what the demo should show; see above.")
+        # This runner starts the invocation and follows it; the worker processes run it.
+        runner = Runner(
+            app=app,
+            session_service=sessions,
+            client=client,
+            task_queue=story.queue,
+            auto_create_session=True,
+        )
+        try:
+            async with runner:
+                await story.play(runner, client)
+            records = await Records.read(client, sessions, story)
+            _show(records, story)
+            if sys.stdin.isatty() and sys.stdout.isatty():
+                await read_line("\nPress Enter to stop the demo and its server. ")
+        finally:
+            await sessions.close()
+    if story.killed_at is None or not records.prove_takeover:
+        raise DurableAdkError("The demo did not go as expected; see the counts above.")
 
 
 @dataclass(kw_only=True)
 class Story:
-    """One run of the demo."""
+    """One run of the demo: the message, the kill, and the second worker."""
 
     app: App
     target: str
     folder: Path
     server: ServerInfo
     name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
-    client: Client = field(init=False)
     killed_at: float | None = None
     """Seconds since the epoch."""
     _began: float = field(default_factory=time.monotonic)
 
-    @property
-    def key(self) -> SessionKey:
-        """The session."""
-        return SessionKey(self.app.name, "user", f"demo-{self.name}")
+    def __post_init__(self) -> None:
+        """Name everything after this run, so that it meets nothing of an earlier one."""
+        self.key = SessionKey(self.app.name, "user", f"demo-{self.name}")
+        self.invocation = f"e-demo-{self.name}"
+        self.queue = f"durable-adk-demo-{self.name}"
+        self.workflow = workflow_id(self.key, self.invocation)
+        self.ledger = self.folder / f"trips-{self.name}.jsonl"
 
-    @property
-    def invocation(self) -> str:
-        """The invocation's id."""
-        return f"e-demo-{self.name}"
+    def bookings(self) -> list[str]:
+        """What the tool wrote to its ledger, in order: ``started`` and ``done``."""
+        lines = self.ledger.read_text().splitlines() if self.ledger.exists() else []
+        return [json.loads(line)["what"] for line in lines]
 
-    @property
-    def ledger(self) -> Path:
-        """Where the tool writes what it does."""
-        return self.folder / f"trips-{self.name}.jsonl"
-
-    @property
-    def queue(self) -> str:
-        """A task queue that no worker of an earlier demo can know."""
-        return f"durable-adk-demo-{self.name}"
-
-    @property
-    def link(self) -> str:
-        """The workflow's page in the Temporal UI."""
-        workflow = workflow_id(self.key, self.invocation)
-        return f"{self.server.ui_url}/namespaces/default/workflows/{workflow}"
-
-    @asynccontextmanager
-    async def stage(self) -> AsyncGenerator[Runner]:
-        """The store, and a runner that only watches: all work is the worker processes'."""
-        self.client = await connect_embedded(self.server.address, payloads_place(self.folder))
-        sessions = SqliteSessionService(self.folder / "sessions.db")
-        try:
-            async with Runner(
-                app=self.app,
-                session_service=sessions,
-                client=self.client,
-                task_queue=self.queue,
-                auto_create_session=True,
-            ) as runner:
-                yield runner
-        finally:
-            await sessions.close()
-
-    async def tell(self, runner: Runner) -> None:
-        """Send the message, show the events, and meanwhile kill the worker."""
+    async def play(self, runner: Runner, client: Client) -> None:
+        """Send the message and show the events; meanwhile kill the worker."""
         async with await self._worker() as first:
-            fact("worker", f"process {first.pid}")
-            # A busy machine takes its time to start Python, and the message would be given up.
-            queue = Invocations(self.client, self.queue)
-            await await_worker(queue, self.invocation, patience=WORKER_START)
-            tell("")
+            _fact("worker", f"process {first.pid}")
+            invocations = Invocations(client, self.queue)
+            await await_worker(invocations, self.invocation, seconds=WORKER_START)
+            _print("")
             self._began = time.monotonic()
             killing = asyncio.create_task(self._kill(first))
             try:
@@ -164,20 +125,6 @@ class Story:
             finally:
                 killing.cancel()
                 await asyncio.gather(killing, return_exceptions=True)
-
-    async def evidence(self, runner: Runner) -> Evidence:
-        """What was recorded of the run."""
-        handle = self.client.get_workflow_handle(workflow_id(self.key, self.invocation))
-        return await collect(handle, runner.session_service, self.key, self.invocation, self.ledger)
-
-    def is_proven(self, evidence: Evidence) -> bool:
-        """Whether the records show that a run was interrupted and nothing was lost or doubled."""
-        return (
-            self.killed_at is not None
-            and evidence.completed
-            and evidence.duplicates == 0
-            and evidence.bookings_begun > evidence.bookings_done == 1
-        )
 
     async def _worker(self) -> Process:
         return await start_worker_process(
@@ -191,15 +138,15 @@ class Story:
         )
 
     async def _kill(self, first: Process) -> None:
-        while not read_ledger(self.ledger):  # noqa: ASYNC110  # another process writes it
+        while not self.bookings():  # noqa: ASYNC110  # another process writes the ledger
             await asyncio.sleep(0.02)
-        await asyncio.sleep(INTO_THE_TOOL)
+        await asyncio.sleep(KILL_AFTER)
         self.killed_at = time.time()
         await first.kill()
         self._say("", Text(f"worker {first.pid} is killed (SIGKILL) inside book_trip", "bold red"))
         async with await self._worker() as second:
             self._say("", Text(f"worker {second.pid} starts", "bold green"))
-            await asyncio.Event().wait()  # until the story is told
+            await asyncio.Event().wait()  # until `play` cancels it
 
     async def _show_events(self, runner: Runner) -> None:
         events = runner.run_async(
@@ -215,20 +162,84 @@ class Story:
 
     def _say(self, who: str, what: Text) -> None:
         row = Table.grid(padding=(0, 2))
-        row.add_column(width=6, justify="right", style="dim")
+        row.add_column(width=7, justify="right", style="dim")
         row.add_column(width=max(4, len(self.app.root_agent.name)), style="cyan")
         row.add_column(overflow="fold")
         row.add_row(f"{time.monotonic() - self._began:.2f} s", who, what)
         plain_console().print(row)
 
 
-def tell(text: str) -> None:
-    """A line of the story."""
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """What the session store, the workflow history and the tool's ledger hold about a run."""
+
+    completed: bool
+    events: int
+    duplicates: int
+    """Events whose id or sequence number occurs twice."""
+    model_calls: int
+    """Attempts of activity ``call_model`` in the history."""
+    tool_runs: int
+    """Attempts of activity ``call_tool`` in the history."""
+    bookings_begun: int
+    bookings_done: int
+    taken_over: float | None
+    """When the tool's second attempt began, in seconds since the epoch."""
+
+    @classmethod
+    async def read(cls, client: Client, sessions: BaseSessionService, story: Story) -> "Records":
+        """Read the store, the history and the ledger."""
+        record = await sessions.get_invocation(story.key, story.invocation)
+        stored = [
+            item
+            for item in await sessions.read_events(story.key)
+            if item.event.invocation_id == story.invocation
+        ]
+        distinct = min(len({item.event.id for item in stored}), len({item.seq for item in stored}))
+        attempts = {"call_model": 0, "call_tool": 0}
+        types: dict[int, str] = {}
+        taken_over = None
+        async for event in client.get_workflow_handle(story.workflow).fetch_history_events():
+            scheduled = event.activity_task_scheduled_event_attributes
+            types[event.event_id] = scheduled.activity_type.name
+            started = event.activity_task_started_event_attributes
+            kind = types.get(started.scheduled_event_id)
+            if kind in attempts:
+                attempts[kind] += started.attempt
+            if kind == "call_tool" and started.attempt > 1:
+                taken_over = taken_over or event.event_time.ToMicroseconds() / 1e6
+        bookings = story.bookings()
+        return cls(
+            completed=record is not None and record.status is Status.COMPLETED,
+            events=len(stored),
+            duplicates=len(stored) - distinct,
+            model_calls=attempts["call_model"],
+            tool_runs=attempts["call_tool"],
+            bookings_begun=bookings.count("started"),
+            bookings_done=bookings.count("done"),
+            taken_over=taken_over,
+        )
+
+    @property
+    def prove_takeover(self) -> bool:
+        """Whether a booking was interrupted, and nothing was lost or done twice."""
+        once = self.bookings_begun > self.bookings_done == 1
+        return self.completed and self.duplicates == 0 and once
+
+
+def _example() -> str:
+    """The folder of the example agent."""
+    for folder in _EXAMPLES:
+        if (folder / "capital_agent" / "agent.py").is_file():
+            return str(folder / "capital_agent")
+    raise DurableAdkError("The example agent is not part of this installation.")
+
+
+def _print(text: str) -> None:
     plain_console().print(Text(text))
 
 
-def fact(name: str, text: str) -> None:
-    """A line about what is there."""
+def _fact(name: str, text: str) -> None:
     row = Table.grid(padding=(0, 2))
     row.add_column(width=6, style="bold")
     row.add_column(overflow="fold")
@@ -240,48 +251,39 @@ def _model(app: App) -> str:
     model = app.root_agent.model if isinstance(app.root_agent, LlmAgent) else None
     if model == "offline":
         return (
-            "offline, which is a few rules and no LLM, so that no key is needed; "
-            "set GEMINI_API_KEY for Gemini"
+            "offline: a few rules instead of an LLM, so no API key is needed; "
+            "set GEMINI_API_KEY to use Gemini"
         )
     return str(model)
 
 
-def _short(path: Path) -> str:
+def _relative(path: Path) -> str:
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def _show(evidence: Evidence, story: Story) -> None:
+def _show(records: Records, story: Story) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(justify="right", style="bold")
     table.add_column()
     table.add_column(style="dim")
-    table.add_row(str(evidence.model_calls), "model calls", "workflow history, attempts")
-    table.add_row(str(evidence.tool_runs), "tool runs", "workflow history, attempts")
-    table.add_row(str(evidence.events), "events committed", "session store")
-    table.add_row(str(evidence.duplicates), "duplicates", "session store")
-    booked = f"the tool's ledger; begun {evidence.bookings_begun} times"
-    table.add_row(str(evidence.bookings_done), "trips booked", booked)
-    table.add_row(
-        _takeover(evidence, story),
-        "to takeover",
-        "from SIGKILL to the tool's next start, workflow history",
-    )
-    tell("\nRecorded, and where")
+    takeover = "-"
+    if records.taken_over is not None and story.killed_at is not None:
+        takeover = f"{records.taken_over - story.killed_at:.1f} s"
+    ledger = f"the tool's ledger; started {records.bookings_begun} times"
+    for number, what, source in (
+        (records.model_calls, "model calls", "workflow history, attempts"),
+        (records.tool_runs, "tool runs", "workflow history, attempts"),
+        (records.events, "events committed", "session store"),
+        (records.duplicates, "duplicates", "session store"),
+        (records.bookings_done, "trips booked", ledger),
+        (takeover, "to takeover", "from SIGKILL to the tool's next start, workflow history"),
+    ):
+        table.add_row(str(number), what, source)
+    _print("\nWhat was recorded, and where")
     plain_console().print(table)
     if story.killed_at is None:
-        tell("\nThe model booked no trip, so there was no tool to kill the worker in.")
-    tell("\nLook at the workflow in the Temporal UI:")
-    plain_console().print(Text(story.link, style="underline"), soft_wrap=True)
-
-
-def _takeover(evidence: Evidence, story: Story) -> str:
-    if evidence.taken_over is None or story.killed_at is None:
-        return "-"
-    return f"{evidence.taken_over - story.killed_at:.1f} s"
-
-
-async def _let_look() -> None:
-    """Keep the server up for as long as somebody may be looking."""
-    if sys.stdin.isatty() and sys.stdout.isatty():
-        await read_line("\nPress Enter to end; the server ends, too. ")
+        _print("\nThe model booked no trip, so no worker was killed.")
+    _print("\nThe workflow in the Temporal UI:")
+    link = f"{story.server.ui_url}/namespaces/default/workflows/{story.workflow}"
+    plain_console().print(Text(link, style="underline"), soft_wrap=True)

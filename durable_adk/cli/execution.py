@@ -1,72 +1,145 @@
-"""How every command runs: signals, errors and exit codes."""
+"""How every command runs: its options, its logging, signals, errors and exit code."""
 
 import asyncio
+import dataclasses
 import faulthandler
+import inspect
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn, get_type_hints
 
 import typer
 
+from durable_adk.cli.connection import CliConnection
 from durable_adk.errors import DurableAdkError
-from durable_adk.log import printable
+from durable_adk.log import configure, printable
 from durable_adk.telemetry.environment import is_asked_for
 
-_PATIENCE = 20.0  # seconds that cleaning up may take after a signal; our children end with us
-
-_SETUP = "durable_adk.telemetry.setup"
-
 FAILED = 1
-"""Exit code of a command that could not do what it was asked to."""
+"""Exit code of a command that failed."""
+_CLEANUP_TIMEOUT = 20.0
+"""Seconds for cleaning up after a signal; child processes end with this one."""
+_TELEMETRY_SETUP = "durable_adk.telemetry.setup"
+
+Work = Callable[..., Coroutine[Any, Any, int | None]]
+"""The body of a command; returns its exit code, None for 0."""
+_Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
+
+
+def command(
+    *connection: str, log_level: str = "warning", stopped: int | None = None
+) -> Callable[[Work], Callable[..., None]]:
+    """Make an async function a function for `typer.Typer.command`.
+
+    A parameter whose type is a dataclass stands for the options that its fields declare, so
+    several commands can share them. Every command gets ``--debug``.
+
+    Args:
+        *connection: Which options of `CliConnection` the command has.
+        log_level: The level of the logs unless the environment sets one.
+        stopped: The exit code after SIGINT or SIGTERM; None: 128 + the signal's number.
+    """
+
+    def decorate(work: Work) -> Callable[..., None]:
+        hints = get_type_hints(work, include_extras=True)
+        groups = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
+
+        def run(*, debug: bool, **values: Any) -> None:
+            async def called() -> int | None:
+                made = {name: _take(group, values) for name, group in groups.items()}
+                return await work(**made, **values)
+
+            configure(log_level)
+            execute(called(), debug=debug, stopped=stopped)
+
+        parameters = [*_parameters(work, hints, connection), _parameter("debug", _Debug, False)]
+        parameters.sort(key=lambda one: one.kind)
+        run.__name__, run.__doc__ = work.__name__, work.__doc__
+        run.__dict__["__signature__"] = inspect.Signature(parameters)
+        return run
+
+    return decorate
+
+
+def _parameters(
+    work: Work, hints: dict[str, Any], connection: tuple[str, ...]
+) -> Iterator[inspect.Parameter]:
+    """The parameters of a command, with those of its dataclasses in their place."""
+    for name, parameter in inspect.signature(work).parameters.items():
+        if not dataclasses.is_dataclass(hints[name]):
+            yield parameter.replace(annotation=hints[name])
+    groups = [hints[name] for name in inspect.signature(work).parameters]
+    for group in sorted(groups, key=lambda one: one is CliConnection):  # the connection's last
+        for field in _options(group):
+            if group is not CliConnection or field.name in connection:
+                annotation = get_type_hints(group, include_extras=True)[field.name]
+                yield _parameter(field.name, annotation, field.default)
+
+
+def _parameter(name: str, annotation: Any, default: object) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def _options(group: Any) -> list["dataclasses.Field[Any]"]:
+    """The fields of a dataclass that are options; [] for anything else."""
+    fields = dataclasses.fields(group) if dataclasses.is_dataclass(group) else ()
+    return [field for field in fields if field.default is not dataclasses.MISSING]
+
+
+def _take(group: Any, values: dict[str, Any]) -> object:
+    """An instance of a dataclass, from the options that belong to it."""
+    names = [field.name for field in _options(group) if field.name in values]
+    return group(**{name: values.pop(name) for name in names})
 
 
 class StoppedBySignal(Exception):  # noqa: N818  # being stopped is no error
-    """The user or the system asked us to end, and all that we started has ended."""
+    """SIGINT or SIGTERM stopped the command, and everything it started has ended."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.exit_code = 128 + number
 
 
-def execute(work: Coroutine[Any, Any, None], *, debug: bool, stopped: int | None = None) -> None:
-    """Run a command to its end, turning what happened into an exit code.
+def execute(
+    work: Coroutine[Any, Any, int | None], *, debug: bool, stopped: int | None = None
+) -> None:
+    """Run a command to its end and exit with its code.
 
     Args:
-        work: The command; it is cancelled at SIGINT and SIGTERM, and cleans up then.
+        work: The command; SIGINT and SIGTERM cancel it, and it cleans up.
         debug: Show tracebacks.
-        stopped: Exit code after a signal; None: 128 + its number, as shells have it.
+        stopped: The exit code after a signal; None: 128 + its number, as shells have it.
 
     Raises:
-        typer.Exit: With the code, unless that is 0.
+        typer.Exit: With the exit code.
     """
     try:
         with _telemetry():
-            asyncio.run(_until_signal(work))
+            code = asyncio.run(_until_signal(work)) or 0
     except StoppedBySignal as signalled:
         code = signalled.exit_code if stopped is None else stopped
-    except Exception as error:  # noqa: BLE001  # the last frame there is
+    except Exception as error:  # noqa: BLE001  # the outermost frame
         report(error, debug=debug)
         code = FAILED
-    else:
-        code = 0
     raise typer.Exit(code)
 
 
 def _telemetry() -> AbstractContextManager[None]:
-    """Export what the environment asks for; the SDK is imported only then."""
+    """Export telemetry if the environment configures it; only then import the SDK."""
     if not is_asked_for():
         return nullcontext()
-    exporting: AbstractContextManager[None] = import_module(_SETUP).exporting()
+    exporting: AbstractContextManager[None] = import_module(_TELEMETRY_SETUP).exporting()
     return exporting
 
 
 def report(error: BaseException, *, debug: bool) -> None:
-    """Say in one line on standard error what went wrong."""
+    """Write an error to standard error, in one line."""
     error = _first(error)
     if debug:
         traceback.print_exception(error)
@@ -76,10 +149,15 @@ def report(error: BaseException, *, debug: bool) -> None:
     typer.echo(line, err=True)
 
 
+def note(text: str) -> None:
+    """Write a line for the user to standard error; standard output holds the events."""
+    typer.echo(text, err=True)
+
+
 def _first(error: BaseException) -> BaseException:
-    """The error that made a group of tasks end."""
+    """The error that ended a group of tasks."""
     if isinstance(error, BaseExceptionGroup):
-        causes: tuple[BaseException, ...] = error.exceptions  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]: isinstance cannot say of what
+        causes: tuple[BaseException, ...] = error.exceptions  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]: isinstance cannot narrow the type argument
         return _first(causes[0])
     return error
 
@@ -87,8 +165,8 @@ def _first(error: BaseException) -> BaseException:
 def leave(code: int) -> NoReturn:
     """End the process at once.
 
-    A client whose long poll was cancelled can abort the interpreter's own way out (reliability
-    1g): nothing of ours is left to clean up here, so it is not taken.
+    The interpreter's own shutdown can abort while a client's long poll is being cancelled. Nothing
+    is left to clean up here, so skip it.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # the reader of a pipe has gone
@@ -97,21 +175,21 @@ def leave(code: int) -> NoReturn:
 
 
 async def until_cancelled() -> None:
-    """Wait; from then on there is only so much time to clean up, whatever user code does."""
+    """Wait for cancellation; then limit the time for cleaning up, whatever user code does."""
     try:
         await asyncio.Event().wait()
     finally:
-        asyncio.get_running_loop().call_later(_PATIENCE, leave, FAILED)
+        asyncio.get_running_loop().call_later(_CLEANUP_TIMEOUT, leave, FAILED)
 
 
 @contextmanager
 def ending_a_frozen_process(seconds: float) -> Generator[None]:
-    """End the process, with the places of its threads on standard error, if its loop stands still.
+    """Dump all stacks to standard error and end the process if its event loop stops for so long.
 
-    User code may keep the interpreter to itself, as a regular expression does: then no Python code
-    of ours can find that out. The timer of `faulthandler` needs none.
+    User code may hold the GIL, as a regular expression does. Python code of ours cannot notice that
+    then; the timer of `faulthandler` can.
     """
-    timer = asyncio.ensure_future(_begin_again(seconds))
+    timer = asyncio.ensure_future(_restart_timer(seconds))
     try:
         yield
     finally:
@@ -119,27 +197,29 @@ def ending_a_frozen_process(seconds: float) -> Generator[None]:
         faulthandler.cancel_dump_traceback_later()
 
 
-async def _begin_again(seconds: float) -> None:
+async def _restart_timer(seconds: float) -> None:
     while True:
         faulthandler.dump_traceback_later(seconds, exit=True)
         await asyncio.sleep(min(1.0, seconds / 4))
 
 
-async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
+async def _until_signal(work: Coroutine[Any, Any, int | None]) -> int | None:
     task = asyncio.ensure_future(work)
     received: list[int] = []
     loop = asyncio.get_running_loop()
 
     def stop(number: int) -> None:
         if received:
-            leave(128 + number)  # asked twice; what we started notices that we are gone
+            leave(128 + number)  # the second signal; child processes notice that we are gone
         received.append(number)
         task.cancel()
-        loop.call_later(_PATIENCE, leave, 128 + number)
+        loop.call_later(_CLEANUP_TIMEOUT, leave, 128 + number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
+    code = None
     with suppress(asyncio.CancelledError):
-        await task
+        code = await task
     if received:
         raise StoppedBySignal(received[0])
+    return code

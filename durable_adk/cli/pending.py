@@ -1,58 +1,286 @@
-"""``durable-adk pending``: the calls that wait for an answer."""
+"""``durable-adk pending``: pending calls, and finding calls and invocations by id."""
 
-from dataclasses import replace
-from typing import Annotated
+import json
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
-from durable_adk.cli.execution import execute
-from durable_adk.cli.options import AnySession, AnyTarget, AnyUser, DataDir, Debug, Store
-from durable_adk.cli.places import Places, load_app
-from durable_adk.cli.questions import as_json, show_questions
-from durable_adk.cli.reach import is_code
-from durable_adk.cli.waiting import Where, app_names, find_waiting
-from durable_adk.log import configure
+from durable_adk.apps.app import App
+from durable_adk.auth.auth_tool import AuthConfig
+from durable_adk.cli.connection import CliConnection
+from durable_adk.cli.execution import command
+from durable_adk.cli.target import AnyTarget, defines_app, load_app
+from durable_adk.cli.terminal import Detach, Json, call_text
+from durable_adk.client.pending import (
+    InvocationFilter,
+    LocatedCall,
+    find_invocations,
+    find_pending_calls,
+)
+from durable_adk.conversation.pending_calls import PendingCall
+from durable_adk.errors import InvalidRequestError
+from durable_adk.log import printable
+from durable_adk.sessions.base_session_service import (
+    BaseSessionService,
+    InvocationRecord,
+    Status,
+)
+from durable_adk.sessions.session import SessionKey
 
+SHORTEST = 12
+"""Characters of a shortened id at least."""
+_LABEL = 9
+"""Columns of the widest label."""
+
+T = TypeVar("T")
+OneUser = Annotated[str | None, typer.Option("--user", help="Only this user.")]
+OneSession = Annotated[str | None, typer.Option("--session", help="Only this session.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="One call a line, as JSON.")]
 
 
-def pending_command(
+@dataclass(frozen=True, kw_only=True)
+class InvocationOptions:
+    """The options of commands that send something to an open invocation."""
+
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="The app: its name, or a folder, file or module that defines it. The latter runs "
+            "it in this command unless --address is given; needed if no other worker does.",
+            show_default=False,
+        ),
+    ] = None
+    user: OneUser = None
+    session: OneSession = None
+    detach: Detach = False
+    as_json: Json = False
+
+    async def scope(self, sessions: BaseSessionService) -> tuple[InvocationFilter, App | None]:
+        """Where to search, and the app to serve meanwhile.
+
+        Raises:
+            AgentDefinitionError: The target neither is the name of an app nor defines one.
+        """
+        name, app = self.target, None
+        if name is not None and defines_app(name, await sessions.list_apps()):
+            app = load_app(name)
+            name = app.name
+        return InvocationFilter(app=name, user=self.user, session=self.session), app
+
+
+@command("store", "data_dir")
+async def pending(
+    connection: CliConnection,
     target: AnyTarget = None,
     *,
-    user: AnyUser = None,
-    session: AnySession = None,
+    user: OneUser = None,
+    session: OneSession = None,
     lines: JsonLines = False,
-    store: Store = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
-    """List the calls that wait for an answer, oldest first, and how to answer them.
+    """List the calls that wait for an answer, oldest first, and the commands that answer them.
 
-    It reads the session store only: neither a Temporal nor the agent is needed.
+    Reads the session store only: neither Temporal nor the agent is needed.
 
     [bold]Example[/bold]
 
       durable-adk pending --user alice
     """
-    configure("warning")
-    places = Places(store=store, data_dir=data_dir)
-    where = Where(user=user, session=session)
-    execute(_list(places, target, where, lines=lines), debug=debug)
-
-
-async def _list(places: Places, target: str | None, where: Where, *, lines: bool) -> None:
-    options = list(places.options)
-    async with places.sessions(existing=True) as sessions:
-        if target is not None:
-            known = await app_names(sessions)
-            # The app's name is enough to list its calls; to answer them its code may be needed.
-            where = replace(where, app=target if target in known else load_app(target).name)
-            options += ["--target", target] if is_code(target, known) else []
-        waiting = await find_waiting(sessions, where)
+    options = list(connection.arguments)
+    async with connection.sessions(existing=True) as sessions:
+        if target is not None and defines_app(target, await sessions.list_apps()):
+            options += ["--target", target]
+        app = await app_name(sessions, target)
+        where = InvocationFilter(app=app, user=user, session=session)
+        calls = await find_pending_calls(sessions, where)
     if lines:
-        for item in waiting:
+        for item in calls:
             typer.echo(as_json(item))
-    elif waiting:
-        show_questions(waiting, options=options)
+    elif calls:
+        show_calls(calls, options=options)
     else:
-        typer.echo("Nothing waits for an answer.")
+        typer.echo("No calls are waiting for an answer.")
+
+
+async def app_name(sessions: BaseSessionService, target: str | None) -> str | None:
+    """The name of an app in the store, or of the app that a target defines.
+
+    Raises:
+        AgentDefinitionError: The target is neither.
+    """
+    if target is None or target in await sessions.list_apps():
+        return target
+    return load_app(target).name
+
+
+async def find_invocation(
+    sessions: BaseSessionService, where: InvocationFilter, start: str
+) -> tuple[SessionKey, InvocationRecord]:
+    """The one invocation whose id is `start` or begins with it; open ones come first.
+
+    Raises:
+        InvalidRequestError: No invocation matches, or several do.
+    """
+    found = await _beginning(sessions, where, start, Status.RUNNING)
+    found |= await _beginning(sessions, where, start, Status.PAUSED)
+    found = found or await _beginning(sessions, where, start, None)
+    return pick(((name, key, one) for (key, name), one in found.items()), start, "invocation")
+
+
+async def _beginning(
+    sessions: BaseSessionService, where: InvocationFilter, start: str, status: Status | None
+) -> dict[tuple[SessionKey, str], tuple[SessionKey, InvocationRecord]]:
+    """The invocations whose ids begin with `start`; none if it is empty."""
+    return {
+        (key, record.invocation_id): (key, record)
+        async for key, record in find_invocations(sessions, where, status=status)
+        if start and record.invocation_id.startswith(start)
+    }
+
+
+async def find_call(
+    sessions: BaseSessionService, where: InvocationFilter, start: str
+) -> LocatedCall:
+    """The one pending call whose id is `start` or begins with it.
+
+    Raises:
+        InvalidRequestError: No call matches, or several do.
+    """
+    calls = await find_pending_calls(sessions, where)
+    return pick(((item.call.call_id, item.key, item) for item in calls), start, "pending call")
+
+
+def pick(items: Iterable[tuple[str, SessionKey, T]], start: str, what: str) -> T:
+    """The one item whose id is `start`, else the one whose id begins with it.
+
+    Args:
+        items: Each with its id and session.
+        start: What the user typed.
+        what: What an item is, for error messages.
+
+    Raises:
+        InvalidRequestError: No item matches, or several do.
+    """
+    known = list(items)
+    exact = [item for item in known if item[0] == start]
+    hits = exact or [item for item in known if start and item[0].startswith(start)]
+    if len(hits) == 1:
+        return hits[0][2]
+    if not hits:
+        raise InvalidRequestError(f"No {what} has an id that begins with {start!r}.")
+    if len({name for name, _, _ in hits}) == 1:
+        sessions = ", ".join(f"{key.session_id!r} of user {key.user_id!r}" for _, key, _ in hits)
+        raise InvalidRequestError(
+            f"{hits[0][0]!r} is the id of a {what} in sessions {sessions}; select one with "
+            "--session, --user or --target."
+        )
+    names = ", ".join(name for name, _, _ in hits)
+    raise InvalidRequestError(f"Several ids begin with {start!r} ({names}); type more of it.")
+
+
+def short(name: str, names: Sequence[str]) -> str:
+    """The shortest beginning of an id that no other id has."""
+    others = set(names) - {name}
+    for length in range(min(SHORTEST, len(name)), len(name)):
+        if not any(other.startswith(name[:length]) for other in others):
+            return name[:length]
+    return name
+
+
+def show_calls(
+    items: Sequence[LocatedCall], *, options: Sequence[str], file: TextIO | None = None
+) -> None:
+    """Write what each call requests, and the commands that answer it.
+
+    Args:
+        items: The calls.
+        options: What the commands need to reach the same store and Temporal.
+        file: Where to write; None: standard output as it is now.
+    """
+    console = Console(file=file or sys.stdout, highlight=False, soft_wrap=True)
+    names = [item.call.call_id for item in items]
+    for item in items:
+        console.print(Text(f"waiting for {printable(_request(item.call))}", style="bold yellow"))
+        for label, text in _rows(item, short(item.call.call_id, names), options):
+            line = (f"  {label:{_LABEL}}", "dim"), printable(text)
+            console.print(Text.assemble(*line))
+
+
+def as_json(item: LocatedCall) -> str:
+    """A pending call as one line of JSON."""
+    key, call = item.key, item.call
+    tool, arguments = _tool_call(call)
+    session = {"app": key.app_name, "user": key.user_id, "session": key.session_id}
+    details = {"tool": tool, "arguments": arguments, "hint": _confirmation(call).get("hint")}
+    shown = {name: value for name, value in details.items() if value not in (None, "")}
+    return json.dumps(session | shown | json.loads(call.to_json()), ensure_ascii=False)
+
+
+def auth_config(call: PendingCall) -> AuthConfig:
+    """The configuration in a credential request; it holds no secret."""
+    return AuthConfig.model_validate(call.args.get("authConfig"))
+
+
+def _tool_call(call: PendingCall) -> tuple[str, dict[str, Any] | None]:
+    """The name of the tool and its arguments; credential requests do not have these."""
+    match call.kind:
+        case "confirmation":
+            return call.original_name, call.args["originalFunctionCall"].get("args") or {}
+        case "credential":
+            return call.original_name, None
+        case "long_running":
+            return call.name, call.args
+
+
+def _request(call: PendingCall) -> str:
+    tool, arguments = _tool_call(call)
+    match call.kind:
+        case "confirmation":
+            return f"approval of {call_text(tool, arguments)}"
+        case "credential":
+            return f"a credential for {tool}"
+        case "long_running":
+            return f"the result of {call_text(tool, arguments)}"
+
+
+def _rows(item: LocatedCall, name: str, options: Sequence[str]) -> Iterator[tuple[str, str]]:
+    key, call = item.key, item.call
+    requested = _confirmation(call)
+    if hint := requested.get("hint"):
+        yield "hint", hint
+    if call.kind == "credential" and (page := _consent_page(call)):
+        yield "sign in", page
+    at = datetime.fromtimestamp(call.asked_at, tz=UTC).astimezone()
+    yield "requested", f"{at:%Y-%m-%d %H:%M:%S} by {call.author}"
+    yield "session", f"{key.session_id} of user {key.user_id}, app {key.app_name}"
+    yield "", f"invocation {call.invocation_id}"
+    yield "call", call.call_id
+    for label, words in _commands(call, name, requested.get("payload")):
+        yield label, shlex.join(["durable-adk", *words, *options])
+
+
+def _commands(call: PendingCall, name: str, payload: Any) -> Iterator[tuple[str, list[str]]]:
+    match call.kind:
+        case "confirmation":
+            filled = [] if payload is None else ["--payload", json.dumps(payload)]
+            yield "approve", ["approve", name, *filled]
+            yield "reject", ["reject", name]
+        case "credential":
+            yield "answer", ["credential", name]
+        case "long_running":
+            yield "answer", ["respond", name, '{"result": "..."}']
+
+
+def _confirmation(call: PendingCall) -> dict[str, Any]:
+    return call.args.get("toolConfirmation", {}) if call.kind == "confirmation" else {}
+
+
+def _consent_page(call: PendingCall) -> str | None:
+    credential = auth_config(call).exchanged_auth_credential
+    return credential.oauth2.auth_uri if credential and credential.oauth2 else None

@@ -7,28 +7,16 @@ from typing import Annotated
 
 import typer
 
-from durable_adk.cli.answer import (
-    approve_command,
-    credential_command,
-    reject_command,
-    respond_command,
-)
-from durable_adk.cli.attempts import attempts_command
-from durable_adk.cli.cancel import cancel_command
-from durable_adk.cli.codec import codec_command
-from durable_adk.cli.db import db
-from durable_adk.cli.demo import demo_command
-from durable_adk.cli.dev import dev_command
-from durable_adk.cli.doctor import doctor_command
-from durable_adk.cli.erase import erase_command
+from durable_adk.cli.answer import approve, credential, reject, respond
+from durable_adk.cli.attempts import attempts
+from durable_adk.cli.demo import demo
 from durable_adk.cli.execution import leave
-from durable_adk.cli.health import health_command
-from durable_adk.cli.key import key_app
-from durable_adk.cli.pending import pending_command
-from durable_adk.cli.run import attach_command, run_command
-from durable_adk.cli.schedule import schedule_app
-from durable_adk.cli.search_attributes import search_attributes_command
-from durable_adk.cli.worker import worker_command
+from durable_adk.cli.operations import doctor, erase, health
+from durable_adk.cli.pending import pending
+from durable_adk.cli.run import attach, cancel, run
+from durable_adk.cli.schedule import schedule
+from durable_adk.cli.setup import HELP, codec, db, key, search_attributes
+from durable_adk.cli.worker import dev, worker
 
 app = typer.Typer(
     name="durable-adk",
@@ -36,28 +24,28 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
     rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
 )
-app.command("demo")(demo_command)
-app.command("run")(run_command)
-app.command("attach")(attach_command)
-app.command("pending")(pending_command)
-app.command("attempts")(attempts_command)
-app.command("approve")(approve_command)
-app.command("reject")(reject_command)
-app.command("respond")(respond_command)
-app.command("credential")(credential_command)
-app.command("cancel")(cancel_command)
-app.command("doctor")(doctor_command)
-app.command("erase")(erase_command)
+app.command("demo")(demo)
+app.command("run")(run)
+app.command("attach")(attach)
+app.command("pending")(pending)
+app.command("attempts")(attempts)
+app.command("approve")(approve)
+app.command("reject")(reject)
+app.command("respond")(respond)
+app.command("credential")(credential)
+app.command("cancel")(cancel)
+app.command("doctor")(doctor)
+app.command("erase")(erase)
 app.add_typer(db, name="db")
-app.command("dev")(dev_command)
-app.command("worker")(worker_command)
-app.command("health")(health_command)
-app.add_typer(schedule_app, name="schedule")
-app.command("search-attributes")(search_attributes_command)
-app.add_typer(key_app, name="key")
-app.command("codec")(codec_command)
+app.command("dev")(dev)
+app.command("worker")(worker)
+app.command("health")(health)
+app.add_typer(schedule, name="schedule")
+app.command("search-attributes")(search_attributes)
+app.add_typer(key, name="key")
+app.command("codec")(codec)
 
 
 def _show_version(wanted: bool) -> None:
@@ -72,7 +60,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def durable_adk(
-    show_version: Annotated[  # its callback does the work
+    show_version: Annotated[  # handled by its callback
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
@@ -81,10 +69,10 @@ def durable_adk(
 
 
 def main() -> None:
-    """Run the command line; the process ends here."""
+    """Run the command line, then end the process."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # for terminals that know no Unicode
+            stream.reconfigure(errors="backslashreplace")  # for terminals without Unicode
     code: object = 0
     try:
         app(prog_name="durable-adk")

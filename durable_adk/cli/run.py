@@ -1,58 +1,55 @@
-"""``durable-adk run`` and ``durable-adk attach``: invocations, and their events."""
+"""``durable-adk run``, ``attach`` and ``cancel``: start, follow and end invocations."""
 
 import asyncio
 import shlex
 import sys
 import uuid
-from contextlib import redirect_stdout
+from contextlib import aclosing, redirect_stdout
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from durable_adk.cli.execution import execute, report
-from durable_adk.cli.live import LivePrinter
-from durable_adk.cli.options import (
-    Address,
-    DataDir,
-    Debug,
-    Json,
-    Session,
-    Store,
-    Target,
-    TaskQueue,
-    User,
-)
-from durable_adk.cli.places import Places, load_app
-from durable_adk.cli.questions import show_questions
-from durable_adk.cli.terminal import EventPrinter, read_line
-from durable_adk.cli.waiting import waiting_of
+from durable_adk.cli.connection import CliConnection
+from durable_adk.cli.execution import command, note, report
+from durable_adk.cli.pending import InvocationOptions, find_invocation, show_calls
+from durable_adk.cli.target import Target, load_app
+from durable_adk.cli.terminal import EventPrinter, Json, LivePrinter, Session, User, read_line
+from durable_adk.client.feed import follow
+from durable_adk.client.pending import pending_calls_of
 from durable_adk.errors import DurableAdkError
 from durable_adk.json_values import check_id
-from durable_adk.log import configure
 from durable_adk.runners import Runner
+from durable_adk.sessions.base_session_service import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import WhenBusy
 from durable_adk.wire.run_config import RunConfig, StreamingMode
 
 Message = Annotated[
     str | None,
-    typer.Argument(help="The user's message. Without one it is a chat.", show_default=False),
+    typer.Argument(help="The user's message. Default: start a chat.", show_default=False),
 ]
 Invocation = Annotated[str, typer.Argument(help="The invocation's id.", show_default=False)]
+OpenInvocation = Annotated[
+    str,
+    typer.Argument(help="The invocation's id, or a unique beginning of it.", show_default=False),
+]
 InSession = Annotated[str, typer.Option(help="The session's id.", show_default=False)]
 Stream = Annotated[
-    bool, typer.Option("--stream", help="Show each answer's text while the model writes it.")
+    bool, typer.Option("--stream", help="Print the model's text while it is being written.")
 ]
 Busy = Annotated[
     WhenBusy,
     typer.Option(
-        help="While another message is answered: wait, be refused, end that, or be heard by it."
+        help="While another invocation is active in the session: wait for it, fail, cancel it, or "
+        "deliver the message to it."
     ),
 ]
 
 
-def run_command(
+@command("address", "store", "task_queue", "data_dir")
+async def run(
+    connection: CliConnection,
     target: Target,
     message: Message = None,
     *,
@@ -61,17 +58,12 @@ def run_command(
     as_json: Json = False,
     stream: Stream = False,
     when_busy: Busy = WhenBusy.ENQUEUE,
-    address: Address = None,
-    store: Store = None,
-    task_queue: TaskQueue = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Send a message to TARGET's agent and print the events, or chat with it.
 
-    Everything it takes is started and stopped here, unless `durable-adk dev` runs in this folder,
-    or --address names a Temporal that has workers. An invocation survives this command:
-    `durable-adk attach` goes on with it.
+    Starts a server and a worker for as long as the command runs, unless `durable-adk dev` runs in
+    this folder, or --address names a Temporal that has workers. The invocation survives this
+    command: `durable-adk attach` continues it.
 
     [bold]Examples[/bold]
 
@@ -79,21 +71,21 @@ def run_command(
 
       durable-adk run examples/capital_agent --session trips
     """
-    configure("warning")
-    places = Places(address=address, store=store, task_queue=task_queue, data_dir=data_dir)
-    conversation = Conversation(
-        places=places,
+    chat = Chat(
+        connection=connection,
         target=target,
-        user=user,
-        session=session or uuid.uuid4().hex[:12],
+        user=check_id(user, "user"),
+        session=check_id(session or uuid.uuid4().hex[:12], "session"),
         as_json=as_json,
         stream=stream,
         when_busy=when_busy,
     )
-    execute(conversation.hold(message), debug=debug)
+    await chat.run(message)
 
 
-def attach_command(
+@command("address", "store", "task_queue", "data_dir")
+async def attach(
+    connection: CliConnection,
     target: Target,
     invocation: Invocation,
     *,
@@ -101,31 +93,73 @@ def attach_command(
     user: User = "user",
     as_json: Json = False,
     stream: Stream = False,
-    address: Address = None,
-    store: Store = None,
-    task_queue: TaskQueue = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
-    """Print all events of an invocation that was started before, until it ends.
+    """Print all events of an invocation, from the first one until it ends.
 
     [bold]Example[/bold]
 
       durable-adk attach examples/capital_agent e-6f1c... --session trips
     """
-    configure("warning")
-    places = Places(address=address, store=store, task_queue=task_queue, data_dir=data_dir)
-    conversation = Conversation(
-        places=places, target=target, user=user, session=session, as_json=as_json, stream=stream
+    chat = Chat(
+        connection=connection,
+        target=target,
+        user=check_id(user, "user"),
+        session=check_id(session, "session"),
+        as_json=as_json,
+        stream=stream,
     )
-    execute(conversation.attach(invocation), debug=debug)
+    await chat.attach(check_id(invocation, "invocation"))
+
+
+@command("address", "store", "data_dir")
+async def cancel(
+    connection: CliConnection, options: InvocationOptions, invocation_id: OpenInvocation
+) -> None:
+    """Cancel an invocation that runs or waits; the events it has committed stay.
+
+    [bold]Example[/bold]
+
+      durable-adk cancel e-6f1c
+    """
+    printer = EventPrinter(as_json=options.as_json)
+    with redirect_stdout(sys.stderr if options.as_json else sys.stdout):
+        async with connection.sessions(existing=True) as sessions:
+            where, app = await options.scope(sessions)
+            key, record = await find_invocation(sessions, where, invocation_id)
+        if record.status.closed:
+            _note_ended(record)
+            return
+        follows = not options.detach
+        async with connection.invocation_client(record, app=app, needs_worker=follows) as client:
+            cursor, _ = await client.sessions.read_state(key)
+            if not await client.cancel(key, record.invocation_id):
+                _note_ended(record)
+                return
+            if not follows:
+                return
+            events = follow(
+                client.sessions,
+                key,
+                invocation_id=record.invocation_id,
+                after=cursor,
+                run=await client.backend.attach(key, record.invocation_id, record),
+                pauses=record.pauses,
+            )
+            async with aclosing(events):
+                async for stored in events:
+                    printer.show(stored.event)
+
+
+def _note_ended(record: InvocationRecord) -> None:
+    status = record.status.value if record.status.closed else "its workflow is closed"
+    note(f"Invocation {record.invocation_id} had already ended: {status}.")
 
 
 @dataclass(kw_only=True)
-class Conversation:
-    """A user's session with an app."""
+class Chat:
+    """A user's session with an app, on the terminal."""
 
-    places: Places
+    connection: CliConnection
     target: str
     user: str
     session: str
@@ -133,37 +167,30 @@ class Conversation:
     stream: bool
     when_busy: WhenBusy = WhenBusy.ENQUEUE
 
-    async def hold(self, message: str | None) -> None:
-        """Send the message; without one, ask for them until the user has no more."""
-        printer = self._start()
+    async def run(self, message: str | None) -> None:
+        """Send the message; without one, read messages until the user types ``exit``."""
+        printer = self._printer()
         app = load_app(self.target)
-        # Agents may print; that must not get between our lines of JSON.
+        # Agents may print; their text must not get between our lines of JSON.
         with redirect_stdout(sys.stderr if self.as_json else sys.stdout):
-            async with self.places.runner(app) as runner:
+            async with self.connection.runner(app) as runner:
                 if message is not None:
-                    await self._turn(runner, message, printer)
+                    await self._send(runner, message, printer)
                 else:
                     await self._chat(runner, printer)
 
     async def attach(self, invocation: str) -> None:
-        """Show an invocation's events, the user's first."""
-        printer = self._start()
-        invocation = check_id(invocation, "invocation")
+        """Print an invocation's events, beginning with the user's."""
+        printer = self._printer()
         app = load_app(self.target)
         with redirect_stdout(sys.stderr if self.as_json else sys.stdout):
-            async with self.places.runner(app) as runner:
+            async with self.connection.runner(app) as runner:
                 await self._follow(runner, None, invocation, printer)
 
-    def _start(self) -> EventPrinter:
-        self.user = check_id(self.user, "user")
-        self.session = check_id(self.session, "session")
-        _note(f"session {self.session} of user {self.user}")
+    def _printer(self) -> EventPrinter:
+        note(f"session {self.session} of user {self.user}")
         kind = LivePrinter if self.stream else EventPrinter
         return kind(as_json=self.as_json)
-
-    def _run_config(self) -> RunConfig:
-        mode = StreamingMode.SSE if self.stream else StreamingMode.NONE
-        return RunConfig(streaming_mode=mode)
 
     async def _chat(self, runner: Runner, printer: EventPrinter) -> None:
         while True:
@@ -173,22 +200,23 @@ class Conversation:
             if not message.strip():
                 continue
             try:
-                await self._turn(runner, message, printer)
+                await self._send(runner, message, printer)
             except DurableAdkError as error:
-                report(error, debug=False)  # the session is as good as before: go on
+                report(error, debug=False)  # the session is intact, so the chat continues
 
-    async def _turn(self, runner: Runner, message: str, printer: EventPrinter) -> None:
+    async def _send(self, runner: Runner, message: str, printer: EventPrinter) -> None:
         await self._follow(runner, message, f"e-{uuid.uuid4()}", printer)
 
     async def _follow(
         self, runner: Runner, message: str | None, invocation: str, printer: EventPrinter
     ) -> None:
+        mode = StreamingMode.SSE if self.stream else StreamingMode.NONE
         events = runner.run_async(
             user_id=self.user,
             session_id=self.session,
             new_message=message,
             invocation_id=invocation,
-            run_config=self._run_config(),
+            run_config=RunConfig(streaming_mode=mode),
             when_busy=self.when_busy,
             yield_user_message=message is None,
         )
@@ -197,19 +225,12 @@ class Conversation:
                 if self.stream or not event.partial:
                     printer.show(event)
         except asyncio.CancelledError:
-            command = ["durable-adk", "attach", self.target, invocation, "--session", self.session]
-            command += ["--user", self.user, *self.places.options]
-            _note(f"Interrupted; the invocation is kept. Go on with: {shlex.join(command)}")
+            words = ["durable-adk", "attach", self.target, invocation, "--session", self.session]
+            words += ["--user", self.user, *self.connection.arguments]
+            note(f"Interrupted; the invocation is kept. Continue with: {shlex.join(words)}")
             raise
-        await self._tell_what_waits(runner, invocation)
-
-    async def _tell_what_waits(self, runner: Runner, invocation: str) -> None:
         key = SessionKey(runner.app_name, self.user, self.session)
-        waiting = await waiting_of(runner.session_service, key, invocation)
-        # When this command has ended, nothing runs the agent on an embedded server.
-        serve = [] if self.places.address else ["--target", self.target]
-        show_questions(waiting, options=[*serve, *self.places.options], file=sys.stderr)
-
-
-def _note(text: str) -> None:
-    typer.echo(text, err=True)  # beside the events, which are the output
+        calls = await pending_calls_of(runner.session_service, key, invocation)
+        # When this command has ended, no worker runs the agent on an embedded server.
+        serve = [] if self.connection.address else ["--target", self.target]
+        show_calls(calls, options=[*serve, *self.connection.arguments], file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What the command line calls TARGET: where the user's agent or app is to be found."""
+"""TARGET on the command line: the folder, file or module that defines an agent or app."""
 
 import importlib
 import importlib.util
@@ -6,12 +6,37 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Annotated
 
+import typer
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.apps.app import App
 from durable_adk.errors import AgentDefinitionError
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        help="A folder, file or module that defines `root_agent` or `app`.", show_default=False
+    ),
+]
+Targets = Annotated[
+    list[str],
+    typer.Argument(
+        help="Folders, files or modules that define `root_agent` or `app`.", show_default=False
+    ),
+]
+AnyTarget = Annotated[
+    str | None,
+    typer.Argument(
+        help="The app: its name, or a folder, file or module that defines it. Default: all apps.",
+        show_default=False,
+    ),
+]
 
 _ENTRY_FILES = ("agent.py", "__init__.py")
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -20,10 +45,10 @@ _SHOWN = 10
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedTarget:
-    """What a target turned out to be."""
+    """What a target defines."""
 
     name: str
-    """The app's own name, or one made from the folder, file or module; a valid app name."""
+    """The app's own name, or a valid one derived from the folder, file or module."""
     value: object
     """The module's `app` if it has one, else its `root_agent`."""
     module: str
@@ -32,8 +57,31 @@ class LoadedTarget:
     """File of that module."""
 
 
+def defines_app(target: str, apps: Collection[str]) -> bool:
+    """Whether a target defines an app, rather than only being the name of one of `apps`."""
+    return target not in apps or Path(target).exists()
+
+
+def load_app(target: str) -> App:
+    """The app that a target defines; a bare agent becomes an app named after its folder or file.
+
+    Raises:
+        AgentDefinitionError: The target defines no app and no agent.
+    """
+    loaded = load_target(target)
+    if isinstance(loaded.value, App):
+        return loaded.value
+    if isinstance(loaded.value, BaseAgent):
+        return App(name=loaded.name, root_agent=loaded.value)
+    kind = type(loaded.value)
+    raise AgentDefinitionError(
+        f"{target}: {loaded.source} defines an instance of {kind.__module__}.{kind.__qualname__}; "
+        "import the class from durable_adk instead."
+    )
+
+
 def load_target(target: str) -> LoadedTarget:
-    """Import a target and find its `app` or `root_agent` (semantics APP-1).
+    """Import a target and find its `app` or `root_agent` (APP-1).
 
     A folder is imported as ADK does it: as a package of its parent folder, so that
     ``from . import tools`` works in it; ``agent.py`` in a folder means the folder. Other files are
@@ -44,7 +92,7 @@ def load_target(target: str) -> LoadedTarget:
             module.
 
     Raises:
-        AgentDefinitionError: Nothing is there, its import fails, or it defines neither.
+        AgentDefinitionError: The target does not exist, cannot be imported, or defines neither.
     """
     path = Path(target).expanduser().resolve()
     if path.is_dir():
@@ -83,7 +131,7 @@ def _load_file(target: str, file: Path) -> LoadedTarget:
     if file.name in _ENTRY_FILES:
         return _load_folder(target, file.parent)
     root, parts = file.parent, [file.stem]
-    while (root / "__init__.py").is_file():  # part of a package: relative imports need all of it
+    while (root / "__init__.py").is_file():  # in a package: relative imports need all of it
         root, parts = root.parent, [root.name, *parts]
     return _loaded(target, file.stem, [_import_from(target, root, ".".join(parts))])
 
@@ -101,7 +149,7 @@ def _has_agent_file(module: ModuleType) -> bool:
 
 
 def _import_from(target: str, root: Path, name: str) -> ModuleType:
-    """Import a module of `root`, refusing what Python would import in its place (``json``)."""
+    """Import a module of `root`; refuse one that another module of its name hides (``json``)."""
     _make_importable(root)
     top = name.partition(".")[0]
     spec = importlib.util.find_spec(top)
@@ -110,11 +158,11 @@ def _import_from(target: str, root: Path, name: str) -> ModuleType:
         module = _import(target, name)
         if _is_in(root, top, module.__file__):
             return module
-        places = [module.__file__]  # of another folder of this name, imported earlier
+        places = [module.__file__]  # a folder of the same name was imported earlier
     taken = next((place for place in places if place), "nothing")
     raise AgentDefinitionError(
         f"{target}: Python finds {taken} by the name {name!r}; rename the folder or file, to "
-        "letters, digits and '_' that no other module is called."
+        "letters, digits and '_' that no other module has as its name."
     )
 
 
@@ -126,20 +174,21 @@ def _is_in(root: Path, top: str, place: str | None) -> bool:
 def _make_importable(root: Path) -> None:
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
-    importlib.invalidate_caches()  # the file may be younger than the last look at its folder
+    importlib.invalidate_caches()  # the file may be newer than the cached folder listing
 
 
 def _import(target: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # whatever the user's module does at import
+    except (Exception, SystemExit) as error:  # user code runs at import
         if isinstance(error, ModuleNotFoundError) and _is_part(error.name, name):
             raise AgentDefinitionError(
                 f"{target}: there is no such folder or file here, and no module {name!r} "
                 f"(not found: {error.name!r}); check the spelling, or give a path."
             ) from error
+        reason = f"{type(error).__name__}: {error}"
         raise AgentDefinitionError(
-            f"{target}: importing {name} failed at {_place(error)}: {type(error).__name__}: {error}"
+            f"{target}: importing {name} failed at {_location(error)}: {reason}"
         ) from error
 
 
@@ -147,8 +196,8 @@ def _is_part(missing: str | None, name: str) -> bool:
     return missing is not None and f"{name}.".startswith(f"{missing}.")
 
 
-def _place(error: BaseException) -> str:
-    """``file:line`` in the user's code, rather than in the library that noticed the mistake."""
+def _location(error: BaseException) -> str:
+    """``file:line`` of the error in the user's code, rather than in a library it calls."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
@@ -177,7 +226,7 @@ def _loaded(target: str, fallback: str, modules: list[ModuleType]) -> LoadedTarg
 
 def _find(module: ModuleType) -> object | None:
     app: object = getattr(module, "app", None)
-    if hasattr(app, "root_agent"):  # else somebody's web application
+    if hasattr(app, "root_agent"):  # else it is a web application
         return app
     return getattr(module, "root_agent", None)
 
@@ -198,7 +247,7 @@ def _nothing_found(target: str, module: ModuleType) -> str:
 
 
 def _defined(module: ModuleType) -> Iterator[tuple[str, object]]:
-    """What the module holds that is not private, a module, or a class or function of another."""
+    """The public names that the module itself defines."""
     for name, value in vars(module).items():
         foreign = getattr(value, "__module__", module.__name__) != module.__name__ and callable(
             value

@@ -1,4 +1,4 @@
-"""Events on a terminal, and as lines of JSON."""
+"""Events on a terminal or as lines of JSON, and input from the user."""
 
 import asyncio
 import json
@@ -7,8 +7,9 @@ import termios
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from typing import Annotated, Any, TextIO
 
+import typer
 from google.genai import types
 from rich.console import Console
 from rich.text import Text
@@ -16,25 +17,35 @@ from rich.text import Text
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
 from durable_adk.events.event import Event
 from durable_adk.log import printable
+from durable_adk.partials import LiveText
+
+Json = Annotated[bool, typer.Option("--json", help="One event a line, as ADK's JSON.")]
+Detach = Annotated[
+    bool, typer.Option("--detach", help="Exit once it is accepted; do not print the events.")
+]
+User = Annotated[str, typer.Option(help="The user's id.")]
+Session = Annotated[
+    str | None, typer.Option(help="The session's id; created if missing. Default: a new one.")
+]
 
 _LONGEST = 300
 _WIDTH = 100
-_LOCAL_FLAGS = 3  # place of the flags that hold ECHO in what termios gives
+_LOCAL_FLAGS = 3  # index of the flags that hold ECHO, in the list of termios
 
 
 def plain_console(file: TextIO | None = None) -> Console:
-    """A console that leaves numbers and words as they are, and no wider than is easy to read."""
+    """A console without highlighting, no wider than is easy to read."""
     console = Console(file=file, highlight=False)
     console.width = min(console.width, _WIDTH)
     return console
 
 
 class EventPrinter:
-    """Writes each event where the user reads it.
+    """Writes events to the terminal.
 
     Args:
-        as_json: One line of ADK's JSON an event instead of text for people.
-        file: Where to; None: standard output as it is now.
+        as_json: Write each event as one line of ADK's JSON.
+        file: Where to write; None: standard output as it is now.
     """
 
     def __init__(self, *, as_json: bool = False, file: TextIO | None = None) -> None:
@@ -52,13 +63,84 @@ class EventPrinter:
             self._console.print(line)
 
 
+class LivePrinter(EventPrinter):
+    """Writes partial events too: a text grows on its line until its event is committed.
+
+    One text grows at a time; events of other branches are shown when it is complete.
+    """
+
+    def __init__(self, *, as_json: bool = False, file: TextIO | None = None) -> None:
+        super().__init__(as_json=as_json, file=file)
+        self._live = LiveText()
+        self._written: str | None = None
+        """The text on the unfinished line; None: no line is unfinished."""
+        self._branch: str | None = None
+        """The branch of that line's agent."""
+        self._skipped: set[str] = set()
+        self._held: list[Event] = []
+
+    def show(self, event: Event) -> None:
+        """Write an event, or the text that a partial event adds."""
+        if self._json:
+            super().show(event)
+        elif not event.partial:
+            self._finish(event)
+        elif self._written is not None and event.id != self._live.event_id:
+            self._skipped.add(event.id)
+        elif event.id not in self._skipped:
+            self._grow(event, self._live.feed(event))
+
+    def _grow(self, event: Event, text: str) -> None:
+        if self._written is not None and not text.startswith(self._written):
+            self._end_line()  # the model call was retried (TRAP-6)
+        if text and self._written is None:
+            self._written, self._branch = "", event.branch
+            self._put(Text(f"[{event.author}]: ", "bold cyan"))
+        if self._written is not None:
+            self._put(Text(printable(text[len(self._written) :], keep="\n\t")))
+            self._written = text
+
+    def _finish(self, event: Event) -> None:
+        ends = event.id == self._live.event_id
+        if self._written is not None and not ends and self._in_other_branch(event):
+            self._held.append(event)
+            return
+        self._write(event)
+        held, self._held = self._held, []
+        for other in held:
+            self._write(other)
+
+    def _in_other_branch(self, event: Event) -> bool:
+        """Whether the event comes from a branch that runs in parallel to the growing text."""
+        return None not in (event.branch, self._branch) and event.branch != self._branch
+
+    def _write(self, event: Event) -> None:
+        rest = lines(event)
+        if self._written is not None and event.id == self._live.event_id:
+            self._grow(event, event.text)  # chunks may be lost, callbacks may change the text
+            rest = rest[1:] if event.text else rest
+        if self._written is not None:
+            self._end_line()
+        self._live.feed(event)
+        for line in rest:
+            self._console.print(line)
+
+    def _put(self, text: Text) -> None:
+        self._console.print(text, end="")
+        self._file.flush()
+
+    def _end_line(self) -> None:
+        self._put(Text("\n"))
+        self._written = None
+
+
 def lines(event: Event) -> list[Text]:
-    """What people want to see of an event, without the characters that move cursors (S24)."""
+    """An event as text, without control characters, which would move the cursor (S24)."""
     return [Text.assemble((f"[{event.author}]: ", "bold cyan"), line) for line in gist(event)]
 
 
 def gist(event: Event) -> list[Text]:
-    """What an event says, calls, returns or changes."""
+    """The text, calls, responses, error or state changes of an event."""
     shown: list[Text] = []
     if text := event.text:
         shown.append(Text(printable(text, keep="\n\t")))
@@ -76,7 +158,7 @@ def gist(event: Event) -> list[Text]:
 
 
 def call_text(name: str | None, args: Mapping[str, Any] | None) -> str:
-    """A call as it would be written in Python."""
+    """A call as Python writes it."""
     given = ", ".join(f"{key}={compact(value)}" for key, value in (args or {}).items())
     return f"{name}({given})"
 
@@ -86,9 +168,9 @@ def _calls(call: types.FunctionCall) -> str:
         case name, {"originalFunctionCall": {"name": str(tool), **more}} if (
             name == REQUEST_CONFIRMATION
         ):
-            return f"asks for approval of {call_text(tool, more.get('args'))}"
+            return f"requests approval of {call_text(tool, more.get('args'))}"
         case name, _ if name == REQUEST_CREDENTIAL:
-            return "asks for a credential"
+            return "requests a credential"
         case name, args:
             return f"calls {call_text(name, args)}"
 
@@ -104,13 +186,13 @@ def compact(value: Any) -> str:
 
 
 async def read_line(prompt: str) -> str | None:
-    """A line from standard input, without its end; None at the end of the input."""
+    """Read a line from standard input, without its end; None at the end of the input."""
     line = await _read(prompt, sys.stdin.readline)
     return line.rstrip("\r\n") if line else None
 
 
 async def read_secret(prompt: str) -> str:
-    """A line that the terminal does not show; without a terminal all of standard input."""
+    """Read a line without echo; without a terminal, read all of standard input."""
     if not sys.stdin.isatty():
         return await _read("", sys.stdin.read)
     with _without_echo(sys.stdin.fileno()):
@@ -125,15 +207,15 @@ def _without_echo(terminal: int) -> Generator[None]:
     termios.tcsetattr(terminal, termios.TCSAFLUSH, quiet)
     try:
         yield
-    finally:  # also when the command is told to stop while the user has not typed anything
+    finally:  # also if a signal stops the command while the user is typing
         termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
 
 
 async def _read(prompt: str, source: Callable[[], str]) -> str:
-    """What a blocking read gives.
+    """Read in a thread.
 
-    A thread reads that nobody waits for: a command that is told to stop must not wait for the
-    user's Enter.
+    The thread is a daemon, so that a command that a signal stops does not wait for the user's
+    Enter.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[str] = loop.create_future()

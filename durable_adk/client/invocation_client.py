@@ -12,7 +12,7 @@ from google.genai import types
 from durable_adk.activities.invocation.steering import heard_event
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.client.feed import DeliveredToOther, follow
-from durable_adk.client.pending import session_pending_calls
+from durable_adk.client.pending import InvocationFilter, find_pending_calls
 from durable_adk.client.repeated import answer_id_of, sent_before
 from durable_adk.client.streaming import with_partials
 from durable_adk.conversation.answers import (
@@ -215,7 +215,9 @@ class InvocationClient:
 
     async def pending(self, key: SessionKey) -> list[PendingCall]:
         """The session's calls that wait for an answer, of invocations that can still take it."""
-        return await session_pending_calls(self.sessions, key)
+        app, user, session = key
+        where = InvocationFilter(app=app, user=user, session=session)
+        return [item.call for item in await find_pending_calls(self.sessions, where)]
 
     async def cancel(self, key: SessionKey, invocation_id: str) -> bool:
         """Ask an invocation to end; what is committed stays (CAN-1). False: it had ended.

@@ -1,6 +1,10 @@
-"""The calls of a session that wait for an answer, of invocations that can still take it."""
+"""Pending calls: function calls that wait for a user's answer.
 
-from collections.abc import Mapping
+They are read from the session store alone: no agent code is imported and Temporal is not asked.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
 
 from durable_adk.conversation.pending_calls import PendingCall, pending_calls
 from durable_adk.sessions.base_session_service import BaseSessionService
@@ -9,23 +13,66 @@ from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 
 
-async def session_pending_calls(sessions: BaseSessionService, key: SessionKey) -> list[PendingCall]:
-    """Those of all invocations of the session that run or are paused."""
-    records = {
-        record.invocation_id: record
-        for status in (Status.PAUSED, Status.RUNNING)
-        async for _, record in all_invocations(sessions, **key._asdict(), status=status)
-    }
-    return await pending_calls_of(sessions, key, records)
+@dataclass(frozen=True, kw_only=True)
+class InvocationFilter:
+    """Which sessions to search; None: all."""
+
+    app: str | None = None
+    user: str | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocatedCall:
+    """A pending call, with its session and its invocation."""
+
+    key: SessionKey
+    record: InvocationRecord
+    call: PendingCall
+
+
+async def find_invocations(
+    sessions: BaseSessionService, where: InvocationFilter, *, status: Status | None = None
+) -> AsyncGenerator[tuple[SessionKey, InvocationRecord]]:
+    """Yield all invocations of the matching sessions, however many there are."""
+    for name in [where.app] if where.app else await sessions.list_apps():
+        found = all_invocations(
+            sessions, app_name=name, user_id=where.user, session_id=where.session, status=status
+        )
+        async for one in found:
+            yield one
+
+
+async def find_pending_calls(
+    sessions: BaseSessionService, where: InvocationFilter
+) -> list[LocatedCall]:
+    """The pending calls of invocations that are paused, or run in another branch; oldest first."""
+    found: dict[SessionKey, dict[str, InvocationRecord]] = {}
+    for status in (Status.PAUSED, Status.RUNNING):
+        async for key, record in find_invocations(sessions, where, status=status):
+            found.setdefault(key, {})[record.invocation_id] = record
+    calls = [call for key, records in found.items() for call in await _of(sessions, key, records)]
+    return sorted(calls, key=lambda item: item.call.asked_at)
 
 
 async def pending_calls_of(
-    sessions: BaseSessionService, key: SessionKey, records: Mapping[str, InvocationRecord]
-) -> list[PendingCall]:
-    """Those of some open invocations, by their ids; no event before these began is read."""
-    if not records:
+    sessions: BaseSessionService, key: SessionKey, invocation_id: str
+) -> list[LocatedCall]:
+    """The calls that an invocation has paused for; [] if it is not paused."""
+    record = await sessions.get_invocation(key, invocation_id)
+    if record is None or record.status is not Status.PAUSED:
         return []
+    return await _of(sessions, key, {invocation_id: record})
+
+
+async def _of(
+    sessions: BaseSessionService, key: SessionKey, records: Mapping[str, InvocationRecord]
+) -> list[LocatedCall]:
+    """The pending calls of open invocations; reads no event before the first of these began."""
     first = min(record.start_seq for record in records.values())
     stored = await read_from(sessions, key, first)
-    calls = pending_calls(item.event for item in stored)
-    return [call for call in calls if call.invocation_id in records]
+    return [
+        LocatedCall(key=key, record=records[call.invocation_id], call=call)
+        for call in pending_calls(item.event for item in stored)
+        if call.invocation_id in records
+    ]

@@ -23,9 +23,9 @@ PAYLOADS_KEPT = timedelta(days=7)
 """For a closed invocation; the embedded server forgets its history earlier."""
 
 
-def embedded_task_queue(app: App) -> str:
+def embedded_task_queue(app_name: str) -> str:
     """One queue an app: processes with different apps share an embedded server."""
-    return f"{DEFAULT_TASK_QUEUE}-{app.name}"
+    return f"{DEFAULT_TASK_QUEUE}-{app_name}"
 
 
 @asynccontextmanager
@@ -68,7 +68,7 @@ async def embedded_runner(
     """
     app = app if isinstance(app, App) else App(name=app.name, root_agent=app)
     folder = prepare_data_dir(data_dir or Settings().data_dir)
-    options = options or WorkerOptions(task_queue=embedded_task_queue(app))
+    options = options or WorkerOptions(task_queue=embedded_task_queue(app.name))
     kept = folder_stores(
         folder,
         session_service=session_service,

@@ -80,8 +80,8 @@ def test_what_run_prints_can_be_typed(terminal: Terminal) -> None:
     """TOL-60: `run` says what waits and how to answer; that command lets the tool run, once."""
     done = terminal.run("run", "desk.py", "refund", "--session", "s")
     assert done.returncode == 0
-    assert "waits for approval of refund(amount=5)" in done.stderr
-    assert "asks for approval of refund(amount=5)" in done.stdout
+    assert "waiting for approval of refund(amount=5)" in done.stderr
+    assert "requests approval of refund(amount=5)" in done.stdout
     assert refunds(terminal) == []
     (command,) = re.findall(r"durable-adk (approve .*)$", done.stderr, re.MULTILINE)
     unserved = terminal.run(*shlex.split(command)[:2])
@@ -91,7 +91,7 @@ def test_what_run_prints_can_be_typed(terminal: Terminal) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[0] == '[desk]: refund returned {"refunded": 5}'
     assert refunds(terminal) == ["5"]
-    assert terminal.run("pending").stdout == "Nothing waits for an answer.\n"
+    assert terminal.run("pending").stdout == "No calls are waiting for an answer.\n"
     until(lambda: not terminal.processes())
 
 
@@ -128,7 +128,7 @@ def test_a_rejected_call_does_not_run(office: Office) -> None:
     _, reject = office.send("refund")
     done = office.terminal.run(*shlex.split(reject), "--detach")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.endswith("is taken.\n")
+    assert done.stderr.endswith("accepted.\n")
     assert refunds(office.terminal) == []
 
 
@@ -166,7 +166,7 @@ def test_a_cancelled_invocation_waits_no_more(office: Office) -> None:
     assert "INVOCATION_ABORTED" in done.stdout.splitlines()[-1]
     again = office.terminal.run(*cancel, *office.options[:4])
     assert (again.returncode, again.stdout) == (0, "")
-    assert "had ended before: cancelled" in again.stderr
+    assert "had already ended: cancelled" in again.stderr
 
 
 @pytest.mark.parametrize(

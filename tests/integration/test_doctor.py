@@ -380,9 +380,9 @@ async def test_the_command_says_what_it_would_do_before_it_does_it(clinic: Clini
     assert "dead_holder" in text
     assert clinic.dump() == before
     code, text = await asyncio.to_thread(clinic.doctor, "--fix", stdin="y\n")
-    assert (code, text.splitlines()[-1].strip()) == (0, "Mended.")
+    assert (code, text.splitlines()[-1].strip()) == (0, "Repaired.")
     code, text = await asyncio.to_thread(clinic.doctor, "--app", "approval", "--session", "s")
-    assert (code, text) == (0, "Nothing is wrong.\n")
+    assert (code, text) == (0, "No problems found.\n")
 
 
 async def test_an_invocation_that_no_worker_gets_on_with_is_named(alone: Clinic) -> None:

@@ -65,7 +65,7 @@ def test_the_tables_are_made_and_looked_at_by_commands(terminal: Terminal) -> No
     assert not any(SECRET in text for text in texts)
     assert "is empty" in texts[0]
     assert "It was empty." in texts[1]
-    assert "as this package needs it" in texts[2]
+    assert "as this package requires" in texts[2]
 
 
 async def test_a_database_of_its_own_for_memory_is_looked_after_as_well(
@@ -81,8 +81,8 @@ async def test_a_database_of_its_own_for_memory_is_looked_after_as_well(
     await postgres.query(memory, "UPDATE durable_adk_version SET version_num = '0005'")
     status = await asyncio.to_thread(terminal.run, "db", "status")
     assert status.returncode == 1
-    assert "as this package needs it" in status.stdout
-    assert "of version 0005" in status.stdout
+    assert "as this package requires" in status.stdout
+    assert "version 0005" in status.stdout
     done = await asyncio.to_thread(terminal.run, "worker", "desk.py", "--address", server.address)
     assert done.returncode == 1
     assert name in done.stderr

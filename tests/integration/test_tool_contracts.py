@@ -206,11 +206,11 @@ async def test_the_command_lists_attempts(tmp_path: Path) -> None:
         store = ["--store", str(tmp_path / "sessions.db")]
         shown = await asyncio.to_thread(terminal.run, "attempts", *store)
         assert "attempt 1 failed" in shown.stdout
-        assert "1 in vain: 0 tokens, and 1 unknown." in shown.stdout
+        assert "1 call without a response: 0 tokens; unknown for 1." in shown.stdout
         assert "\x1b[2J" not in shown.stdout
         lines = await asyncio.to_thread(terminal.run, "attempts", "--json", *store)
         assert json.loads(lines.stdout)["eventId"] == "e-1.1"
         other = await asyncio.to_thread(terminal.run, "attempts", "--user", "else", *store)
-        assert other.stdout == "Every model call gave an answer.\n"
+        assert other.stdout == "Every model call got a response.\n"
     finally:
         terminal.close()

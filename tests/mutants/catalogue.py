@@ -16,7 +16,7 @@ from durable_adk.activities.tool import call as tool_call, toolbox
 from durable_adk.activities.tool.run import ToolRun
 from durable_adk.activities.user_code.event_loop import UserLoop
 from durable_adk.activities.user_code.threads import UserThreads
-from durable_adk.cli import waiting
+from durable_adk.client import pending
 from durable_adk.context.activity import ToolContext
 from durable_adk.conversation import answers, client_requests
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
@@ -379,7 +379,7 @@ MUTANTS = [
     mutant(
         "only the first page of the invocations that wait is looked at",
         "longest waits",
-        rewrites(waiting, "all_invocations", ("last = found[-1]", "return")),
+        rewrites(pending, "all_invocations", ("last = found[-1]", "return")),
     ),
     # ----- what the engine is asked for
     mutant("a result that is too large is asked for again", "too large is final", _retried),

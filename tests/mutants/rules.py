@@ -24,7 +24,7 @@ from durable_adk.activities.user_code.event_loop import UserLoop
 from durable_adk.activities.user_code.threads import UserThreads
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
-from durable_adk.cli.waiting import Where, find_waiting
+from durable_adk.client.pending import InvocationFilter, find_pending_calls
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import (
     EventConflictError,
@@ -273,7 +273,7 @@ async def _find_among_many() -> str:
         call = pausing.working(name)[0]
         await service.commit_event(key, call, invocation_id=name, epoch=record.epoch)
         await service.pause_invocation(key, invocation_id=name, epoch=record.epoch)
-    found = {item.call.call_id for item in await find_waiting(service, Where())}
+    found = {item.call.call_id for item in await find_pending_calls(service, InvocationFilter())}
     return "" if len(found) == number else f"of {number} calls {len(found)} are found"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from durable_adk.auth import AuthConfig
-from durable_adk.cli.secret import answer_with, prompt_for
+from durable_adk.cli.answer import credential_prompt, credential_response
 from durable_adk.errors import InvalidRequestError
 
 API_KEY = {"type": "apiKey", "in": "header", "name": "X-Key"}
@@ -21,7 +21,7 @@ def config(scheme: dict[str, Any], **fields: Any) -> AuthConfig:
 
 def given(asked: AuthConfig, text: str) -> dict[str, Any]:
     """The credential of the answer."""
-    return answer_with(asked, text)["exchangedAuthCredential"]
+    return credential_response(asked, text)["exchangedAuthCredential"]
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_json_of_any_kind_is_taken_as_it_is():
 def test_what_cannot_be_used_is_refused_and_not_repeated(asked, text):
     """TRAP-48: neither the message nor a cause tells what was typed."""
     with pytest.raises(InvalidRequestError) as caught:
-        answer_with(asked, text)
+        credential_response(asked, text)
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
 
 
 def test_a_person_is_told_what_to_type():
     """The prompt names the kind and the tool."""
-    assert prompt_for(config(API_KEY), "mail").startswith("API key, for mail")
+    assert credential_prompt(config(API_KEY), "mail").startswith("API key, for mail")

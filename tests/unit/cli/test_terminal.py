@@ -5,7 +5,7 @@ import io
 import pytest
 from google.genai import types
 
-from durable_adk.cli.live import LivePrinter
+from durable_adk.cli.terminal import LivePrinter
 from durable_adk.events import Event
 from tests.support.chunks import chunk, event
 

@@ -1,18 +1,15 @@
-"""Finding what waits, and naming it shortly."""
+"""Finding pending calls and invocations, and shortening their ids."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from durable_adk.cli.waiting import (
-    Where,
-    app_names,
-    find_invocation,
-    find_waiting,
-    pick,
-    short,
-    waiting_of,
+from durable_adk.cli.pending import find_invocation, pick, short
+from durable_adk.client.pending import (
+    InvocationFilter as Where,
+    find_pending_calls,
+    pending_calls_of,
 )
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
@@ -58,12 +55,13 @@ async def pause(
 
 async def found(service: BaseSessionService, **where: str) -> list[str]:
     """Tools that are waited for."""
-    return sorted(item.call.original_name for item in await find_waiting(service, Where(**where)))
+    return sorted(
+        item.call.original_name for item in await find_pending_calls(service, Where(**where))
+    )
 
 
 async def test_what_waits_is_found_in_every_app_and_session(sessions):
     """D9: the store is enough to know; each part of the place narrows the search."""
-    assert await app_names(sessions) == ["app", "other"]
     assert await found(sessions) == ["order", "pay"]
     assert await found(sessions, app="app") == ["pay"]
     assert await found(sessions, user="v") == ["order"]
@@ -72,11 +70,11 @@ async def test_what_waits_is_found_in_every_app_and_session(sessions):
 
 async def test_an_invocation_waits_only_while_it_is_paused(sessions):
     """What has ended waits for nobody."""
-    (item,) = await waiting_of(sessions, ONE, "i")
+    (item,) = await pending_calls_of(sessions, ONE, "i")
     await sessions.close_invocation(
         ONE, invocation_id="i", epoch=item.record.epoch, status=Status.ABANDONED
     )
-    assert await waiting_of(sessions, ONE, "i") == []
+    assert await pending_calls_of(sessions, ONE, "i") == []
     assert await found(sessions) == ["order"]
 
 
@@ -86,17 +84,21 @@ async def test_the_calls_that_wait_longest_are_found_among_many() -> None:
     keys = [SessionKey("app", f"u{n}", f"s{n}") for n in range(1101)]
     for n, key in enumerate(keys):
         await pause(service, key, f"i{n}", working(f"i{n}"))
-    waiting = await find_waiting(service, Where())
+    waiting = await find_pending_calls(service, Where())
     assert {item.key for item in waiting} == set(keys)
-    for where in (Where(session="s0"), Where(user="u0"), Where(app="app", session="s0", user="u0")):
-        (item,) = await find_waiting(service, where)
+    for where in (
+        Where(session="s0"),
+        Where(user="u0"),
+        Where(app="app", session="s0", user="u0"),
+    ):
+        (item,) = await find_pending_calls(service, where)
         assert (item.key, item.call.call_id) == (keys[0], "i0-order")
 
 
 async def test_an_invocation_is_found_by_the_beginning_of_its_id(sessions):
     """One that can be cancelled comes before those that have ended; nothing typed is no id."""
     await pause(sessions, ONE, "i-2", working("i-2"))
-    (first, last) = [item.record for item in await find_waiting(sessions, Where(app="app"))]
+    (first, last) = [item.record for item in await find_pending_calls(sessions, Where(app="app"))]
     assert (await find_invocation(sessions, Where(), "i"))[0] == ONE  # the whole id
     await sessions.close_invocation(
         ONE, invocation_id="i", epoch=first.epoch, status=Status.ABANDONED
@@ -107,7 +109,11 @@ async def test_an_invocation_is_found_by_the_beginning_of_its_id(sessions):
     )
     key, record = await find_invocation(sessions, Where(session="one"), "i-")
     assert (key, record.invocation_id, record.status) == (ONE, "i-2", Status.ABANDONED)
-    for start, where in (("", Where()), ("i", Where(session="two")), ("x", Where())):
+    for start, where in (
+        ("", Where()),
+        ("i", Where(session="two")),
+        ("x", Where()),
+    ):
         with pytest.raises(InvalidRequestError, match="No invocation"):
             await find_invocation(sessions, where, start)
 
@@ -117,9 +123,13 @@ def test_a_beginning_is_enough_if_it_is_one_items():
     items = [("adk-1", ONE, "a"), ("adk-12", ONE, "b"), ("adk-3", TWO, "c")]
     assert pick(items, "adk-1", "call") == "a"
     assert pick(items, "adk-3", "call") == "c"
-    for start, words in (("adk-", "several ids"), ("", "No call"), ("x", "No call")):
+    for start, words in (
+        ("adk-", "Several ids"),
+        ("", "No pending call"),
+        ("x", "No pending call"),
+    ):
         with pytest.raises(InvalidRequestError, match=words):
-            pick(items, start, "call")
+            pick(items, start, "pending call")
     with pytest.raises(InvalidRequestError, match="'one' of user 'u', 'two' of user 'v'"):
         pick([("same", ONE, "a"), ("same", TWO, "b")], "same", "call")
 
