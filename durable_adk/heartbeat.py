@@ -19,7 +19,7 @@ Stretches = tuple[tuple[int, int], ...]
 outage are two numbers."""
 
 
-class Reports(BaseModel):
+class AttemptHistory(BaseModel):
     """Attempts that ended with an error, among all that were made.
 
     The engine counts attempts; it does not say how they ended. So each carries on, in the details
@@ -48,7 +48,7 @@ class Reports(BaseModel):
 
     def details(self) -> list[RawValue]:
         """They as details of a heartbeat."""
-        if self == NONE:
+        if self == NO_ATTEMPTS:
             return []
         metadata = {"encoding": b"json/plain", MARK: b"1"}
         data = self.model_dump_json(exclude_defaults=True).encode()
@@ -68,9 +68,9 @@ class Reports(BaseModel):
 
     def after(
         self, number: int, *, excused: bool = False, elsewhere: bool = False, away: bool = False
-    ) -> "Reports":
+    ) -> "AttemptHistory":
         """These and that of attempt `number`, which ends with an error."""
-        return Reports(
+        return AttemptHistory(
             told=_with(self.told, number),
             excused=_with(self.excused, number) if excused else self.excused,
             elsewhere=self.elsewhere + elsewhere,
@@ -78,12 +78,12 @@ class Reports(BaseModel):
         )
 
 
-def are_reports(payload: Payload) -> bool:
+def is_attempt_history(payload: Payload) -> bool:
     """Whether a payload says so, and says nothing but numbers: somebody may have forged it."""
     return MARK in payload.metadata and _NUMBERS.fullmatch(payload.data) is not None
 
 
-NONE = Reports()
+NO_ATTEMPTS = AttemptHistory()
 """Of a first attempt."""
 
 

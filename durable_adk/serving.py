@@ -13,10 +13,10 @@ from temporalio.worker import Worker
 
 from durable_adk.activities.commit.staleness import StalenessCheck
 from durable_adk.activities.definitions import InvocationActivities
-from durable_adk.activities.dependencies import World
-from durable_adk.activities.effects import WorldEffects
-from durable_adk.activities.user_code.event_loop import UserLoop
-from durable_adk.activities.user_code.threads import UserThreads
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.effects import EffectPerformer
+from durable_adk.activities.user_code.event_loop import UserCodeLoop
+from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.context.activity import Services
@@ -124,7 +124,7 @@ class Serving:
         """See `worker`; nothing is open before `running`."""
         watcher = LeaseWatcher(client)
         self._apps = apps
-        self._world = World(
+        self._deps = Dependencies(
             registry=AppRegistry.of(apps),
             registry_name=task_queue,
             sessions=session_service,
@@ -138,12 +138,12 @@ class Serving:
             services=services,
             partials=partials or partials_of(session_service),
         )
-        self.workflow_threads = UserThreads(lambda: WORKFLOW_THREADS, "durable-adk-workflow")
+        self.workflow_threads = UserCodeThreads(lambda: WORKFLOW_THREADS, "durable-adk-workflow")
         """For the worker; those that a custom agent's body blocks are counted with the others."""
-        self._user_loop = UserLoop(limits, self.workflow_threads)
+        self._user_loop = UserCodeLoop(limits, self.workflow_threads)
         self._stuck: WorkerStuckError | None = None
         self._body: asyncio.Timeout | None = None
-        self.activities = InvocationActivities(WorldEffects(self._world), self._user_loop).all()
+        self.activities = InvocationActivities(EffectPerformer(self._deps), self._user_loop).all()
         """For the worker."""
 
     @asynccontextmanager
@@ -153,8 +153,8 @@ class Serving:
         Raises:
             WorkerStuckError: User code kept the worker from its work, so it was shut down.
         """
-        task_queue = self._world.registry_name
-        serve(task_queue, self._world.registry)
+        task_queue = self._deps.registry_name
+        serve(task_queue, self._deps.registry)
         report_working(task_queue)
         self._user_loop.start()
         async with self._unless_stuck() as whole:
@@ -198,7 +198,7 @@ class Serving:
         shutdown = asyncio.ensure_future(worker.shutdown())
         _end(self._body)
         try:
-            report_stuck(self._world.registry_name, self._stuck.message)
+            report_stuck(self._deps.registry_name, self._stuck.message)
         except OSError as error:
             logger.warning("worker.status_not_written", error_type=type(error).__name__)
         config = cast("dict[str, Any]", worker.config(active_config=True))

@@ -15,8 +15,8 @@ from temporalio.common import RawValue
 from temporalio.testing import ActivityEnvironment
 
 from durable_adk.activities.definitions import InvocationActivities
-from durable_adk.activities.dependencies import World
-from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.effects import EffectPerformer
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.sessions._tables import Tables
 from durable_adk.sessions._transactional import TransactionalSessionService
@@ -181,13 +181,13 @@ class _SameLoop:
 class Worker:
     """A process that runs activities: its caches die with it."""
 
-    def __init__(self, world: Callable[[], World]) -> None:
+    def __init__(self, world: Callable[[], Dependencies]) -> None:
         self._world = world
         self.restart()
 
     def restart(self) -> None:
         """Another process takes its place."""
-        effects = WorldEffects(self._world())
+        effects = EffectPerformer(self._world())
         ours = InvocationActivities(effects, _SameLoop())  # pyright: ignore[reportArgumentType]: the same method
         self.activities = {one.__name__: one for one in ours.all()}
 

@@ -15,7 +15,7 @@ from temporalio.bridge.proto.workflow_activation import (
 )
 from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.wire.converter import data_converter
 from simulation.activity_results import cancelled, completed, failed, timed_out
@@ -36,7 +36,7 @@ class Server:
     """Workflow runs, their activities, and two workers that run them."""
 
     def __init__(
-        self, clock: Clock, world: Callable[[], World], is_stored: Callable[[Any], bool]
+        self, clock: Clock, world: Callable[[], Dependencies], is_stored: Callable[[Any], bool]
     ) -> None:
         self.clock = clock
         self.loop = VirtualLoop(clock)

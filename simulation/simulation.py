@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.events import Event
 from durable_adk.sessions import _log
 from durable_adk.sessions._entry import Entry
@@ -110,8 +110,8 @@ class Simulation:
         self.done: list[str] = []
         self._faults = 0
 
-    def _world(self) -> World:
-        return World(
+    def _world(self) -> Dependencies:
+        return Dependencies(
             registry=self.scenario.registry(deployed=self._deployed),
             registry_name=self.scenario.name,
             sessions=self.sessions,

@@ -1,1 +1,1 @@
-"""The effects: everything a run does to the world, and the activities that carry it out."""
+"""The effects: everything a run does to the outside world, and the activities that carry it out."""

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from durable_adk.activities.lost_attempts import Trials
-from durable_adk.activities.tool.run import RunAgain, ToolsetAway
+from durable_adk.activities.lost_attempts import LostAttempts
+from durable_adk.activities.tool.run import RetryLater, ToolsetUnavailable
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import (
     AgentNotFoundError,
@@ -29,24 +29,24 @@ from durable_adk.errors import (
     raised,
     storable,
 )
-from durable_adk.heartbeat import NONE, Reports
+from durable_adk.heartbeat import NO_ATTEMPTS, AttemptHistory
 from durable_adk.wire.effect import EffectAttempt
 
 T = TypeVar("T")
 MAX_LOST = 10
 """Attempts of a step that may be lost with their workers."""
-MAX_ELSEWHERE = 10
+MAX_UNREGISTERED = 10
 """How often a step is given back whose agent is not here."""
-SHARE = 0.7
+WAIT_SHARE = 0.7
 """Of the time until a ticket's turn, as it is estimated, after which it is asked again."""
-NEXT = 4
+IN_PLACE_TICKETS = 4
 """Tickets of a session whose attempts may wait in place."""
-IN_PLACE = 10.0
+IN_PLACE_TIMEOUT = 10.0
 """Seconds that an attempt waits in place."""
 MIN_BUSY_DELAY = 0.25
 MAX_BUSY_DELAY = 20.0
 """Seconds. The tickets of resumptions outlive it, see `_pausing.RESUMING_TTL`."""
-ELSEWHERE_DELAY = 0.5
+UNREGISTERED_DELAY = 0.5
 """Seconds until a step that another worker has to do is offered to the workers again."""
 STORE_DELAY = 2.0
 """Seconds at most until a step asks a store again that does not answer; the engine's own delay
@@ -65,7 +65,7 @@ class StepAttempt(EffectAttempt):
 
     what: str
     """For messages."""
-    trials: Trials | None = None
+    trials: LostAttempts | None = None
     """Which of the lost ones count; None: all."""
     is_local: bool = False
     """Such a one is not given up, and has no details: its worker's death makes it a first one."""
@@ -73,17 +73,17 @@ class StepAttempt(EffectAttempt):
     @property
     def counted(self) -> int:
         """Its number without those that are excused."""
-        return self.reports.counted(self.number)
+        return self.history.counted(self.number)
 
     @property
     def elsewhere(self) -> int:
         """How often the step was given back before, as the worker did not know its agent."""
-        return self.number - 1 if self.is_local else self.reports.elsewhere
+        return self.number - 1 if self.is_local else self.history.elsewhere
 
     @property
-    def leaving(self) -> Reports:
+    def leaving(self) -> AttemptHistory:
         """What the next one is to know should this one end with its worker, which is told to."""
-        return self.reports.after(self.number, excused=True)
+        return self.history.after(self.number, excused=True)
 
     async def begins(self) -> None:
         """To be awaited when all is read, right before the step's code.
@@ -100,19 +100,19 @@ class StepAttempt(EffectAttempt):
         What kills workers, by using up the memory or calling `os._exit`, must not go on to the
         next one for ever (F12).
         """
-        lost = 0 if self.is_local else len(self.reports.lost(self.number))
+        lost = 0 if self.is_local else len(self.history.lost(self.number))
         if lost and self.trials is not None:
-            lost = await self.trials.begin(self.number, self.reports)
+            lost = await self.trials.begin(self.number, self.history)
         if lost >= MAX_LOST:
             raise RunError(
                 f"{self.what} was given up: its worker was lost, or did not report back, {lost} "
                 "times. Look for what ends the process, or blocks it."
             )
 
-    def tell(self, reports: Reports) -> None:
+    def tell(self, history: AttemptHistory) -> None:
         """Have the next one know this."""
         if not self.is_local:
-            activity.heartbeat(*reports.details())
+            activity.heartbeat(*history.details())
 
 
 def to_application_error(
@@ -155,7 +155,7 @@ def _delay(error: DurableAdkError, number: int) -> float | None:
     if isinstance(error, SessionBusyError):
         return busy_delay(error)
     if isinstance(error, _OTHER_WORKER):
-        return ELSEWHERE_DELAY
+        return UNREGISTERED_DELAY
     if isinstance(error, StoreUnavailableError) and activity.info().attempt > _EAGER:
         return STORE_DELAY
     return None
@@ -169,23 +169,27 @@ def busy_delay(error: SessionBusyError) -> float:
     the seldomer the more come first. So 200 that wait for a session together make some thirty
     attempts a second, and 500 fewer than fifty.
     """
-    most = IN_PLACE if error.ahead < NEXT else min(_soonest(error.ahead), MAX_BUSY_DELAY)
-    return max(min(error.remaining * SHARE, most), MIN_BUSY_DELAY)
+    most = (
+        IN_PLACE_TIMEOUT
+        if error.ahead < IN_PLACE_TICKETS
+        else min(_soonest(error.ahead), MAX_BUSY_DELAY)
+    )
+    return max(min(error.remaining * WAIT_SHARE, most), MIN_BUSY_DELAY)
 
 
 def _soonest(ahead: int) -> float:
     """Seconds in which so many quick turns may be over; those far back need not know as well."""
-    return 0.1 * ahead + 0.1 * max(ahead - 3 * NEXT, 0)
+    return 0.1 * ahead + 0.1 * max(ahead - 3 * IN_PLACE_TICKETS, 0)
 
 
 @contextmanager
-def translated(*, retry: Retry, number: int | None = None) -> Generator[None]:
+def application_errors(*, retry: Retry, number: int | None = None) -> Generator[None]:
     """Turn what the effect raises into an ApplicationError; ours are retried as `retry` says."""
     try:
         yield
     except DurableAdkError as error:
         raise to_application_error(error, retry=retry(error), number=number) from error
-    except RunAgain as again:
+    except RetryLater as again:
         raise to_application_error(again.error, retry=True, delay=again.delay) from again
     except asyncio.CancelledError:
         raise
@@ -211,7 +215,7 @@ def transient_or_busy(error: DurableAdkError) -> bool:
     return transient(error) or isinstance(error, SessionBusyError)
 
 
-def transient_or_elsewhere(error: DurableAdkError, *, before: int) -> bool:
+def transient_or_unregistered(error: DurableAdkError, *, before: int) -> bool:
     """Retry what passes by itself, and for some seconds what another worker may know.
 
     While a deploy goes on, a step of an agent that only the new workers have may come to an old
@@ -221,12 +225,12 @@ def transient_or_elsewhere(error: DurableAdkError, *, before: int) -> bool:
         error: What was raised.
         before: How often the step was given back before.
     """
-    return transient(error) or (isinstance(error, _NOT_HERE) and before + 1 < MAX_ELSEWHERE)
+    return transient(error) or (isinstance(error, _NOT_HERE) and before + 1 < MAX_UNREGISTERED)
 
 
 @asynccontextmanager
-async def attempting(
-    what: str, *, trials: Trials | None = None, asks: int | None = None
+async def step_attempt(
+    what: str, *, trials: LostAttempts | None = None, asks: int | None = None
 ) -> AsyncGenerator[StepAttempt]:
     """One attempt of a step with code of a user, or a model, in it.
 
@@ -244,27 +248,27 @@ async def attempting(
         ApplicationError: The step has failed, or is to be tried again.
     """
     info = activity.info()
-    reports = Reports.of(info.heartbeat_details)
+    history = AttemptHistory.of(info.heartbeat_details)
     this = StepAttempt(
-        what=what, number=info.attempt, reports=reports, trials=trials, is_local=info.is_local
+        what=what, number=info.attempt, history=history, trials=trials, is_local=info.is_local
     )
 
     def retry(error: DurableAdkError) -> bool:
         if isinstance(error, ModelUnavailableError) and asks is not None and this.counted >= asks:
             return False
-        return transient_or_elsewhere(error, before=this.elsewhere)
+        return transient_or_unregistered(error, before=this.elsewhere)
 
-    with translated(retry=retry, number=this.counted):
+    with application_errors(retry=retry, number=this.counted):
         try:
-            async with beating(reports, leaving=this.leaving):
+            async with heartbeating(history, leaving=this.leaving):
                 if trials is None:
                     await this.check_lost()
                 yield this
-        except (DurableAdkError, RunAgain, MemoryError) as error:
+        except (DurableAdkError, RetryLater, MemoryError) as error:
             # The engine keeps it, together with the failure, for the next attempt. Of a step that
             # has blocked its worker nothing is told: it counts as lost, or it would go on for ever.
             if not (isinstance(error, WorkerStuckError) and error.suspected):
-                this.tell(reported(reports, this.number, error))
+                this.tell(history_after(history, this.number, error))
             raise
         except asyncio.CancelledError:
             if activity.is_worker_shutdown():
@@ -272,22 +276,22 @@ async def attempting(
             raise
 
 
-def reported(reports: Reports, number: int, error: BaseException) -> Reports:
+def history_after(history: AttemptHistory, number: int, error: BaseException) -> AttemptHistory:
     """What is known of the attempts when one has ended with an error."""
-    elsewhere, away = isinstance(error, _NOT_HERE), isinstance(error, ToolsetAway)
+    elsewhere, away = isinstance(error, _NOT_HERE), isinstance(error, ToolsetUnavailable)
     missing = isinstance(error, TransientError) and not isinstance(error, ModelUnavailableError)
     excused = elsewhere or away or missing
-    return reports.after(number, excused=excused, elsewhere=elsewhere, away=away)
+    return history.after(number, excused=excused, elsewhere=elsewhere, away=away)
 
 
 @asynccontextmanager
-async def beating(
-    reports: Reports = NONE, *, leaving: Reports | None = None
+async def heartbeating(
+    history: AttemptHistory = NO_ATTEMPTS, *, leaving: AttemptHistory | None = None
 ) -> AsyncGenerator[None]:
     """Heartbeat while the body runs; a cancellation comes back on the same way (D11).
 
     Args:
-        reports: To be known to the next attempt, should this one be lost: a heartbeat replaces
+        history: To be known to the next attempt, should this one be lost: a heartbeat replaces
             the details of those before it.
         leaving: The same from when the worker is told to end: code that does not let itself be
             cancelled is lost with it, and that says nothing of the code.
@@ -300,7 +304,7 @@ async def beating(
     async def beat() -> None:
         while True:
             await asyncio.sleep(timeout.total_seconds() / 4)
-            told = leaving if leaving is not None and activity.is_worker_shutdown() else reports
+            told = leaving if leaving is not None and activity.is_worker_shutdown() else history
             activity.heartbeat(*told.details())
 
     beater = asyncio.create_task(beat())
@@ -310,7 +314,7 @@ async def beating(
         beater.cancel()
 
 
-async def whole(work: Coroutine[Any, Any, T]) -> T:
+async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
     """Do a store's work to its end, though cancelled: what it has written must be known."""
-    async with beating():
+    async with heartbeating():
         return await uninterrupted(work)

@@ -7,33 +7,33 @@ from temporalio import activity
 
 from durable_adk.activities.attempt import (
     Retry,
-    attempting,
+    application_errors,
+    run_to_completion,
+    step_attempt,
     transient,
     transient_or_busy,
-    transient_or_elsewhere,
-    translated,
-    whole,
+    transient_or_unregistered,
 )
 from durable_adk.activities.effects import (
     EFFECTS,
     CodeEffect,
+    EffectPerformer,
     EffectRow,
     StoreEffect,
-    WorldEffects,
 )
-from durable_adk.activities.invocation.waiting import InPlace
-from durable_adk.activities.lost_attempts import Trials
-from durable_adk.activities.user_code.event_loop import UserLoop
+from durable_adk.activities.invocation.waiting import InPlaceWaits
+from durable_adk.activities.lost_attempts import LostAttempts
+from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.wire.steps import HookStep, ModelStep, OpenStep, Step
 
 
 class InvocationActivities:
     """The activities of workflow type ``Invocation``: one for each row of `effects.EFFECTS`."""
 
-    def __init__(self, effects: WorldEffects, user_loop: UserLoop) -> None:
+    def __init__(self, effects: EffectPerformer, user_loop: UserCodeLoop) -> None:
         self._effects = effects
         self._user_loop = user_loop
-        self._in_place = InPlace()
+        self._in_place = InPlaceWaits()
 
     def all(self) -> list[Callable[[Any], Awaitable[Any]]]:
         """All of them, for a worker."""
@@ -56,20 +56,20 @@ class InvocationActivities:
         Then it waits here, or in the activity's next attempt.
         """
         waits = row.waits(step)
-        with translated(retry=_retry(step, waits=waits)):
+        with application_errors(retry=_retry(step, waits=waits)):
             if not waits:
-                return await whole(self._effects.perform(step))
-            return await self._in_place.attempt(self._effects.world, self._effects.perform, step)
+                return await run_to_completion(self._effects.perform(step))
+            return await self._in_place.attempt(self._effects.deps, self._effects.perform, step)
 
     async def _run_code(self, row: CodeEffect[Any, Any], step: Any) -> Any:
         """What it raises is final (TRAP-49, PLG-4), unless a model or a tool is to be tried again.
 
         Otherwise only a lost worker makes it run again.
         """
-        world = self._effects.world
-        trials = Trials(world=world, step=step) if _notes_trials(step) else None
-        asks = world.limits.model_attempts if isinstance(step, ModelStep) else None
-        async with attempting(row.what(step), trials=trials, asks=asks) as this:
+        deps = self._effects.deps
+        trials = LostAttempts(deps=deps, step=step) if _notes_trials(step) else None
+        asks = deps.limits.model_attempts if isinstance(step, ModelStep) else None
+        async with step_attempt(row.what(step), trials=trials, asks=asks) as this:
             return await self._user_loop.run(self._effects.perform(step, this))
 
 
@@ -79,7 +79,7 @@ def _retry(step: object, *, waits: bool) -> Retry:
         return passes
     # A user's message is told at once that there is no such app; a step's question is not.
     before = activity.info().attempt - 1
-    return lambda error: passes(error) or transient_or_elsewhere(error, before=before)
+    return lambda error: passes(error) or transient_or_unregistered(error, before=before)
 
 
 def _notes_trials(step: object) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from durable_adk.activities.commit.session_cache import Known, SessionCache
+from durable_adk.activities.commit.session_cache import KnownEvents, SessionCache
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.context.activity import Services, StepScope
@@ -24,13 +24,13 @@ from durable_adk.wire.messages import InvocationAnswer
 from durable_adk.wire.run_config import RunConfig
 from durable_adk.wire.steps import Step
 
-STORE_PATIENCE = 30.0
+STORE_TIMEOUT = 30.0
 """Seconds a step waits for the store within one attempt."""
 
 logger = get_logger(__name__)
 
 
-def _seen(step: Step, known: Known) -> list[Event]:
+def _seen(step: Step, known: KnownEvents) -> list[Event]:
     """The events that a step may see: of those before its invocation maybe only some (SSN-6)."""
     config = step.run_config.get_session_config if step.run_config else None
     if config is None:
@@ -38,31 +38,29 @@ def _seen(step: Step, known: Known) -> list[Event]:
     return [*recent(known.events[: known.start], config), *known.events[known.start :]]
 
 
-async def everyone_is_alive(holder: str) -> bool:
+async def assume_alive(holder: str) -> bool:
     """The answer of a process that cannot look: nobody is taken over from."""
     del holder
     return True
 
 
-async def unchecked(key: SessionKey) -> None:
+async def skip_staleness_check(key: SessionKey) -> None:
     """The staleness check of a process that has no Temporal to ask."""
     del key
 
 
-async def nobody_is_steered(
-    key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
-) -> None:
+async def steer_nobody(key: SessionKey, record: InvocationRecord, answer: InvocationAnswer) -> None:
     """What a process does that reaches nobody: the message waits for its turn."""
     del key, record, answer
 
 
-async def nobody_is_interrupted(key: SessionKey, record: InvocationRecord) -> None:
+async def interrupt_nobody(key: SessionKey, record: InvocationRecord) -> None:
     """What a process does that cannot reach runs: they end when they end."""
     del key, record
 
 
 @dataclass(kw_only=True)
-class World:
+class Dependencies:
     """The apps, the stores and the limits."""
 
     registry: AppRegistry
@@ -73,14 +71,14 @@ class World:
     model_task_queues: Mapping[str, str] = field(default_factory=dict[str, str])
     """By a model's name, where it is called; other ones where the invocation is."""
     services: Services = field(default_factory=Services)
-    is_alive: Callable[[str], Awaitable[bool]] = everyone_is_alive
+    is_alive: Callable[[str], Awaitable[bool]] = assume_alive
     """Whether the holder of a lease still runs; see `InvocationRecord.holder`."""
-    check_store: Callable[[SessionKey], Awaitable[None]] = unchecked
+    check_store: Callable[[SessionKey], Awaitable[None]] = skip_staleness_check
     """Raises SessionRegressedError if a session is older than it was; see `StalenessCheck`."""
-    interrupt: Callable[[SessionKey, InvocationRecord], Awaitable[None]] = nobody_is_interrupted
+    interrupt: Callable[[SessionKey, InvocationRecord], Awaitable[None]] = interrupt_nobody
     """Asks the run of an invocation to end; it may be asked any number of times."""
     steer: Callable[[SessionKey, InvocationRecord, InvocationAnswer], Awaitable[None]] = (
-        nobody_is_steered
+        steer_nobody
     )
     """Tells the run of an invocation that a message waits; whether it is heard shows later."""
     max_in_place: int = 0
@@ -126,7 +124,7 @@ class World:
             return PluginManager()
         return self.registry.app(step.key.app_name).plugin_manager
 
-    def scope_over(self, step: Step, state: dict[str, Any], known: Known) -> StepScope:
+    def scope_over(self, step: Step, state: dict[str, Any], known: KnownEvents) -> StepScope:
         """Where a step is, over what was read of its session."""
         session = Session(
             id=step.key.session_id,
@@ -151,14 +149,14 @@ class World:
             has_call=known.has_call,
         )
 
-    async def _read(self, step: Step) -> tuple[int, dict[str, Any], Known]:
+    async def _read(self, step: Step) -> tuple[int, dict[str, Any], KnownEvents]:
         """The session's revision, and state and events as the step may see them.
 
         Waits for a store that is away for a moment, so an outage costs few attempts. Where it
         is older than the run, somebody has to be called, so that may take all of the step's time.
         """
         begun = time.monotonic()
-        until = begun + STORE_PATIENCE
+        until = begun + STORE_TIMEOUT
         told = False
         while True:
             try:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from durable_adk.activities import lifecycle
-from durable_adk.activities.attempt import reported
+from durable_adk.activities.attempt import history_after
 from durable_adk.activities.commit.commit import commit_event
-from durable_adk.activities.commit.early_commit import committed
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.commit.early_commit import run_and_commit
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation import checkpoint, take_over, waiting
 from durable_adk.activities.invocation.close import close_invocation
 from durable_adk.activities.invocation.compact import compact
@@ -22,7 +22,7 @@ from durable_adk.activities.invocation.pause import pause_invocation, take_answe
 from durable_adk.activities.model.call import call_model
 from durable_adk.activities.tool import activity_result
 from durable_adk.activities.tool.call import call_tool
-from durable_adk.activities.tool.run import RunAgain
+from durable_adk.activities.tool.run import RetryLater
 from durable_adk.activities.user_code.agent_callbacks import run_callback
 from durable_adk.activities.user_code.code import execute_code
 from durable_adk.activities.user_code.function import run_function
@@ -80,29 +80,29 @@ class StoreEffect(_Row[S, R]):
     (D4); then a normal one, whose retries are the wait for the store or for a busy session.
     """
 
-    function: Callable[[World, S], Awaitable[R]]
+    function: Callable[[Dependencies, S], Awaitable[R]]
     waits: Callable[[S], bool] = lambda _: False
     """Whether it is tried again while another invocation is active in the session."""
 
-    async def perform(self, world: World, step: S, attempt: EffectAttempt) -> R:
+    async def perform(self, deps: Dependencies, step: S, attempt: EffectAttempt) -> R:
         """One attempt."""
         del attempt  # writes look at the ids first, so all are alike
-        return await self.function(world, step)
+        return await self.function(deps, step)
 
 
 @dataclass(frozen=True)
 class CodeEffect(_Row[S, R]):
     """An effect that runs code of a user or asks a model: a normal activity."""
 
-    function: Callable[[World, S, EffectAttempt], Coroutine[Any, Any, R]]
+    function: Callable[[Dependencies, S, EffectAttempt], Coroutine[Any, Any, R]]
     what: Callable[[S], str]
     """How errors name it."""
     summary: Callable[[S], str]
     """How Temporal's UI shows it."""
 
-    async def perform(self, world: World, step: S, attempt: EffectAttempt) -> R:
+    async def perform(self, deps: Dependencies, step: S, attempt: EffectAttempt) -> R:
         """One attempt."""
-        return await self.function(world, step, attempt)
+        return await self.function(deps, step, attempt)
 
 
 @dataclass(frozen=True)
@@ -114,19 +114,19 @@ class StepEffect(CodeEffect[A, StepResult]):
     commits: bool = True
     """Whether it stores its event itself, if the loop has granted that."""
 
-    async def perform(self, world: World, step: A, attempt: EffectAttempt) -> StepResult:
+    async def perform(self, deps: Dependencies, step: A, attempt: EffectAttempt) -> StepResult:
         """One attempt."""
         with lifecycle.told(self.name, step, attempt=attempt.number, shown=self.span(step)):
-            work = self.function(world, step, attempt)
-            return await (committed(world, step, work, attempt) if self.commits else work)
+            work = self.function(deps, step, attempt)
+            return await (run_and_commit(deps, step, work, attempt) if self.commits else work)
 
 
 EffectRow = StoreEffect[Any, R] | CodeEffect[Any, R]
 
 
-async def _open(world: World, step: OpenStep) -> Opened:
+async def _open(deps: Dependencies, step: OpenStep) -> Opened:
     try:
-        opened = await open_invocation(world, step)
+        opened = await open_invocation(deps, step)
     except SessionBusyError:
         lifecycle.opening_waits(step)
         raise
@@ -134,20 +134,20 @@ async def _open(world: World, step: OpenStep) -> Opened:
     return opened
 
 
-async def _pause(world: World, step: PauseStep) -> bool | None:
-    paused = await pause_invocation(world, step)
+async def _pause(deps: Dependencies, step: PauseStep) -> bool | None:
+    paused = await pause_invocation(deps, step)
     if paused is not False:
         lifecycle.paused(step.key)
     return paused
 
 
-async def _take(world: World, step: AnswerStep) -> AnswerTaken:
-    return await take_over.once_free(world, step, take_answer)
+async def _take(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
+    return await take_over.retry_when_freed(deps, step, take_answer)
 
 
-async def _close(world: World, step: CloseStep) -> Ending:
-    ended = await take_over.once_free(world, step, close_invocation)
-    await lifecycle.closed(world, step, ended)
+async def _close(deps: Dependencies, step: CloseStep) -> Ending:
+    ended = await take_over.retry_when_freed(deps, step, close_invocation)
+    await lifecycle.closed(deps, step, ended)
     return ended
 
 
@@ -221,7 +221,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         "compact",
         CompactStep,
         type(None),
-        lambda world, step, _: compact(world, step),
+        lambda deps, step, _: compact(deps, step),
         what=lambda step: f"The summary after {step.invocation_id}",
         summary=lambda step: step.invocation_id,
     ),
@@ -239,30 +239,30 @@ def row_of(step: Effect[R]) -> EffectRow[R]:
     return _ROWS[type(step)]
 
 
-class WorldEffects:
-    """Performs effects over one `World`; one attempt each, whoever calls decides about more."""
+class EffectPerformer:
+    """Performs effects in this process: one attempt each, unless nobody else counts attempts."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, deps: Dependencies) -> None:
+        self.deps = deps
 
     async def perform(self, step: Effect[R], attempt: EffectAttempt | None = None) -> R:
         """One attempt; who counts none leaves it to this to run a tool again."""
         row, this = row_of(step), attempt or EffectAttempt()
         while True:
             try:
-                return await row.perform(self.world, step, this)
-            except RunAgain as again:
+                return await row.perform(self.deps, step, this)
+            except RetryLater as again:
                 if attempt is not None:
                     raise
-                number, reports = this.number, reported(this.reports, this.number, again)
+                number, history = this.number, history_after(this.history, this.number, again)
                 delay = again.delay
             await asyncio.sleep(delay)
-            this = EffectAttempt(number=number + 1, reports=reports)
+            this = EffectAttempt(number=number + 1, history=history)
 
     async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
         """See `activity_answer.run_activity`; on Temporal a worker of others runs it."""
-        return await activity_result.run_activity(self.world, step, call)
+        return await activity_result.run_activity(self.deps, step, call)
 
-    async def wait_for_turn(self, step: waiting.Waiter, busy: SessionBusyError) -> None:
+    async def wait_for_turn(self, step: waiting.WaitingStep, busy: SessionBusyError) -> None:
         """See `waiting.wait_locally`."""
-        await waiting.wait_locally(self.world, step, busy)
+        await waiting.wait_locally(self.deps, step, busy)

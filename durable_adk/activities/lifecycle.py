@@ -10,8 +10,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from logging import INFO
 
-from durable_adk.activities.dependencies import World
-from durable_adk.activities.invocation.close import ending_of
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.invocation.close import read_ending
 from durable_adk.errors import DurableAdkError
 from durable_adk.log import get_logger
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
@@ -184,27 +184,29 @@ def taken_over(key: SessionKey, record: InvocationRecord) -> None:
     logger.warning("invocation.taken_over", abandoned=record.invocation_id)
 
 
-async def closed(world: World, step: CloseStep, ending: Ending) -> None:
+async def closed(deps: Dependencies, step: CloseStep, ending: Ending) -> None:
     """The loop has ended an invocation, or found it ended by an attempt before."""
     if ending.record.epoch == UNKNOWN_EPOCH:
         return  # it was never opened
     # Only what was found closed is told with its last event.
     again = ending.last_event_id is not None
-    await _ended(world, step.key, ending.record, agent=step.author, runs=step.ended, again=again)
+    await _ended(deps, step.key, ending.record, agent=step.author, runs=step.ended, again=again)
 
 
-async def closed_by_step(world: World, step: Step, grant: EarlyCommit, *, again: bool) -> None:
+async def closed_by_step(
+    deps: Dependencies, step: Step, grant: EarlyCommit, *, again: bool
+) -> None:
     """A step has ended its invocation with its event, or found that an attempt before had."""
     if not _is_heard():
         metrics.invocations_ended.add(0 if again else 1, _labels(step.key, Status.COMPLETED))
         return
     try:
-        record = await world.sessions.get_invocation(step.key, step.invocation_id)
+        record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     except DurableAdkError:
         return  # the store has just gone away
     if record is not None and record.status.closed:
         agent = grant.agent or step.agent
-        await _ended(world, step.key, record, agent=agent, runs=grant.runs, again=again)
+        await _ended(deps, step.key, record, agent=agent, runs=grant.runs, again=again)
 
 
 def _is_heard() -> bool:
@@ -212,7 +214,7 @@ def _is_heard() -> bool:
 
 
 async def _ended(
-    world: World,
+    deps: Dependencies,
     key: SessionKey,
     record: InvocationRecord,
     *,
@@ -226,7 +228,7 @@ async def _ended(
     if not _is_heard():
         return
     try:
-        began, counts = await _counts(world, key, record)
+        began, counts = await _counts(deps, key, record)
     except DurableAdkError:
         return  # the store has just gone away
     ended = max(record.update_time, began)
@@ -267,15 +269,15 @@ def _labels(key: SessionKey, status: Status) -> dict[str, str]:
 
 
 async def _counts(
-    world: World, key: SessionKey, record: InvocationRecord
+    deps: Dependencies, key: SessionKey, record: InvocationRecord
 ) -> tuple[float, dict[str, int]]:
     """When an invocation began, in seconds since the epoch, and what it consisted of."""
     start = record.start_seq
-    first: list[StoredEvent] = await world.sessions.read_events(key, after=start - 1, upto=start)
+    first: list[StoredEvent] = await deps.sessions.read_events(key, after=start - 1, upto=start)
     began = first[0].event.timestamp if first else record.update_time
     if (record.end_seq or start) - start > MAX_EVENTS:
         return began, {}
-    ending = await ending_of(world, key, record)
+    ending = await read_ending(deps, key, record)
     return began, {
         names.EVENTS: ending.events,
         names.MODEL_CALLS: ending.model_calls,

@@ -6,8 +6,8 @@ from typing import Final
 from temporalio import activity
 
 from durable_adk.activities.commit.notes import write_note
-from durable_adk.activities.dependencies import World
-from durable_adk.heartbeat import Reports
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.heartbeat import AttemptHistory
 from durable_adk.wire.steps import Step
 
 TRIED: Final = "tried"
@@ -15,17 +15,17 @@ TRIED: Final = "tried"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trials:
+class LostAttempts:
     """Notes in the session store, written before the code runs, and only after a loss.
 
     What kills its worker does so while its code runs. A worker that dies while a step waits for the
     store, or before, says nothing of the step; so many may, while machines fail one after another.
     """
 
-    world: World
+    deps: Dependencies
     step: Step
 
-    async def begin(self, number: int, reports: Reports) -> int:
+    async def begin(self, number: int, history: AttemptHistory) -> int:
         """Note that attempt `number` is to run the code; how many were lost that had come so far.
 
         The first attempt has written nothing, and counts.
@@ -33,12 +33,12 @@ class Trials:
         Raises:
             StoreUnavailableError: It has not come so far: no code is to be run.
         """
-        await self.world.scope(self.step)  # waits for the store, where many a worker may die
+        await self.deps.scope(self.step)  # waits for the store, where many a worker may die
         key, invocation_id = self.step.key, self.step.invocation_id
-        notes = await self.world.sessions.read_notes(key, invocation_id=invocation_id, kind=TRIED)
-        await write_note(self.world, self.step, TRIED, _name(number), "{}")
+        notes = await self.deps.sessions.read_notes(key, invocation_id=invocation_id, kind=TRIED)
+        await write_note(self.deps, self.step, TRIED, _name(number), "{}")
         tried = {_name(1), *(note.name for note in notes)}
-        return sum(_name(one) in tried for one in reports.lost(number))
+        return sum(_name(one) in tried for one in history.lost(number))
 
 
 def _name(number: int) -> str:

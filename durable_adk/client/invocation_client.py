@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from google.genai import types
 
-from durable_adk.activities.invocation.steering import heard_event
+from durable_adk.activities.invocation.steering import delivered_event
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.client.feed import DeliveredToOther, follow
 from durable_adk.client.pending import InvocationFilter, find_pending_calls
@@ -145,7 +145,7 @@ class InvocationClient:
 
     async def _heard(self, key: SessionKey, invocation_id: str) -> Feed:
         """What came of a message that another invocation has heard, whose own run is forgotten."""
-        event = await heard_event(self.sessions, key, invocation_id)
+        event = await delivered_event(self.sessions, key, invocation_id)
         if event is None:
             raise InvocationNotFoundError(
                 f"Session {key.session_id!r} has no invocation {invocation_id!r}."

@@ -5,8 +5,8 @@ import uuid
 from contextlib import suppress
 from typing import Any
 
-from durable_adk.activities.dependencies import World
-from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.effects import EffectPerformer
 from durable_adk.activities.invocation.tool_run_check import require_no_tool_run
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
@@ -52,8 +52,8 @@ class LocalBackend:
         registry = AppRegistry([app])
         self._app = app
         self._sessions = sessions
-        self._effects = WorldEffects(
-            World(
+        self._effects = EffectPerformer(
+            Dependencies(
                 registry=registry,
                 sessions=sessions,
                 limits=limits,

@@ -22,7 +22,7 @@ from durable_adk.encryption._library import AESGCM, InvalidTag
 from durable_adk.encryption.keys import Key, KeyProvider
 from durable_adk.errors import EncryptionKeyError
 from durable_adk.extras import require
-from durable_adk.heartbeat import are_reports
+from durable_adk.heartbeat import is_attempt_history
 from durable_adk.json_values import canonical
 from durable_adk.log import get_logger
 from durable_adk.storage.payload_driver import owner_of
@@ -96,7 +96,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         return [await self._decrypted(payload) for payload in payloads]
 
     async def _encrypted(self, payload: Payload) -> Payload:
-        if are_reports(payload):
+        if is_attempt_history(payload):
             return payload
         last = _LAST.get() if activity.in_activity() else None
         if last is not None and last[:2] == (self.owner, payload):
@@ -122,7 +122,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         if encoding == ENCODING:
             key_id, owner = metadata.get(KEY_ID, ""), metadata.get(OWNER, "")
             return await self._opened(payload, key_id, owner)
-        if encoding == REFUSED or self.accepts_plain or are_reports(payload):
+        if encoding == REFUSED or self.accepts_plain or is_attempt_history(payload):
             return payload
         return self._refused(
             "A payload is not encrypted, and must be: its sender has no keys, or its invocation "

@@ -23,7 +23,7 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
-from durable_adk.heartbeat import are_reports
+from durable_adk.heartbeat import is_attempt_history
 from durable_adk.storage.blobs import BlobStore, SharedBlobs
 from durable_adk.storage.file_blobs import FileBlobs
 from durable_adk.storage.object_blobs import ObjectBlobs
@@ -146,7 +146,7 @@ class _Selector:
     ) -> StorageDriver | None:
         """None for numbers and nothings, which are in most histories and say nothing."""
         del context
-        silent = not payload.data or payload.data.isdigit() or are_reports(payload)
+        silent = not payload.data or payload.data.isdigit() or is_attempt_history(payload)
         return None if silent else self.driver
 
 

@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from durable_adk.errors import PayloadLostError, as_detail, class_name
-from durable_adk.heartbeat import Reports
+from durable_adk.heartbeat import AttemptHistory
 from durable_adk.storage.payload_driver import OwnedStorage
 
 RESERVE = timedelta(seconds=5)
@@ -77,7 +77,7 @@ class _Securing(ActivityInboundInterceptor):
 async def _beating(work: asyncio.Future[None]) -> None:
     """Wait for the end of `work`, and have the server know that we live."""
     beat = (activity.info().heartbeat_timeout or timedelta(seconds=4)).total_seconds() / 4
-    details = Reports.of(activity.info().heartbeat_details).details()  # each replaces the last's
+    details = AttemptHistory.of(activity.info().heartbeat_details).details()
     try:
         while not (await asyncio.wait({work}, timeout=beat))[0]:
             activity.heartbeat(*details)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from durable_adk.heartbeat import NONE, Reports
+from durable_adk.heartbeat import NO_ATTEMPTS, AttemptHistory
 
 R = TypeVar("R")
 
@@ -23,7 +23,7 @@ class EffectAttempt:
 
     number: int = 1
     """1, 2, ..."""
-    reports: Reports = NONE
+    history: AttemptHistory = NO_ATTEMPTS
     """Of those before it."""
 
     async def begins(self) -> None:

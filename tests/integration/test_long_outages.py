@@ -88,7 +88,7 @@ async def test_an_outage_ends_no_invocation(
 ) -> None:
     """F16, I11: steps wait for the store as long as it takes, and then run once each."""
     monkeypatch.setattr(attempt, "MAX_LOST", 3)
-    monkeypatch.setattr(dependencies, "STORE_PATIENCE", 0)
+    monkeypatch.setattr(dependencies, "STORE_TIMEOUT", 0)
     store, ran = Failing(tmp_path / "s.db"), []
 
     def get_capital(country: str) -> str:

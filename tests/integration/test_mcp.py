@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from mcp import StdioServerParameters
 
-from durable_adk.activities.user_code.event_loop import UserLoop
+from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.tools.base_toolset import PATIENCE, load_tools
 from durable_adk.tools.mcp_tool import (
     McpToolset,
@@ -365,7 +365,7 @@ async def test_each_event_loop_has_a_session_of_its_own(
     stdio: Callable[..., McpToolset], log: Log
 ) -> None:
     """A toolset serves the loop of user code and this one, and closes what it opened in each."""
-    toolset, loop = stdio(), UserLoop()
+    toolset, loop = stdio(), UserCodeLoop()
     there = await loop.run(call(toolset, "add", a=1))
     assert there == await call(toolset, "add", a=1)
     assert len(log("start")) == 2

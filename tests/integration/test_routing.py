@@ -13,7 +13,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.common import Priority as Given
 
-from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.effects import EffectPerformer
 from durable_adk.agents import LlmAgent, SequentialAgent
 from durable_adk.apps import App
 from durable_adk.client import InvocationHandle, Invocations
@@ -114,14 +114,14 @@ async def test_users_share_fairly_and_a_wish_is_kept(
 ) -> None:
     """D18, S2: each user has a key that names nobody; activities and children inherit it."""
     seen: list[Given] = []
-    perform = WorldEffects.perform
+    perform = EffectPerformer.perform
 
-    async def watched(self: WorldEffects, step: Any, attempt: Any = None) -> Any:
+    async def watched(self: EffectPerformer, step: Any, attempt: Any = None) -> Any:
         if isinstance(step, ModelStep):
             seen.append(activity.info().priority)
         return await perform(self, step, attempt)
 
-    monkeypatch.setattr(WorldEffects, "perform", watched)
+    monkeypatch.setattr(EffectPerformer, "perform", watched)
     invocations = Invocations(client, queues["main"])
     keys: set[str | None] = set()
     for _ in range(2):

@@ -13,9 +13,9 @@ from durable_adk.activities.commit import commit, early_commit
 from durable_adk.activities.commit.session_cache import SessionCache
 from durable_adk.activities.invocation import close, open as opening, pause, take_over
 from durable_adk.activities.tool import call as tool_call, toolbox
-from durable_adk.activities.tool.run import ToolRun
-from durable_adk.activities.user_code.event_loop import UserLoop
-from durable_adk.activities.user_code.threads import UserThreads
+from durable_adk.activities.tool.run import ToolAttempt
+from durable_adk.activities.user_code.event_loop import UserCodeLoop
+from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.client import pending
 from durable_adk.context.activity import ToolContext
 from durable_adk.conversation import answers, client_requests
@@ -253,7 +253,7 @@ MUTANTS = [
     mutant(
         "nobody takes over from an invocation that was terminated",
         "takeover",
-        replaces(take_over, "end_for", does_nothing),
+        replaces(take_over, "end_abandoned", does_nothing),
     ),
     mutant(
         "an invocation that is taken over from is not sealed",
@@ -310,7 +310,7 @@ MUTANTS = [
         "a zombie's answer stands beside the one that is stored",
         "no asking again",
         rewrites(
-            early_commit, "_commit", ("return await _earlier(world, step) or result", "seq = 0")
+            early_commit, "_commit", ("return await _earlier(deps, step) or result", "seq = 0")
         ),
     ),
     mutant(
@@ -331,12 +331,12 @@ MUTANTS = [
     mutant(
         "a tool that is to run at most once is run again",
         "at most once",
-        replaces(ToolRun, "_begun", _first_begins),
+        replaces(ToolAttempt, "_begun", _first_begins),
     ),
     mutant(
         "a call whose toolset is away is not tried again",
         "calls wait for their toolsets",
-        replaces(ToolRun, "require_asked", ignored),
+        replaces(ToolAttempt, "require_asked", ignored),
     ),
     mutant(
         "a toolset that is away has no tools",
@@ -425,12 +425,12 @@ MUTANTS = [
     mutant(
         "a thread that outlives its step keeps its place",
         "threads replaced",
-        replaces(UserThreads, "left", ignored),
+        replaces(UserCodeThreads, "left", ignored),
     ),
     mutant(
         "a worker whose event loop is blocked keeps its steps",
         "blocked loops",
-        replaces(UserLoop, "_give_back_all", ignored),
+        replaces(UserCodeLoop, "_give_back_all", ignored),
     ),
     # ----- names
     mutant(

@@ -85,7 +85,7 @@ IDENTITY = [
     mutant(
         "a run waits for what it began itself",
         "no waiting for itself",
-        rewrites(opening, "freed", ("active.holder != step.holder and ", "")),
+        rewrites(opening, "free_session", ("active.holder != step.holder and ", "")),
     ),
     mutant(
         "a workflow that is reset begins another invocation",
@@ -106,7 +106,7 @@ IDENTITY = [
     mutant(
         "a no to a callback is for the tool to read",
         "denied to a plugin",
-        replaces(tool_call, "note_asker", ignored),
+        replaces(tool_call, "record_requester", ignored),
     ),
     mutant(
         "a function runs that does not know of a no",

@@ -16,12 +16,12 @@ from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 
 from durable_adk.activities.attempt import to_application_error
 from durable_adk.activities.commit.session_cache import SessionCache
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.open import open_invocation
 from durable_adk.activities.invocation.pause import take_answer
-from durable_adk.activities.tool.run import ToolsetAway
-from durable_adk.activities.user_code.event_loop import UserLoop
-from durable_adk.activities.user_code.threads import UserThreads
+from durable_adk.activities.tool.run import ToolsetUnavailable
+from durable_adk.activities.user_code.event_loop import UserCodeLoop
+from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.client.pending import InvocationFilter, find_pending_calls
@@ -174,7 +174,7 @@ async def _call_of_a_toolset_that_is_away() -> str:
     step = await made.tool_step()
     try:
         told = await made.effects.perform(step, EffectAttempt(number=1))
-    except ToolsetAway:
+    except ToolsetUnavailable:
         return ""
     return f"the model is told {said(told)}"
 
@@ -301,8 +301,8 @@ def reserved_names() -> str:
         answer=InvocationAnswer(call_id="c", confirmed=True, answer_id="c.expired"),
         named=True,
     )
-    world = World(registry=AppRegistry([]), sessions=InMemorySessionService())
-    said = asyncio.run(take_answer(world, step)).refused or ""
+    deps = Dependencies(registry=AppRegistry([]), sessions=InMemorySessionService())
+    said = asyncio.run(take_answer(deps, step)).refused or ""
     return "" if "reserved" in said else f"it is looked at: {said!r}"
 
 
@@ -326,7 +326,7 @@ async def _open_as_a_lane() -> str:
 def runs_as_tools() -> str:
     """A start that anybody can write gets no state of another session (S3)."""
     agent = LlmAgent(name="a", model=ScriptedModel(replies=["hi"]))
-    world = World(
+    deps = Dependencies(
         registry=AppRegistry([App(name="app", root_agent=agent)]),
         sessions=InMemorySessionService(),
     )
@@ -341,7 +341,7 @@ def runs_as_tools() -> str:
         create_session=True,
     )
     try:
-        asyncio.run(open_invocation(world, step))
+        asyncio.run(open_invocation(deps, step))
     except InvalidRequestError:
         return ""
     except SessionNotFoundError:
@@ -397,7 +397,7 @@ async def _look_for_the_turn(folder: Path, *, others: int) -> None:
 
 def threads_replaced() -> str:
     """A thread that hangs after its step has ended takes nobody's place (F11, I22)."""
-    threads, let_go = UserThreads(lambda: 1), threading.Event()
+    threads, let_go = UserCodeThreads(lambda: 1), threading.Event()
     hangs = threads.submit(let_go.wait, 60)
     while not hangs.running():
         time.sleep(0.01)
@@ -418,7 +418,7 @@ def blocked_loops() -> str:
 
 
 async def _step_of_a_blocked_loop() -> str:
-    loop, let_go = UserLoop(Limits(blocked_timeout=1.0)), threading.Event()
+    loop, let_go = UserCodeLoop(Limits(blocked_timeout=1.0)), threading.Event()
 
     async def blocks() -> None:
         let_go.wait(60)

@@ -14,8 +14,8 @@ def _all(tables: Any, key: Any, now: float, *, limit: int | None = None) -> Any:
     return tables.tickets(key, live_at=now)[:limit]
 
 
-async def _only_once(world: Any, step: Any, effect: Any) -> Any:
-    return await effect(world, step)
+async def _only_once(deps: Any, step: Any, effect: Any) -> Any:
+    return await effect(deps, step)
 
 
 WAITING = [
@@ -38,7 +38,7 @@ WAITING = [
     mutant(
         "any number of attempts wait in place",
         "room for work",
-        rewrites(waiting.InPlace, "attempt", ("self._count >= world.max_in_place", "False")),
+        rewrites(waiting.InPlaceWaits, "attempt", ("self._count >= deps.max_in_place", "False")),
     ),
     mutant("a look at one ticket reads all of them", "small looks", replaces(_queue, "live", _all)),
     mutant(
@@ -96,7 +96,7 @@ WAITING = [
     mutant(
         "only an opening ends a holder that is gone",
         "ended by who waits",
-        replaces(take_over, "once_free", _only_once),
+        replaces(take_over, "retry_when_freed", _only_once),
     ),
     mutant(
         "a cancelled run does not wait for its steps to end",

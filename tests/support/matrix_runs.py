@@ -9,7 +9,7 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.activities.invocation.steering import TOLD
+from durable_adk.activities.invocation.steering import NOTIFIED
 from durable_adk.artifacts import FileArtifactService
 from durable_adk.errors import DurableAdkError
 from durable_adk.events import Event
@@ -71,7 +71,7 @@ class Place(Workplace):
         try:
             await until(lambda: self.traces.runs() or first.done())
             second = asyncio.create_task(self._second(app, rival))
-            under = {"invocation_id": INVOCATION, "kind": TOLD}
+            under = {"invocation_id": INVOCATION, "kind": NOTIFIED}
             while not (
                 first.done()
                 or second.done()

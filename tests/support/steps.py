@@ -5,8 +5,8 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.activities.dependencies import World
-from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.effects import EffectPerformer
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.models import ScriptedModel
@@ -47,7 +47,7 @@ class Steps:
         self.agent = LlmAgent(name="a", model=self.model, tools=tools or [], **fields)
         self.sessions = CountingSessions()
         registry = AppRegistry([App(name="app", root_agent=self.agent, **(app or {}))])
-        self.effects = WorldEffects(World(registry=registry, sessions=self.sessions))
+        self.effects = EffectPerformer(Dependencies(registry=registry, sessions=self.sessions))
 
     async def open(self) -> EarlyCommit:
         """Open the invocation; the grant for its steps."""
@@ -94,6 +94,6 @@ def called(name: str, **args: Any) -> list[types.Content | str]:
 
 
 def said(result: StepResult) -> Any:
-    """The response that a tool's step reports."""
+    """The response that a tool's step history."""
     assert result.event is not None, result.error
     return result.event.get_function_responses()[0].response

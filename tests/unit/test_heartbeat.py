@@ -6,22 +6,22 @@ import pytest
 from hypothesis import given, strategies as st
 from temporalio.api.common.v1 import Payload
 
-from durable_adk.heartbeat import MARK, NONE, Reports, are_reports
+from durable_adk.heartbeat import MARK, NO_ATTEMPTS, AttemptHistory, is_attempt_history
 
 ENDS = st.lists(st.sampled_from(["lost", "failed", "excused", "elsewhere", "away"]), max_size=30)
 
 
-def carried(reports: Reports) -> Reports:
+def carried(reports: AttemptHistory) -> AttemptHistory:
     """As a heartbeat carries it to the next attempt."""
     details = [json.loads(raw.payload.data) for raw in reports.details()]
-    assert all(are_reports(raw.payload) for raw in reports.details())
-    return Reports.of(details)
+    assert all(is_attempt_history(raw.payload) for raw in reports.details())
+    return AttemptHistory.of(details)
 
 
 @given(ENDS)
 def test_every_attempt_is_lost_told_or_excused(ends: list[str]) -> None:
     """F12, F16: whatever the order, the numbers are those that counting by hand gives."""
-    reports, number = NONE, 1
+    reports, number = NO_ATTEMPTS, 1
     for end in ends:
         if end != "lost":
             elsewhere, away = end == "elsewhere", end == "away"
@@ -43,7 +43,7 @@ def test_every_attempt_is_lost_told_or_excused(ends: list[str]) -> None:
 
 def test_a_long_outage_is_a_few_numbers() -> None:
     """I14: what each heartbeat carries does not grow with the attempts of an outage."""
-    reports = NONE
+    reports = NO_ATTEMPTS
     for number in range(1, 10_000):
         reports = reports.after(number, excused=True)
     assert reports.excused == reports.told == ((1, 9_999),)
@@ -51,13 +51,13 @@ def test_a_long_outage_is_a_few_numbers() -> None:
 
 def test_heartbeats_of_other_versions_tell_nothing() -> None:
     """D6, I20: those of a worker before reports existed, and fields that a later one adds."""
-    assert Reports.of([]) == NONE
-    assert Reports.of([{"told": [[1, 2]], "later": True}]) == Reports(told=((1, 2),))
+    assert AttemptHistory.of([]) == NO_ATTEMPTS
+    assert AttemptHistory.of([{"told": [[1, 2]], "later": True}]) == AttemptHistory(told=((1, 2),))
 
 
 def test_details_that_cannot_be_read_tell_nothing() -> None:
     """I11: whatever stands there, no step ends for it."""
-    assert Reports.of(["text"]) == Reports.of([{"told": "x"}]) == NONE
+    assert AttemptHistory.of(["text"]) == AttemptHistory.of([{"told": "x"}]) == NO_ATTEMPTS
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_details_that_cannot_be_read_tell_nothing() -> None:
 )
 def test_nothing_but_numbers_passes_for_reports(data: bytes) -> None:
     """S5: encryption lets reports pass, and so nobody may write anything else under their mark."""
-    assert not are_reports(Payload(metadata={MARK: b"1"}, data=data))
+    assert not is_attempt_history(Payload(metadata={MARK: b"1"}, data=data))

@@ -130,7 +130,7 @@ def test_an_activity_that_cannot_read_a_value_is_retried(monkeypatch: pytest.Mon
     monkeypatch.setattr(attempt, "_delay", lambda *_: None)
     with (
         pytest.raises(attempt.ApplicationError) as raised,
-        attempt.translated(retry=lambda _: False, number=1),
+        attempt.application_errors(retry=lambda _: False, number=1),
     ):
         Checkpoint.from_json("{}")
     assert not raised.value.non_retryable

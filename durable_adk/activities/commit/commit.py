@@ -1,7 +1,7 @@
 """Committing an event."""
 
 from durable_adk.activities.commit.regressed import require_known
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.errors import LeaseLostError
 from durable_adk.failpoints import failpoint
 from durable_adk.telemetry.metrics import commits
@@ -9,11 +9,11 @@ from durable_adk.telemetry.names import APP
 from durable_adk.wire.steps import CommitStep
 
 
-async def commit_event(world: World, step: CommitStep, *, by_step: bool = False) -> int:
+async def commit_event(deps: Dependencies, step: CommitStep, *, by_step: bool = False) -> int:
     """Store one event; a repeat returns the first one's sequence number (D4).
 
     Args:
-        world: The stores.
+        deps: The stores.
         step: The event.
         by_step: Whether its step commits it, and not the loop.
 
@@ -23,7 +23,7 @@ async def commit_event(world: World, step: CommitStep, *, by_step: bool = False)
     """
     failpoint("commit.before")
     try:
-        seq = await world.sessions.commit_event(
+        seq = await deps.sessions.commit_event(
             step.key,
             step.event,
             invocation_id=step.invocation_id,
@@ -33,9 +33,9 @@ async def commit_event(world: World, step: CommitStep, *, by_step: bool = False)
             by_step=by_step,
         )
     except LeaseLostError:
-        await require_known(world, step.key, step.invocation_id, epoch=step.epoch)
+        await require_known(deps, step.key, step.invocation_id, epoch=step.epoch)
         raise
     failpoint("commit.after")
     commits.add(1, {APP: step.key.app_name})
-    world.cache.add(step.key, seq, step.event)
+    deps.cache.add(step.key, seq, step.event)
     return seq

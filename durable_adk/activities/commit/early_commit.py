@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from durable_adk.activities.commit.commit import commit_event
 from durable_adk.activities.commit.notes import keep_outcome
-from durable_adk.activities.dependencies import STORE_PATIENCE, World
+from durable_adk.activities.dependencies import STORE_TIMEOUT, Dependencies
 from durable_adk.activities.lifecycle import closed_by_step
 from durable_adk.activities.user_code.plugin_hooks import seen_by_plugins
 from durable_adk.closing import uninterrupted
@@ -20,11 +20,11 @@ from durable_adk.sessions.state import is_temp
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.steps import CommitStep, EarlyCommit, ModelStep, Step, StepResult, ToolStep
 
-PATIENCE: Final = 2.0
+RETRY_TIMEOUT: Final = 2.0
 """Seconds in which an attempt that is not the first asks the store again to take its event."""
 
 
-class StoredBeforeError(Exception):
+class AlreadyStoredError(Exception):
     """The event of a step is stored, though this is the first that its worker hears of the step.
 
     Args:
@@ -36,7 +36,7 @@ class StoredBeforeError(Exception):
         self.result = result
 
 
-async def require_new(world: World, step: Step, scope: StepScope) -> None:
+async def require_new(deps: Dependencies, step: Step, scope: StepScope) -> None:
     """Keep a first attempt from doing what the store says is done (F38).
 
     A Temporal that was restored from a backup asks again for steps that it has forgotten. The log
@@ -44,15 +44,15 @@ async def require_new(world: World, step: Step, scope: StepScope) -> None:
     where it is not, this costs nothing. Of lanes side by side it tells nothing: one may be ahead.
 
     Raises:
-        StoredBeforeError: Its event is stored.
+        AlreadyStoredError: Its event is stored.
         LeaseLostError: It is not, and the invocation has ended.
     """
     if not scope.ahead:
         return
-    found = await _earlier(world, step) if step.grant is not None else None
+    found = await _earlier(deps, step) if step.grant is not None else None
     if found is not None:
-        raise StoredBeforeError(found)
-    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+        raise AlreadyStoredError(found)
+    record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status.closed:
         raise LeaseLostError(
             f"The session store says that invocation {step.invocation_id!r} has ended "
@@ -60,40 +60,42 @@ async def require_new(world: World, step: Step, scope: StepScope) -> None:
         )
 
 
-async def require_not_stored(world: World, step: Step, scope: StepScope) -> None:
+async def require_not_stored(deps: Dependencies, step: Step, scope: StepScope) -> None:
     """Keep a step of which nothing was noted from doing again what the loop has stored.
 
     The note of an answer, or of a result, is not written while the store is away, and a workflow
     that was reset has forgotten both.
 
     Raises:
-        StoredBeforeError: Its event is stored, and holds what this step has come to.
+        AlreadyStoredError: Its event is stored, and holds what this step has come to.
     """
-    found = await _of_loop(world, step, scope)
+    found = await _of_loop(deps, step, scope)
     if found is not None:
-        raise StoredBeforeError(found)
+        raise AlreadyStoredError(found)
 
 
-async def as_stored(world: World, step: Step, scope: StepScope, result: StepResult) -> StepResult:
+async def prefer_stored(
+    deps: Dependencies, step: Step, scope: StepScope, result: StepResult
+) -> StepResult:
     """What was noted of a step, unless the loop has stored something else.
 
     Of two attempts at once, one may have been reported and the other one been noted. Where events
     are changed before they are stored, what is stored is not what was reported.
     """
-    if world.changes_events(step):
+    if deps.changes_events(step):
         return result
-    found = await _of_loop(world, step, scope)
+    found = await _of_loop(deps, step, scope)
     if found is None or found.event is None or result.event is None:
         return result
     same = found.event.content == result.event.content
     return result if same and found.event.actions == result.event.actions else found
 
 
-async def _of_loop(world: World, step: Step, scope: StepScope) -> StepResult | None:
+async def _of_loop(deps: Dependencies, step: Step, scope: StepScope) -> StepResult | None:
     """The event of a step that may not commit it, if the loop has."""
     if not scope.ahead or step.grant is not None:
         return None
-    found = await _earlier(world, step)
+    found = await _earlier(deps, step)
     return found if found and found.event and _is_own(step, found.event) else None
 
 
@@ -105,8 +107,8 @@ def _is_own(step: Step, event: Event) -> bool:
     return isinstance(step, ModelStep)
 
 
-async def committed(
-    world: World,
+async def run_and_commit(
+    deps: Dependencies,
     step: Step,
     work: Coroutine[Any, Any, StepResult],
     attempt: EffectAttempt,
@@ -119,45 +121,47 @@ async def committed(
     """
     try:
         found = (
-            await _earlier(world, step) if step.grant is not None and attempt.number > 1 else None
+            await _earlier(deps, step) if step.grant is not None and attempt.number > 1 else None
         )
     except BaseException:
         work.close()
         raise
     if found is not None:
         work.close()
-        return await _told(world, step, found)
+        return await _told(deps, step, found)
     if step.grant is None:
-        work = _reported(world, step, work)
+        work = _reported(deps, step, work)
     try:
         result = await work
-    except StoredBeforeError as before:
-        return await _told(world, step, before.result)
+    except AlreadyStoredError as before:
+        return await _told(deps, step, before.result)
     if step.grant is None:
         return result
     event = result.event
     if event is not None and step.grant.on_event:
-        event = await seen_by_plugins(world, step, _completed(event, step.grant))
+        event = await seen_by_plugins(deps, step, _completed(event, step.grant))
         result = result.model_copy(update={"event": event, "hooked": True})
     if event is None or not _complete_without_loop(step, result, event):
-        return await _left_to_loop(world, step, step.grant, result, attempt)
+        return await _left_to_loop(deps, step, step.grant, result, attempt)
     # Not to be interrupted: the loop has to learn what is stored.
-    return await uninterrupted(_commit(world, step, step.grant, result, event, attempt=attempt))
+    return await uninterrupted(_commit(deps, step, step.grant, result, event, attempt=attempt))
 
 
-async def _reported(world: World, step: Step, work: Coroutine[Any, Any, StepResult]) -> StepResult:
+async def _reported(
+    deps: Dependencies, step: Step, work: Coroutine[Any, Any, StepResult]
+) -> StepResult:
     """The result of a step that the loop goes by; models' and tools' notes may be enough for it."""
     try:
-        noted = isinstance(step, ModelStep | ToolStep) and not world.changes_events(step)
+        noted = isinstance(step, ModelStep | ToolStep) and not deps.changes_events(step)
     except BaseException:
         work.close()
         raise
-    return await (work if noted else keep_outcome(world, step, work))
+    return await (work if noted else keep_outcome(deps, step, work))
 
 
-async def _told(world: World, step: Step, found: StepResult) -> StepResult:
+async def _told(deps: Dependencies, step: Step, found: StepResult) -> StepResult:
     if found.closed and step.grant is not None:
-        await closed_by_step(world, step, step.grant, again=True)
+        await closed_by_step(deps, step, step.grant, again=True)
     return found
 
 
@@ -184,7 +188,7 @@ def _complete_without_loop(step: Step, result: StepResult, event: Event) -> bool
 def _says_it_all(step: Step, event: Event) -> bool:
     """Whether a stored event does not show that its step has reported more than that.
 
-    Only a tool's step reports whom it hands over to; a callback may name an agent, which is no more
+    Only a tool's step history whom it hands over to; a callback may name an agent, which is no more
     than a part of its event.
     """
     actions = event.actions
@@ -197,7 +201,7 @@ def _says_it_all(step: Step, event: Event) -> bool:
 
 
 async def _commit(
-    world: World,
+    deps: Dependencies,
     step: Step,
     grant: EarlyCommit,
     result: StepResult,
@@ -218,18 +222,18 @@ async def _commit(
     try:
         # An earlier attempt may be alive, and store another result, which the loop could not take
         # for this one: so a later attempt is slower to leave the commit to the loop.
-        seq = await again(commit_event, PATIENCE if attempt.number > 1 else 0.0)(
-            world, commit, by_step=True
+        seq = await again(commit_event, RETRY_TIMEOUT if attempt.number > 1 else 0.0)(
+            deps, commit, by_step=True
         )
     except StoreUnavailableError:
         # The loop has more patience, and commits by the same id.
-        return await _left_to_loop(world, step, grant, result, attempt)
+        return await _left_to_loop(deps, step, grant, result, attempt)
     except EventConflictError:
         # A slower attempt of this step was not dead: the event it has committed stands. Or a later
         # one was, or has left another to the loop, which alone commits then.
-        return await _earlier(world, step) or result
+        return await _earlier(deps, step) or result
     if closes:
-        await closed_by_step(world, step, grant, again=False)
+        await closed_by_step(deps, step, grant, again=False)
     return result.model_copy(update={"seq": seq, "closed": closes})
 
 
@@ -248,7 +252,7 @@ def _ends_the_run(step: Step, event: Event) -> bool:
 
 
 async def _left_to_loop(
-    world: World,
+    deps: Dependencies,
     step: Step,
     grant: EarlyCommit,
     result: StepResult,
@@ -265,7 +269,7 @@ async def _left_to_loop(
     if attempt.number == 1:
         return result
     try:
-        stored = await again(world.sessions.reserve_event, STORE_PATIENCE)(
+        stored = await again(deps.sessions.reserve_event, STORE_TIMEOUT)(
             step.key,
             step.event_id,
             invocation_id=step.invocation_id,
@@ -273,15 +277,15 @@ async def _left_to_loop(
             revision=step.revision,
         )
     except StoreUnavailableError:
-        if attempt.reports.lost(attempt.number):
+        if attempt.history.lost(attempt.number):
             raise
         return result  # all before it have told how they ended
     return _result_of(step, stored) if stored and _says_it_all(step, stored.event) else result
 
 
-async def _earlier(world: World, step: Step) -> StepResult | None:
+async def _earlier(deps: Dependencies, step: Step) -> StepResult | None:
     """The result of an earlier attempt that committed its event."""
-    stored = await world.sessions.find_event(step.key, step.event_id)
+    stored = await deps.sessions.find_event(step.key, step.event_id)
     if stored is None or not _says_it_all(step, stored.event):
         return None
     return _result_of(step, stored)

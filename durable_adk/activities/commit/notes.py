@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from durable_adk.activities.dependencies import STORE_PATIENCE, World
+from durable_adk.activities.dependencies import STORE_TIMEOUT, Dependencies
 from durable_adk.errors import DurableAdkError, StoreUnavailableError
 from durable_adk.events.event_actions import EventActions
 from durable_adk.events.tool_confirmation import ConfirmationRequester
@@ -44,7 +44,7 @@ class _Arrived(JsonModel):
     """Whether it had asked for the agent's end."""
 
 
-class ArrivedAnswer(_Arrived):
+class ReceivedResponse(_Arrived):
     """A model's answer, before the callbacks after it."""
 
     response: LlmResponse
@@ -52,7 +52,7 @@ class ArrivedAnswer(_Arrived):
     """The long-running tools that the request offered, by name."""
 
 
-class ArrivedResult(_Arrived):
+class ReceivedResult(_Arrived):
     """A tool's result, before the callbacks after it."""
 
     response: Any = None
@@ -62,32 +62,32 @@ class ArrivedResult(_Arrived):
     """Who had asked for a confirmation."""
 
 
-async def find_note(world: World, step: Step, kind: str, name: str) -> str | None:
+async def find_note(deps: Dependencies, step: Step, kind: str, name: str) -> str | None:
     """What an earlier attempt has written down; None: nothing."""
-    notes = await world.sessions.read_notes(
+    notes = await deps.sessions.read_notes(
         step.key, invocation_id=step.invocation_id, kind=kind, name=name
     )
     return notes[0].body if notes else None
 
 
-async def write_note(world: World, step: Step, kind: str, name: str, body: str) -> str:
+async def write_note(deps: Dependencies, step: Step, kind: str, name: str, body: str) -> str:
     """Write something down; what stands there now.
 
     Raises:
         StoreUnavailableError: Perhaps it is written, perhaps not.
     """
-    return await world.sessions.note(
+    return await deps.sessions.note(
         step.key, invocation_id=step.invocation_id, kind=kind, name=name, body=body
     )
 
 
 async def offer_note(
-    world: World, step: Step, kind: str, name: str, body: str, *, patience: float = 0.0
+    deps: Dependencies, step: Step, kind: str, name: str, body: str, *, patience: float = 0.0
 ) -> str:
     """Write something down if the store answers: without it the run goes on as well.
 
     Args:
-        world: The stores.
+        deps: The stores.
         step: Whose note it is.
         kind: The note's kind.
         name: Its name.
@@ -98,7 +98,7 @@ async def offer_note(
         What stands there now.
     """
     try:
-        return await again(write_note, patience)(world, step, kind, name, body)
+        return await again(write_note, patience)(deps, step, kind, name, body)
     except StoreUnavailableError:
         logger.warning("note.not_written", kind=kind, name=name)
     except DurableAdkError as error:
@@ -108,7 +108,7 @@ async def offer_note(
 
 
 async def keep_outcome(
-    world: World, step: Step, work: Coroutine[Any, Any, StepResult]
+    deps: Dependencies, step: Step, work: Coroutine[Any, Any, StepResult]
 ) -> StepResult:
     """The result of the step's first attempt that had one; the work is done if none had (I10).
 
@@ -119,7 +119,7 @@ async def keep_outcome(
     """
     name = _outcome_name(step)
     try:
-        body = await again(find_note, STORE_PATIENCE)(world, step, OUTCOME, name)
+        body = await again(find_note, STORE_TIMEOUT)(deps, step, OUTCOME, name)
     except BaseException:
         work.close()
         raise
@@ -128,7 +128,7 @@ async def keep_outcome(
         return StepResult.model_validate_json(body, extra="ignore")
     result = await work
     body = result.to_json()
-    kept = await offer_note(world, step, OUTCOME, name, body, patience=OUTCOME_PATIENCE)
+    kept = await offer_note(deps, step, OUTCOME, name, body, patience=OUTCOME_PATIENCE)
     return result if kept == body else StepResult.model_validate_json(kept, extra="ignore")
 
 

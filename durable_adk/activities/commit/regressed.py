@@ -1,12 +1,12 @@
 """Telling a store that is older than a run from one that has taken the run's lease away (I21)."""
 
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.errors import SessionNotFoundError, SessionRegressedError
 from durable_adk.sessions.session import SessionKey
 
 
 async def require_known(
-    world: World,
+    deps: Dependencies,
     key: SessionKey,
     invocation_id: str,
     *,
@@ -19,7 +19,7 @@ async def require_known(
     missing altogether counts as deleted: of that nothing is left to tell it by.
 
     Args:
-        world: Where the store is.
+        deps: Where the store is.
         key: The session.
         invocation_id: It was opened.
         epoch: Of the invocation's lease; 0: it is not known.
@@ -30,10 +30,10 @@ async def require_known(
         SessionRegressedError: It was opened in a session that is older now than it was then.
     """
     try:
-        present, _ = await world.sessions.read_state(key, epoch=epoch or None)
+        present, _ = await deps.sessions.read_state(key, epoch=epoch or None)
     except SessionNotFoundError:
         return
-    record = await world.sessions.get_invocation(key, invocation_id)
+    record = await deps.sessions.get_invocation(key, invocation_id)
     if record is None or present < (revision or 0):
         raise SessionRegressedError(
             f"The store is older than the history of invocation {invocation_id!r}, as after the "

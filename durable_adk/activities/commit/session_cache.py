@@ -51,7 +51,7 @@ def memory_of(event: Event) -> int:
     return size
 
 
-class Known(NamedTuple):
+class KnownEvents(NamedTuple):
     """The events that a step may know of."""
 
     events: list[Event]
@@ -64,7 +64,7 @@ class Known(NamedTuple):
     """How many events these were: user code is given the list, and may change it (STA-17)."""
 
     @classmethod
-    def of(cls, events: list[Event], invocation_id: str) -> "Known":
+    def of(cls, events: list[Event], invocation_id: str) -> "KnownEvents":
         """What a list of events holds, which is looked through."""
         return _Entry.of(events, sized=False).known(len(events), invocation_id)
 
@@ -102,7 +102,7 @@ class SessionCache:
 
     async def read(
         self, sessions: BaseSessionService, key: SessionKey, revision: int, invocation_id: str
-    ) -> Known:
+    ) -> KnownEvents:
         """The session's first `revision` events.
 
         Args:
@@ -207,10 +207,10 @@ class _Entry:
                 self.events.append(event)
                 self.bytes += memory_of(event) if sized else 0
 
-    def known(self, revision: int, invocation_id: str) -> Known:
+    def known(self, revision: int, invocation_id: str) -> KnownEvents:
         events = self.events[:revision]
         start = min(self.starts.get(invocation_id, len(events)), len(events))
-        return Known(events, start, self.calls.get(invocation_id, {}), len(events))
+        return KnownEvents(events, start, self.calls.get(invocation_id, {}), len(events))
 
     def copy(self) -> "_Entry":
         """One of its own with the same events, which is faster than to look through them."""

@@ -2,8 +2,8 @@
 
 import json
 
-from durable_adk.activities.dependencies import World
-from durable_adk.activities.invocation.close import ending_of
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.invocation.close import read_ending
 from durable_adk.activities.invocation.past_state import state_for_bodies
 from durable_adk.errors import (
     DurableAdkError,
@@ -31,7 +31,7 @@ PAGE_BYTES = 700_000
 """Of packed traces, the last of which may be as large; an activity's result may be 2 MiB (1c)."""
 
 
-async def save_place(world: World, step: SaveCheckpointStep) -> str:
+async def save_place(deps: Dependencies, step: SaveCheckpointStep) -> str:
     """Write a place down. It is named after what it says, so no late attempt can change it.
 
     Returns:
@@ -39,7 +39,7 @@ async def save_place(world: World, step: SaveCheckpointStep) -> str:
         would derive another one.
     """
     failpoint("roll.before")
-    await world.sessions.note(
+    await deps.sessions.note(
         step.key,
         invocation_id=step.invocation_id,
         kind=CHECKPOINT,
@@ -50,14 +50,14 @@ async def save_place(world: World, step: SaveCheckpointStep) -> str:
     return step.digest
 
 
-async def save_trace(world: World, step: SaveJournalStep) -> None:
+async def save_trace(deps: Dependencies, step: SaveJournalStep) -> None:
     """Write a part of a trace down; of two that differ the longer one is the later one."""
     name = f"{step.number:09}.{step.index:06}.{step.body}"
     run = step.invocation_id
-    known = await world.sessions.read_notes(step.key, invocation_id=run, kind=JOURNAL, name=name)
+    known = await deps.sessions.read_notes(step.key, invocation_id=run, kind=JOURNAL, name=name)
     body = json.dumps(step.trace)
     if not known or _entries(known[0].body) < _entries(body):
-        await world.sessions.note(
+        await deps.sessions.note(
             step.key, invocation_id=run, kind=JOURNAL, name=name, body=body, replace=True
         )
 
@@ -66,7 +66,7 @@ def _entries(body: str) -> int:
     return len(json.loads(unpacked(json.loads(body)))[1])
 
 
-async def read_place(world: World, step: ReadCheckpointStep) -> LoadedCheckpoint:
+async def read_place(deps: Dependencies, step: ReadCheckpointStep) -> LoadedCheckpoint:
     """What the loop has to know to go on.
 
     Raises:
@@ -76,14 +76,14 @@ async def read_place(world: World, step: ReadCheckpointStep) -> LoadedCheckpoint
         InvalidRequestError: Another workflow runs the invocation.
     """
     cursor = step.cursor
-    record = await world.sessions.get_invocation(cursor.key, cursor.invocation_id)
+    record = await deps.sessions.get_invocation(cursor.key, cursor.invocation_id)
     if record is None:
-        raise await _lost(world, cursor)
+        raise await _lost(deps, cursor)
     if record.status.closed:
-        return LoadedCheckpoint(ending=await ending_of(world, cursor.key, record))
+        return LoadedCheckpoint(ending=await read_ending(deps, cursor.key, record))
     if record.holder != step.holder:
         raise InvalidRequestError(f"Invocation {cursor.invocation_id!r} is run by {record.holder}.")
-    notes = await world.sessions.read_notes(
+    notes = await deps.sessions.read_notes(
         cursor.key,
         invocation_id=cursor.invocation_id,
         kind=CHECKPOINT,
@@ -95,24 +95,24 @@ async def read_place(world: World, step: ReadCheckpointStep) -> LoadedCheckpoint
             "older than the workflow, as after the restoring of a backup. Restore a newer one, or "
             "end the invocation with `durable-adk cancel`."
         )
-    (message,) = await world.sessions.read_events(
+    (message,) = await deps.sessions.read_events(
         cursor.key, after=record.start_seq - 1, upto=record.start_seq
     )
     state, place = None, Checkpoint.from_json(notes[0].body)
     if place.opened.manifest.any_custom():
         state = await state_for_bodies(
-            world, cursor.key, invocation_id=cursor.invocation_id, revision=place.revision
+            deps, cursor.key, invocation_id=cursor.invocation_id, revision=place.revision
         )
     failpoint("roll.read")
     return LoadedCheckpoint(place=packed(notes[0].body), message=message.event.content, state=state)
 
 
-async def _lost(world: World, cursor: Cursor) -> DurableAdkError:
+async def _lost(deps: Dependencies, cursor: Cursor) -> DurableAdkError:
     """Why the store does not know of an invocation that has been opened.
 
     A session that was deleted before now may be an older one as well; it counts as deleted.
     """
-    creation = await world.sessions.read_creation(cursor.key)
+    creation = await deps.sessions.read_creation(cursor.key)
     if creation is not None and not creation.epoch:
         return SessionRegressedError(
             f"Session {cursor.session!r} does not know invocation {cursor.invocation_id!r}: its "
@@ -125,24 +125,24 @@ async def _lost(world: World, cursor: Cursor) -> DurableAdkError:
     )
 
 
-async def read_traces(world: World, step: ReadJournalStep) -> JournalPage:
+async def read_traces(deps: Dependencies, step: ReadJournalStep) -> JournalPage:
     """Notes of what bodies were given, as many as fit.
 
     An invocation that has ended has none any more. An earlier attempt of this may have ended it,
     whose worker died before Temporal had heard of that: a body must not begin anew then.
     """
-    page = await _page(world, step)
+    page = await _page(deps, step)
     # Asked behind the notes: they are removed with the end.
-    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status.closed:
-        return JournalPage(traces=[], ending=await ending_of(world, step.key, record))
+        return JournalPage(traces=[], ending=await read_ending(deps, step.key, record))
     return page
 
 
-async def _page(world: World, step: ReadJournalStep) -> JournalPage:
+async def _page(deps: Dependencies, step: ReadJournalStep) -> JournalPage:
     page, after = JournalPage(traces=[]), step.after
     while True:
-        notes = await world.sessions.read_notes(
+        notes = await deps.sessions.read_notes(
             step.key, invocation_id=step.invocation_id, kind=JOURNAL, after=after, limit=1
         )
         if not notes:

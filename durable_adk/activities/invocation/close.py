@@ -6,8 +6,8 @@ invocation that was taken over: whoever takes over seals it.
 """
 
 from durable_adk.activities.commit.regressed import require_known
-from durable_adk.activities.dependencies import World
-from durable_adk.activities.invocation.steering import heard_event
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.invocation.steering import delivered_event
 from durable_adk.activities.invocation.waiting import check_turn
 from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
 from durable_adk.conversation.tool_responses import closing_responses
@@ -33,7 +33,7 @@ MAX_TRIES = 100
 LEFT = "The agent was left before this call was answered; it may have run in part."
 
 
-async def close_invocation(world: World, step: CloseStep) -> Ending:
+async def close_invocation(deps: Dependencies, step: CloseStep) -> Ending:
     """Answer open calls, store why the run ended if it failed, give the lease back.
 
     A repeat changes nothing: ids are derived, and a closed invocation stays as it is.
@@ -46,31 +46,31 @@ async def close_invocation(world: World, step: CloseStep) -> Ending:
     failpoint("close.before")
     if step.epoch == UNKNOWN_EPOCH:
         try:
-            record = await _withdrawn(world, step)
+            record = await _withdrawn(deps, step)
         except EventConflictError:
-            heard = await heard_event(world.sessions, step.key, step.invocation_id)
+            heard = await delivered_event(deps.sessions, step.key, step.invocation_id)
             # If nobody has, user code has written it: into a session that it had deleted.
             name = heard.invocation_id if heard else None
             return _not_opened(step).model_copy(update={"heard_by": name})
         if record is None or record.holder != step.holder:
             return _not_opened(step)
     else:
-        record = await world.sessions.get_invocation(step.key, step.invocation_id)
+        record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status.closed and not record.sealed:
-        await check_turn(world, step)
+        await check_turn(deps, step)
     elif record is not None and record.status.closed and record.epoch >= step.epoch:
         # A step's final text has closed it, or an earlier attempt of this.
-        return await ending_of(world, step.key, record)
+        return await read_ending(deps, step.key, record)
     await require_known(
-        world, step.key, step.invocation_id, epoch=step.epoch, revision=step.revision
+        deps, step.key, step.invocation_id, epoch=step.epoch, revision=step.revision
     )
-    record = await _closed(world, step, record)
+    record = await _closed(deps, step, record)
     failpoint("close.after")
     return Ending(record=record)
 
 
 async def _closed(
-    world: World, step: CloseStep, record: InvocationRecord | None
+    deps: Dependencies, step: CloseStep, record: InvocationRecord | None
 ) -> InvocationRecord:
     """Seal and close, whatever comes in between.
 
@@ -83,21 +83,21 @@ async def _closed(
         epoch = record.epoch  # also if it is not known, because the opening's result was lost
     for _ in range(MAX_TRIES):
         try:
-            return await _sealed(world, step, record, epoch)
+            return await _sealed(deps, step, record, epoch)
         except StaleSessionError:
             continue
         except LeaseLostError:
-            record = await world.sessions.get_invocation(step.key, step.invocation_id)
+            record = await deps.sessions.get_invocation(step.key, step.invocation_id)
             if record is None or record.holder != step.holder:
                 raise
             if not _waits(record) and record.epoch <= epoch:
                 raise
             epoch = record.epoch
-    return await _sealed(world, step, record, epoch)
+    return await _sealed(deps, step, record, epoch)
 
 
 async def _sealed(
-    world: World, step: CloseStep, record: InvocationRecord | None, epoch: int
+    deps: Dependencies, step: CloseStep, record: InvocationRecord | None, epoch: int
 ) -> InvocationRecord:
     """Seal and close in one transaction: none of its steps can commit between the two (I9).
 
@@ -107,11 +107,11 @@ async def _sealed(
     seals: list[Event] = []
     revision: int | None = None
     if (step.status is not Status.COMPLETED or step.seals) and record is not None:
-        stored = await world.sessions.read_events(step.key, after=record.start_seq)
+        stored = await deps.sessions.read_events(step.key, after=record.start_seq)
         revision = stored[-1].seq if stored else record.start_seq
-        seals = _seals(world, step, stored, record)
+        seals = _seals(deps, step, stored, record)
     if record is not None and _waits(record):
-        return await world.sessions.close_paused(
+        return await deps.sessions.close_paused(
             step.key,
             invocation_id=step.invocation_id,
             epoch=record.epoch,
@@ -120,7 +120,7 @@ async def _sealed(
             seals=seals,
             revision=revision,
         )
-    return await world.sessions.close_invocation(
+    return await deps.sessions.close_invocation(
         step.key,
         invocation_id=step.invocation_id,
         epoch=epoch,
@@ -131,7 +131,7 @@ async def _sealed(
     )
 
 
-async def _withdrawn(world: World, step: CloseStep) -> InvocationRecord | None:
+async def _withdrawn(deps: Dependencies, step: CloseStep) -> InvocationRecord | None:
     """What the opening has stored; None: nothing.
 
     An attempt at it may still be under way: the engine has only given it up, or its worker was
@@ -140,14 +140,14 @@ async def _withdrawn(world: World, step: CloseStep) -> InvocationRecord | None:
     of_whom = {"invocation_id": step.invocation_id, "holder": step.holder}
     if ttl_of(step.holder) is None:
         failpoint("withdraw.before")
-        record = await world.sessions.withdraw_invocation(
+        record = await deps.sessions.withdraw_invocation(
             step.key, create_session=step.create_session, **of_whom
         )
         failpoint("withdraw.after")
         return record
     # In process no attempt is left over; and the same holder may be asked for it again.
-    await world.sessions.leave_queue(step.key, **of_whom)
-    return await world.sessions.get_invocation(step.key, step.invocation_id)
+    await deps.sessions.leave_queue(step.key, **of_whom)
+    return await deps.sessions.get_invocation(step.key, step.invocation_id)
 
 
 def _not_opened(step: CloseStep) -> Ending:
@@ -170,9 +170,9 @@ def _waits(record: InvocationRecord) -> bool:
     return record.status is Status.PAUSED or (record.status.closed and not record.sealed)
 
 
-async def ending_of(world: World, key: SessionKey, record: InvocationRecord) -> Ending:
+async def read_ending(deps: Dependencies, key: SessionKey, record: InvocationRecord) -> Ending:
     """What the loop would know of a closed invocation if it had been there."""
-    stored = await world.sessions.read_events(key, after=record.start_seq - 1, upto=record.end_seq)
+    stored = await deps.sessions.read_events(key, after=record.start_seq - 1, upto=record.end_seq)
     events = _own(stored, record)
     texts = [event.text for event in events[1:] if event.is_final_response() and event.text]
     return Ending(
@@ -212,7 +212,7 @@ def _tool_calls(event: Event) -> int:
 
 
 def _seals(
-    world: World, step: CloseStep, stored: list[StoredEvent], record: InvocationRecord
+    deps: Dependencies, step: CloseStep, stored: list[StoredEvent], record: InvocationRecord
 ) -> list[Event]:
     # How it ended stands, if only its seals are missing.
     error = from_detail((record.error if record.status.closed else step.error) or {})
@@ -227,7 +227,7 @@ def _seals(
     else:
         end = Event(
             id=f"{step.invocation_id}.end",
-            author=step.author or world.registry.app(step.key.app_name).manifest().name,
+            author=step.author or deps.registry.app(step.key.app_name).manifest().name,
             error_code=code,
             error_message=message,
         )

@@ -7,7 +7,7 @@ holds no lease. Whatever else is stored meanwhile is either no matter to it, or 
 import asyncio
 from collections.abc import Sequence
 
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.apps.compaction import EventsCompactionConfig, summarizer_for
 from durable_adk.calling import contained
 from durable_adk.conversation.compaction import events_to_compact, summary_event
@@ -25,7 +25,7 @@ ATTEMPTS = 3
 logger = get_logger(__name__)
 
 
-async def compact(world: World, step: CompactStep) -> None:
+async def compact(deps: Dependencies, step: CompactStep) -> None:
     """Summarise what is due, if anything is; a repeat finds the first one's event.
 
     Only a cancellation is raised. Whatever a summarizer does, the invocation has ended well.
@@ -33,7 +33,7 @@ async def compact(world: World, step: CompactStep) -> None:
     failpoint("compact.before")
     try:
         async with asyncio.timeout(step.attempt_timeout):
-            await _compact(world, step)
+            await _compact(deps, step)
     except Exception as error:
         logger.warning(
             "compaction.failed",
@@ -45,12 +45,12 @@ async def compact(world: World, step: CompactStep) -> None:
     failpoint("compact.after")
 
 
-async def _compact(world: World, step: CompactStep) -> None:
-    app = world.registry.app(step.key.app_name)
+async def _compact(deps: Dependencies, step: CompactStep) -> None:
+    app = deps.registry.app(step.key.app_name)
     config = app.events_compaction_config
     if config is None:
         return  # a deploy has taken it away
-    _, covered = await _due(world, step, config)
+    _, covered = await _due(deps, step, config)
     if not covered:
         return
     summarizer = summarizer_for(config, app.root_agent)
@@ -63,7 +63,7 @@ async def _compact(world: World, step: CompactStep) -> None:
     event.id = event.invocation_id = _id(step)
     event.timestamp = step.timestamp
     check_size(event.to_json(), "The summary")
-    await _append(world, step, config, covered, event)
+    await _append(deps, step, config, covered, event)
 
 
 def _id(step: CompactStep) -> str:
@@ -72,17 +72,17 @@ def _id(step: CompactStep) -> str:
 
 
 async def _due(
-    world: World, step: CompactStep, config: EventsCompactionConfig
+    deps: Dependencies, step: CompactStep, config: EventsCompactionConfig
 ) -> tuple[int, list[Event]]:
     """The session's revision, and the events that are to be summarised by what is stored then.
 
     None are if it is done, or if another summary or a rewind since has changed what counts.
     """
-    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is None or record.end_seq is None:
         return 0, []
-    revision, _ = await world.sessions.read_state(step.key)
-    known = await world.cache.read(world.sessions, step.key, revision, step.invocation_id)
+    revision, _ = await deps.sessions.read_state(step.key)
+    known = await deps.cache.read(deps.sessions, step.key, revision, step.invocation_id)
     events = known.events
     if any(map(_changes_what_counts, events[record.end_seq :])):
         return revision, []
@@ -95,7 +95,7 @@ def _changes_what_counts(event: Event) -> bool:
 
 
 async def _append(
-    world: World,
+    deps: Dependencies,
     step: CompactStep,
     config: EventsCompactionConfig,
     covered: Sequence[Event],
@@ -104,12 +104,12 @@ async def _append(
     """Append the summary unless it is no longer what is due; others may be writing meanwhile."""
     app_name, user_id, session_id = step.key
     for attempt in range(1, ATTEMPTS + 1):
-        revision, due = await _due(world, step, config)
+        revision, due = await _due(deps, step, config)
         if [one.id for one in due] != [one.id for one in covered]:
             return
         session = Session(id=session_id, app_name=app_name, user_id=user_id, revision=revision)
         try:
-            await world.sessions.append_event(session, event)
+            await deps.sessions.append_event(session, event)
         except StaleSessionError:
             if attempt == ATTEMPTS:
                 raise

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from durable_adk.activities.dependencies import World
-from durable_adk.activities.invocation.close import close_invocation, ending_of
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.invocation.close import close_invocation, read_ending
 from durable_adk.activities.invocation.past_state import state_for_bodies
-from durable_adk.activities.invocation.steering import heard_by, steers
-from durable_adk.activities.invocation.take_over import end_for, ending_for, freed
+from durable_adk.activities.invocation.steering import delivered_to, is_steering
+from durable_adk.activities.invocation.take_over import closing_step, end_abandoned, free_session
 from durable_adk.activities.invocation.tool_run_check import check_tool_run
 from durable_adk.activities.invocation.waiting import PLACES, check_turn
 from durable_adk.agents.base_agent import BaseAgent
@@ -43,7 +43,7 @@ STEERING = 1.5
 SHARED_PREFIXES = (APP_PREFIX, USER_PREFIX)
 
 
-async def open_invocation(world: World, step: OpenStep) -> Opened:
+async def open_invocation(deps: Dependencies, step: OpenStep) -> Opened:
     """Take the session's lease and store the user's event; a repeat finds the first one's record.
 
     Raises:
@@ -52,57 +52,57 @@ async def open_invocation(world: World, step: OpenStep) -> Opened:
         SessionRegressedError: The store is older than it was; nothing was stored (I21).
     """
     try:
-        return await _opened(world, step)
+        return await _opened(deps, step)
     except SessionBusyError as busy:
-        if steers(step):  # there may be another one soon that can hear it
+        if is_steering(step):  # there may be another one soon that can hear it
             busy.remaining = min(busy.remaining, STEERING + busy.ahead * 0.1)
         raise
 
 
-async def _opened(world: World, step: OpenStep) -> Opened:
+async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
     try:
-        await check_turn(world, step)
+        await check_turn(deps, step)
     except SessionBusyError:
-        if not await freed(world, step):
+        if not await free_session(deps, step):
             raise
-    app = world.registry.app(step.key.app_name)
-    await check_tool_run(world, step)
+    app = deps.registry.app(step.key.app_name)
+    await check_tool_run(deps, step)
     root = app.find_agent(step.tool_run.agent) if step.tool_run else app.root_agent
     manifest = root.node() if step.tool_run else app.manifest()
     opened = Opened(
         manifest=manifest,
         agent=root.name,
-        limits=world.limits,
-        model_task_queues=dict(world.model_task_queues) or None,
+        limits=deps.limits,
+        model_task_queues=dict(deps.model_task_queues) or None,
         resumable=app.is_resumable,
-        registry=world.registry_name,
+        registry=deps.registry_name,
         hooks=_hooks(app, step),
         budget=app.budget,
         # Nobody goes on with the session of an agent that is used as a tool.
         compacts=app.events_compaction_config is not None and step.tool_run is None,
     )
     if _is_to_be_prepared(opened.hooks, step) and not step.prepared:
-        step = await _as_stored(world, step)
+        step = await _as_stored(deps, step)
         if not step.prepared:
             return opened
-    await _check_answers(world, step)
-    await world.check_store(step.key)
+    await _check_answers(deps, step)
+    await deps.check_store(step.key)
     failpoint("open.before")
-    record = await _opened_or_heard(world, step)
+    record = await _opened_or_heard(deps, step)
     if isinstance(record, str):
         opened.steered = record
         return opened
     if record.holder != step.holder and not record.status.closed:
-        record = await _ended_or_refused(world, step, record)
+        record = await _ended_or_refused(deps, step, record)
     failpoint("open.after")
     opened.record = record
-    opened.state = await _state(world, step, record) if manifest.any_custom() else None
-    opened.ending = await ending_of(world, step.key, record) if record.status.closed else None
-    opened.agent = await _first_agent(world, step, root, record)
+    opened.state = await _state(deps, step, record) if manifest.any_custom() else None
+    opened.ending = await read_ending(deps, step.key, record) if record.status.closed else None
+    opened.agent = await _first_agent(deps, step, root, record)
     return opened
 
 
-async def _opened_or_heard(world: World, step: OpenStep) -> InvocationRecord | str:
+async def _opened_or_heard(deps: Dependencies, step: OpenStep) -> InvocationRecord | str:
     """The invocation's record, or the id of the one that has heard its message.
 
     Raises:
@@ -110,13 +110,13 @@ async def _opened_or_heard(world: World, step: OpenStep) -> InvocationRecord | s
     """
     try:
         try:
-            return await _open(world, step)
+            return await _open(deps, step)
         except (SessionBusyError, QueueFullError) as error:
-            if not await freed(world, step):
+            if not await free_session(deps, step):
                 if isinstance(error, SessionBusyError):
-                    await _rejected(world, step)
+                    await _rejected(deps, step)
                 raise
-            return await _open(world, step)
+            return await _open(deps, step)
         except InvocationCancelledError as error:
             if step.when_busy is not WhenBusy.REJECT:
                 raise
@@ -127,7 +127,7 @@ async def _opened_or_heard(world: World, step: OpenStep) -> InvocationRecord | s
             ) from error
     except EventConflictError as conflict:
         # Sent again it may want to wait, and who has heard it may be over: the id is taken.
-        return await heard_by(world, step, conflict)
+        return await delivered_to(deps, step, conflict)
 
 
 def _hooks(app: App, step: OpenStep) -> list[str]:
@@ -144,17 +144,17 @@ def _is_to_be_prepared(hooks: list[str], step: OpenStep) -> bool:
     return files or "on_user_message_callback" in hooks
 
 
-async def _as_stored(world: World, step: OpenStep) -> OpenStep:
+async def _as_stored(deps: Dependencies, step: OpenStep) -> OpenStep:
     """A repeated opening, with the message as plugins have changed it for the first one.
 
     Their hooks do not run again: they might say something else now. The step of a first opening,
     or one with another message, comes back as it is.
     """
-    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is None:
         return step
     window = {"after": record.start_seq - 1, "upto": record.start_seq}
-    (stored,) = await world.sessions.read_events(step.key, **window)
+    (stored,) = await deps.sessions.read_events(step.key, **window)
     event = stored.event
     changes: dict[str, Any] = {"prepared": True}
     if is_sent_as(event, step.message):
@@ -167,7 +167,7 @@ async def _as_stored(world: World, step: OpenStep) -> OpenStep:
     return step.model_copy(update=changes)
 
 
-async def _check_answers(world: World, step: OpenStep) -> None:
+async def _check_answers(deps: Dependencies, step: OpenStep) -> None:
     """Make sure that what the message answers may start an invocation: a later update (TOL-41).
 
     Raises:
@@ -175,12 +175,12 @@ async def _check_answers(world: World, step: OpenStep) -> None:
     """
     if not (answered := answered_call_ids(step.message)):
         return
-    if await world.sessions.get_invocation(step.key, step.invocation_id) is not None:
+    if await deps.sessions.get_invocation(step.key, step.invocation_id) is not None:
         return  # a repeat, which its own first attempt may have made look answered
-    events = [item.event for item in await read_from_calls(world.sessions, step.key, answered)]
+    events = [item.event for item in await read_from_calls(deps.sessions, step.key, answered)]
     statuses: dict[str, Status] = {}
     for name in answered_invocation_ids(events, step.message):
-        record = await world.sessions.get_invocation(step.key, name)
+        record = await deps.sessions.get_invocation(step.key, name)
         if record is not None:
             statuses[name] = record.status
     for answer in check_answers(events, step.message, statuses=statuses):
@@ -193,7 +193,7 @@ async def _check_answers(world: World, step: OpenStep) -> None:
 
 
 async def _first_agent(
-    world: World, step: OpenStep, root: BaseAgent, record: InvocationRecord
+    deps: Dependencies, step: OpenStep, root: BaseAgent, record: InvocationRecord
 ) -> str:
     """Name of the agent the message goes to (AGT-40..43), from the end of the history backwards.
 
@@ -204,10 +204,10 @@ async def _first_agent(
     page = 32
     while root.sub_agents and before > 0:
         start = max(before - page, 0)
-        events = await _read(world, step, after=start, upto=before)
+        events = await _read(deps, step, after=start, upto=before)
         if config or any(event.actions.rewind_before_invocation_id for event in events):
             start = 0  # a rewind may go back to anywhere
-            whole = await _read(world, step, after=start, upto=before)
+            whole = await _read(deps, step, after=start, upto=before)
             events = recent(whole, config or GetSessionConfig())
         agent = agent_for(root, events, step.message)
         if agent is not None:
@@ -216,12 +216,12 @@ async def _first_agent(
     return root.name
 
 
-async def _read(world: World, step: OpenStep, *, after: int, upto: int) -> list[Event]:
-    stored = await world.sessions.read_events(step.key, after=after, upto=upto)
+async def _read(deps: Dependencies, step: OpenStep, *, after: int, upto: int) -> list[Event]:
+    stored = await deps.sessions.read_events(step.key, after=after, upto=upto)
     return [item.event for item in stored]
 
 
-async def _state(world: World, step: OpenStep, record: InvocationRecord) -> dict[str, Any]:
+async def _state(deps: Dependencies, step: OpenStep, record: InvocationRecord) -> dict[str, Any]:
     """The state for the bodies of custom agents.
 
     Raises:
@@ -230,58 +230,58 @@ async def _state(world: World, step: OpenStep, record: InvocationRecord) -> dict
     """
     try:
         return await state_for_bodies(
-            world, step.key, invocation_id=record.invocation_id, revision=record.start_seq
+            deps, step.key, invocation_id=record.invocation_id, revision=record.start_seq
         )
     except PayloadTooLargeError as error:
-        ending = ending_for(world, step, record, Status.FAILED, error)
-        await close_invocation(world, ending)
+        ending = closing_step(deps, step, record, Status.FAILED, error)
+        await close_invocation(deps, ending)
         raise
 
 
-async def _rejected(world: World, step: OpenStep) -> None:
+async def _rejected(deps: Dependencies, step: OpenStep) -> None:
     """Keep an attempt that is late from opening what its sender is told is refused (I12)."""
     if step.when_busy is WhenBusy.REJECT and ttl_of(step.holder) is None:
         failpoint("reject.before")
-        await world.sessions.withdraw_invocation(
+        await deps.sessions.withdraw_invocation(
             step.key, invocation_id=step.invocation_id, holder=step.holder
         )
         failpoint("reject.after")
 
 
 async def _ended_or_refused(
-    world: World, step: OpenStep, record: InvocationRecord
+    deps: Dependencies, step: OpenStep, record: InvocationRecord
 ) -> InvocationRecord:
     """The record of an invocation that another workflow opened, now ended.
 
     Raises:
         InvalidRequestError: Its holder is alive; two of them would both drive it.
     """
-    active = await world.sessions.active_invocation(step.key)
+    active = await deps.sessions.active_invocation(step.key)
     holds = active is not None and active.invocation_id == record.invocation_id
-    if (holds or record.status is Status.PAUSED) and await world.is_alive(record.holder):
+    if (holds or record.status is Status.PAUSED) and await deps.is_alive(record.holder):
         raise InvalidRequestError(
             f"Invocation {step.invocation_id!r} is run by {record.holder}; attach to it instead."
         )
-    await end_for(world, step, record)
-    ended = await world.sessions.get_invocation(step.key, record.invocation_id)
+    await end_abandoned(deps, step, record)
+    ended = await deps.sessions.get_invocation(step.key, record.invocation_id)
     return ended or record
 
 
-async def _callers_state(world: World, step: OpenStep) -> dict[str, Any]:
+async def _callers_state(deps: Dependencies, step: OpenStep) -> dict[str, Any]:
     """The calling session's state, with which an agent that is a tool starts (TOL-21).
 
     Scopes that sessions share are there already. Read here and not sent, as all state is (D3).
     """
     if step.tool_run is None:
         return step.state_delta
-    _, state = await world.sessions.read_state(step.tool_run.caller)
+    _, state = await deps.sessions.read_state(step.tool_run.caller)
     private = {k: v for k, v in state.items() if not k.startswith((*SHARED_PREFIXES, "_adk"))}
     return private | step.state_delta
 
 
-async def _open(world: World, step: OpenStep) -> InvocationRecord:
+async def _open(deps: Dependencies, step: OpenStep) -> InvocationRecord:
     if step.tool_run is not None:
-        record = await world.sessions.get_invocation(step.key, step.invocation_id)
+        record = await deps.sessions.get_invocation(step.key, step.invocation_id)
         if record is not None:
             return record  # the caller's state may have changed since
     user_event = Event(
@@ -292,11 +292,11 @@ async def _open(world: World, step: OpenStep) -> InvocationRecord:
         content=step.message,
         custom_metadata=step.custom_metadata,
         actions=EventActions(
-            state_delta=await _callers_state(world, step), artifact_delta=step.artifact_delta
+            state_delta=await _callers_state(deps, step), artifact_delta=step.artifact_delta
         ),
     )
-    limits = world.limits
-    record = await world.sessions.open_invocation(
+    limits = deps.limits
+    record = await deps.sessions.open_invocation(
         step.key,
         invocation_id=step.invocation_id,
         holder=step.holder,
@@ -304,12 +304,12 @@ async def _open(world: World, step: OpenStep) -> InvocationRecord:
         create_session=step.create_session,
         ttl=ttl_of(step.holder),
         place=PLACES[step.when_busy],
-        steers=steers(step),
+        steers=is_steering(step),
         bounds=QueueBounds(limits.max_queued_per_session, limits.max_queued_per_user),
     )
     if record.start_seq == 1 and not record.status.closed:
         # A copy, as the store would give it: nobody's later change reaches it (TRAP-8).
         stored = user_event.model_copy(deep=True)
         stored.actions.state_delta = without_temp(stored.actions.state_delta)
-        world.cache.begin(step.key, stored)
+        deps.cache.begin(step.key, stored)
     return record

@@ -5,9 +5,9 @@ from typing import Any, Literal
 from google.genai import types
 
 from durable_adk.activities.commit.regressed import require_known
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.past_state import state_as_of
-from durable_adk.activities.invocation.steering import hear
+from durable_adk.activities.invocation.steering import deliver
 from durable_adk.activities.invocation.waiting import check_turn
 from durable_adk.activities.lifecycle import resumed
 from durable_adk.auth.redaction import without_secrets
@@ -25,7 +25,7 @@ from durable_adk.wire.messages import EXPIRED, MAX_BYTES, is_reserved
 from durable_adk.wire.steps import AnswerStep, AnswerTaken, PauseStep
 
 
-async def pause_invocation(world: World, step: PauseStep) -> Literal[False] | None:
+async def pause_invocation(deps: Dependencies, step: PauseStep) -> Literal[False] | None:
     """Give the lease back; a repeat changes nothing, also when the invocation has gone on since.
 
     Nothing is returned, or False if it was not paused, as its holder runs on: the history says so
@@ -36,16 +36,16 @@ async def pause_invocation(world: World, step: PauseStep) -> Literal[False] | No
     restored has forgotten both as well; the doctor gives it the answer again (F38).
     """
     failpoint("pause.before")
-    await require_known(world, step.key, step.invocation_id, epoch=step.epoch)
+    await require_known(deps, step.key, step.invocation_id, epoch=step.epoch)
     try:
-        await world.sessions.pause_invocation(
+        await deps.sessions.pause_invocation(
             step.key,
             invocation_id=step.invocation_id,
             epoch=step.epoch,
             revision=step.revision,
         )
     except LeaseLostError:
-        record = await world.sessions.get_invocation(step.key, step.invocation_id)
+        record = await deps.sessions.get_invocation(step.key, step.invocation_id)
         if record is None or record.holder != step.holder or record.status is Status.ABANDONED:
             raise
         if record.status is Status.RUNNING and record.epoch == step.epoch:
@@ -56,27 +56,27 @@ async def pause_invocation(world: World, step: PauseStep) -> Literal[False] | No
     return None
 
 
-async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
+async def take_answer(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
     """Check an answer against the history and store it; a repeat finds the first one's event.
 
     Raises:
         SessionBusyError: Another invocation is active in the session; try again.
         SessionRegressedError: The store is older than the run, which waits for its repair (I21).
     """
-    await check_turn(world, step)
+    await check_turn(deps, step)
     await require_known(
-        world, step.key, step.invocation_id, epoch=step.epoch, revision=step.revision
+        deps, step.key, step.invocation_id, epoch=step.epoch, revision=step.revision
     )
     if not step.event_id:
-        return await _lease_only(world, step)
+        return await _lease_only(deps, step)
     if step.answer.steers is not None:
-        taken = await hear(world, step)
-        state = await _state(world, step, taken.seq or None, taken.heard)
+        taken = await deliver(deps, step)
+        state = await _state(deps, step, taken.seq or None, taken.heard)
         return taken.model_copy(update={"state": state})
-    if (found := await world.sessions.find_event(step.key, step.event_id)) is not None:
-        await _hold_again(world, step)
-        return await _taken(world, step, found)
-    stored = await world.sessions.read_events(step.key, after=step.start_seq - 1)
+    if (found := await deps.sessions.find_event(step.key, step.event_id)) is not None:
+        await _hold_again(deps, step)
+        return await _taken(deps, step, found)
+    stored = await deps.sessions.read_events(step.key, after=step.start_seq - 1)
     try:
         _check_name(step)
         event = _event(step, [item.event for item in stored])
@@ -84,14 +84,14 @@ async def take_answer(world: World, step: AnswerStep) -> AnswerTaken:
         return AnswerTaken(refused=error.message)
     failpoint("answer.before")
     try:
-        await _store(world, step, event)
+        await _store(deps, step, event)
     except LeaseLostError:
-        await _store(world, step, event)  # a pause of an attempt that was not dead came in between
+        await _store(deps, step, event)  # a pause of an attempt that was not dead came in between
     failpoint("answer.after")
-    found = await world.sessions.find_event(step.key, step.event_id)
+    found = await deps.sessions.find_event(step.key, step.event_id)
     if found is None:  # the session was deleted just now
         raise LeaseLostError(f"The answer {step.event_id!r} is in the store no more.")
-    return await _taken(world, step, found)
+    return await _taken(deps, step, found)
 
 
 def _check_name(step: AnswerStep) -> None:
@@ -104,14 +104,14 @@ def _check_name(step: AnswerStep) -> None:
         )
 
 
-async def _store(world: World, step: AnswerStep, event: Event) -> None:
+async def _store(deps: Dependencies, step: AnswerStep, event: Event) -> None:
     """Store an answer, and take the lease if the invocation is paused.
 
     Told by the store: an attempt whose worker died may have paused it, and nobody was told.
     """
-    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status is Status.PAUSED:
-        await world.sessions.resume_invocation(
+        await deps.sessions.resume_invocation(
             step.key,
             invocation_id=step.invocation_id,
             holder=step.holder,
@@ -120,27 +120,27 @@ async def _store(world: World, step: AnswerStep, event: Event) -> None:
         )
         resumed(step.key, record)
     else:
-        await world.sessions.commit_event(
+        await deps.sessions.commit_event(
             step.key, event, invocation_id=step.invocation_id, epoch=_epoch(step, record)
         )
 
 
-async def _hold_again(world: World, step: AnswerStep) -> None:
+async def _hold_again(deps: Dependencies, step: AnswerStep) -> None:
     """Take the lease for an answer that is stored, if a repeat of the pause has given it back.
 
     Told by the epoch: after the answer came another one, which a pause that is no repeat has.
     """
-    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+    record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status is Status.PAUSED and record.epoch == step.epoch:
-        await _lease_only(world, step)
+        await _lease_only(deps, step)
 
 
-async def _lease_only(world: World, step: AnswerStep) -> AnswerTaken:
-    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+async def _lease_only(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
+    record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status is Status.PAUSED:
         was, record = (
             record,
-            await world.sessions.resume_invocation(
+            await deps.sessions.resume_invocation(
                 step.key,
                 invocation_id=step.invocation_id,
                 holder=step.holder,
@@ -149,7 +149,7 @@ async def _lease_only(world: World, step: AnswerStep) -> AnswerTaken:
             ),
         )
         resumed(step.key, was)
-    return AnswerTaken(epoch=_epoch(step, record), state=await _state(world, step))
+    return AnswerTaken(epoch=_epoch(step, record), state=await _state(deps, step))
 
 
 def _epoch(step: AnswerStep, record: InvocationRecord | None) -> int:
@@ -157,23 +157,23 @@ def _epoch(step: AnswerStep, record: InvocationRecord | None) -> int:
     return record.epoch if record is not None and record.holder == step.holder else step.epoch
 
 
-async def _taken(world: World, step: AnswerStep, found: StoredEvent) -> AnswerTaken:
-    record = await world.sessions.get_invocation(step.key, step.invocation_id)
+async def _taken(deps: Dependencies, step: AnswerStep, found: StoredEvent) -> AnswerTaken:
+    record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     return AnswerTaken(
         epoch=record.epoch if record else step.epoch,
         seq=found.seq,
-        state=await _state(world, step, found.seq),
+        state=await _state(deps, step, found.seq),
         call_ids=[response.id or "" for response in found.event.get_function_responses()],
     )
 
 
 async def _state(
-    world: World, step: AnswerStep, seq: int | None = None, heard: Event | None = None
+    deps: Dependencies, step: AnswerStep, seq: int | None = None, heard: Event | None = None
 ) -> dict[str, Any] | None:
     """The session's state for the bodies of custom agents, unless it is too large to send.
 
     Args:
-        world: Where the store is.
+        deps: Where the store is.
         step: Whether it is wanted.
         seq: Of the event that was taken; None: there is none.
         heard: What is sent with it.
@@ -181,10 +181,10 @@ async def _state(
     if not step.wants_state:
         return None
     if seq is None:
-        _, state = await world.sessions.read_state(step.key)
+        _, state = await deps.sessions.read_state(step.key)
     else:
         name = step.invocation_id
-        state = await state_as_of(world, step.key, invocation_id=name, revision=seq)
+        state = await state_as_of(deps, step.key, invocation_id=name, revision=seq)
     both = canonical(state) + (heard.to_json() if heard else "")
     return state if len(both.encode()) <= MAX_BYTES else None
 

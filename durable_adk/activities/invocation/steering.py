@@ -5,7 +5,7 @@ takes that has it. The active invocation only has to be told that there is one. 
 names the message and does not carry it: should it reach another workflow, there is nothing to hear.
 """
 
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.conversation.sent_message import is_same_message
 from durable_adk.errors import EventConflictError
 from durable_adk.events.event import Event
@@ -16,11 +16,11 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import InvocationAnswer, WhenBusy
 from durable_adk.wire.steps import AnswerStep, AnswerTaken, OpenStep
 
-TOLD = "steerTold"
+NOTIFIED = "steerTold"
 """The kind of the active invocation's notes that say which messages it was told of."""
 
 
-def steers(step: OpenStep) -> bool:
+def is_steering(step: OpenStep) -> bool:
     """Whether the active invocation may hear the message.
 
     Not the later update of a call (TOL-41): who asked for that is to be told.
@@ -29,34 +29,34 @@ def steers(step: OpenStep) -> bool:
     return step.when_busy is WhenBusy.STEER and not updates
 
 
-async def steer(world: World, step: OpenStep, active: InvocationRecord) -> None:
+async def notify_active(deps: Dependencies, step: OpenStep, active: InvocationRecord) -> None:
     """Tell the active invocation that an opening's message waits; once, but for crashes.
 
     Called with every attempt of the opening. If its worker dies before the note, the active one is
     told again, and finds that it knows.
     """
     name, holds = step.invocation_id, active.invocation_id
-    if await world.sessions.read_notes(step.key, invocation_id=holds, kind=TOLD, name=name):
+    if await deps.sessions.read_notes(step.key, invocation_id=holds, kind=NOTIFIED, name=name):
         return
     answer = InvocationAnswer(steers=name, answer_id=name)
-    await world.steer(step.key, active, answer)
+    await deps.steer(step.key, active, answer)
     failpoint("steer.told")
-    await world.sessions.note(step.key, invocation_id=holds, kind=TOLD, name=name, body="true")
+    await deps.sessions.note(step.key, invocation_id=holds, kind=NOTIFIED, name=name, body="true")
 
 
-async def heard_by(world: World, step: OpenStep, conflict: EventConflictError) -> str:
+async def delivered_to(deps: Dependencies, step: OpenStep, conflict: EventConflictError) -> str:
     """The invocation that has heard the message of an opening; it may be over.
 
     Raises:
         EventConflictError: The given one: nobody has heard this message.
     """
-    event = await heard_event(world.sessions, step.key, step.invocation_id)
+    event = await delivered_event(deps.sessions, step.key, step.invocation_id)
     if event is None or not is_same_message(event, step.message, step.custom_metadata):
         raise conflict
     return event.invocation_id
 
 
-async def heard_event(
+async def delivered_event(
     sessions: BaseSessionService, key: SessionKey, invocation_id: str
 ) -> Event | None:
     """The event as which another invocation has heard a message; None: nobody has."""
@@ -66,19 +66,19 @@ async def heard_event(
     return stored.event
 
 
-async def _leave_for_the_gone(world: World, step: AnswerStep, steered: str) -> None:
+async def _leave_for_the_gone(deps: Dependencies, step: AnswerStep, steered: str) -> None:
     """Drop the ticket of a message whose workflow was terminated: its sender was told so."""
-    for ticket in await world.sessions.waiting(step.key):
-        if ticket.invocation_id == steered and not await world.is_alive(ticket.holder):
-            await world.sessions.leave_queue(step.key, invocation_id=steered, holder=ticket.holder)
+    for ticket in await deps.sessions.waiting(step.key):
+        if ticket.invocation_id == steered and not await deps.is_alive(ticket.holder):
+            await deps.sessions.leave_queue(step.key, invocation_id=steered, holder=ticket.holder)
 
 
-async def hear(world: World, step: AnswerStep) -> AnswerTaken:
+async def deliver(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
     """Store a message in the active invocation, if it waits still; a repeat finds it stored."""
     failpoint("steer.before")
     steered = step.answer.steers or ""
-    await _leave_for_the_gone(world, step, steered)
-    heard = await world.sessions.hear(
+    await _leave_for_the_gone(deps, step, steered)
+    heard = await deps.sessions.hear(
         step.key, invocation_id=step.invocation_id, epoch=step.epoch, steered=steered
     )
     failpoint("steer.after")

@@ -7,7 +7,7 @@ one, from the workflow whose call it is.
 
 from collections.abc import AsyncIterator
 
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.errors import InvalidRequestError
 from durable_adk.sessions.lease_owner import TemporalHolder, ttl_of
 from durable_adk.sessions.records import InvocationRecord, Status
@@ -16,7 +16,7 @@ from durable_adk.wire.messages import ToolRun
 from durable_adk.wire.steps import OpenStep
 
 
-async def check_tool_run(world: World, step: OpenStep) -> None:
+async def check_tool_run(deps: Dependencies, step: OpenStep) -> None:
     """Refuse an opening that claims to be a call's, and is not; of one that is open nothing is new.
 
     Raises:
@@ -28,11 +28,11 @@ async def check_tool_run(world: World, step: OpenStep) -> None:
         return
     if ttl_of(step.holder) is not None:
         return  # in process `LocalBackend.start` has refused what others ask
-    if await world.sessions.get_invocation(step.key, step.invocation_id) is not None:
+    if await deps.sessions.get_invocation(step.key, step.invocation_id) is not None:
         return
     if step.tool_run is not None and child:
         caller = step.tool_run.caller
-        if caller[:2] == step.key[:2] and await _asks(world, step, caller):
+        if caller[:2] == step.key[:2] and await _asks(deps, step, caller):
             return
     require_no_tool_run(step.key.session_id, step.tool_run)
 
@@ -55,20 +55,20 @@ def require_no_tool_run(session_id: str, tool_run: ToolRun | None) -> None:
         )
 
 
-async def _asks(world: World, step: OpenStep, caller: SessionKey) -> bool:
+async def _asks(deps: Dependencies, step: OpenStep, caller: SessionKey) -> bool:
     """Whether the parent runs the caller's invocation, or a run as a tool for it.
 
     Without a parent the answer is no: a workflow task of 0.1.0 does not tell it, nor does a forger.
     """
     if not step.parent:
         return False
-    record = await world.sessions.get_invocation(caller, step.invocation_id)
+    record = await deps.sessions.get_invocation(caller, step.invocation_id)
     if record is None or record.status is not Status.RUNNING:
         return False
     if _is_run_by(record, step.parent):
         return True
     # The caller of a tool's tool is the first of all: between the two are runs as tools.
-    async for key, one in _running(world, step.key):
+    async for key, one in _running(deps, step.key):
         asks = one.invocation_id == step.invocation_id and _is_run_by(one, step.parent)
         if asks and key.session_id.startswith(CHILD_PREFIX):
             return True
@@ -76,11 +76,11 @@ async def _asks(world: World, step: OpenStep, caller: SessionKey) -> bool:
 
 
 async def _running(
-    world: World, key: SessionKey
+    deps: Dependencies, key: SessionKey
 ) -> AsyncIterator[tuple[SessionKey, InvocationRecord]]:
     """All running invocations of a user, a page at a time."""
     last = None
-    while page := await world.sessions.page_invocations(
+    while page := await deps.sessions.page_invocations(
         app_name=key.app_name, user_id=key.user_id, status=Status.RUNNING, after=last
     ):
         for found in page:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from google.genai import types
 
 from durable_adk.activities.commit.notes import offer_note
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import TransientError, describe
-from durable_adk.heartbeat import NONE, Reports
+from durable_adk.heartbeat import NO_ATTEMPTS, AttemptHistory
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.models.model_attempt import AttemptEnd, ModelAttempt
 from durable_adk.sessions.records import ATTEMPT
@@ -20,16 +20,16 @@ from durable_adk.wire.steps import ModelStep
 
 
 @dataclass(kw_only=True)
-class Attempt:
+class AttemptRecorder:
     """One attempt of a model step; it leaves a note unless its answer becomes the event (I10).
 
     Notes are best effort: what cannot be written does not stop the run.
     """
 
-    world: World
+    deps: Dependencies
     step: ModelStep
     number: int
-    reports: Reports = NONE
+    history: AttemptHistory = NO_ATTEMPTS
     kept: bool = False
     """Whether its answer is written down."""
     _model: str = ""
@@ -40,11 +40,11 @@ class Attempt:
     @property
     def counted(self) -> int:
         """Its number without those that do not count, as the store did not answer, say."""
-        return self.reports.counted(self.number)
+        return self.history.counted(self.number)
 
     async def tell_the_lost(self) -> None:
         """Note the earlier attempts that could not do so themselves; what they noted stays."""
-        for number in self.reports.in_vain(self.number):
+        for number in self.history.in_vain(self.number):
             lost = ModelAttempt(event_id=self.step.event_id, attempt=number, ended=AttemptEnd.LOST)
             await self._note(lost)
 
@@ -96,4 +96,4 @@ class Attempt:
 
     async def _note(self, attempt: ModelAttempt) -> None:
         name = f"{attempt.event_id}.{attempt.attempt:03}"
-        await offer_note(self.world, self.step, ATTEMPT, name, attempt.to_json())
+        await offer_note(self.deps, self.step, ATTEMPT, name, attempt.to_json())

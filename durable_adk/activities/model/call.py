@@ -6,10 +6,14 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 
-from durable_adk.activities.commit.early_commit import as_stored, require_new, require_not_stored
-from durable_adk.activities.commit.notes import ANSWER, ArrivedAnswer, find_note, offer_note
-from durable_adk.activities.dependencies import World
-from durable_adk.activities.model.attempt_record import Attempt
+from durable_adk.activities.commit.early_commit import (
+    prefer_stored,
+    require_new,
+    require_not_stored,
+)
+from durable_adk.activities.commit.notes import ANSWER, ReceivedResponse, find_note, offer_note
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.model.attempt_record import AttemptRecorder
 from durable_adk.activities.model.chunks import Chunks, after_model
 from durable_adk.activities.model.request import build_request
 from durable_adk.activities.user_code.callbacks import answer_of, as_list
@@ -46,13 +50,13 @@ from durable_adk.wire.run_config import StreamingMode
 from durable_adk.wire.steps import ModelStep, StepResult
 
 
-async def call_model(world: World, step: ModelStep, attempt: EffectAttempt) -> StepResult:
+async def call_model(deps: Dependencies, step: ModelStep, attempt: EffectAttempt) -> StepResult:
     """Build the request, run the callbacks, ask the model; the answer as an event.
 
     An answer that has arrived at an earlier attempt is not asked for again (I10).
 
     Args:
-        world: The stores.
+        deps: The stores.
         step: Which agent at which revision.
         attempt: It `begins` before the callbacks; the last one's transient failure is final.
 
@@ -60,46 +64,46 @@ async def call_model(world: World, step: ModelStep, attempt: EffectAttempt) -> S
         ModelUnavailableError: Ask again, unless this was attempt `Limits.model_attempts`.
         DurableAdkError: The run has failed.
     """
-    agent, scope = await world.scope(step)
+    agent, scope = await deps.scope(step)
     if not isinstance(agent, LlmAgent):
         raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
-    await require_new(world, step, scope)
-    tried = Attempt(world=world, step=step, number=attempt.number, reports=attempt.reports)
+    await require_new(deps, step, scope)
+    tried = AttemptRecorder(deps=deps, step=step, number=attempt.number, history=attempt.history)
     async with tried.recorded():
-        arrived = await _arrived(world, step) if attempt.number > 1 or scope.ahead else None
+        arrived = await _arrived(deps, step) if attempt.number > 1 or scope.ahead else None
         if arrived is None:
-            await require_not_stored(world, step, scope)
+            await require_not_stored(deps, step, scope)
             await tried.tell_the_lost()
         await attempt.begins()
         result = await _answered(agent, scope, tried, arrived)
-        return result if arrived is None else await as_stored(world, step, scope, result)
+        return result if arrived is None else await prefer_stored(deps, step, scope, result)
 
 
-async def _arrived(world: World, step: ModelStep) -> ArrivedAnswer | None:
-    body = await find_note(world, step, ANSWER, step.event_id)
-    return None if body is None else ArrivedAnswer.model_validate_json(body, extra="ignore")
+async def _arrived(deps: Dependencies, step: ModelStep) -> ReceivedResponse | None:
+    body = await find_note(deps, step, ANSWER, step.event_id)
+    return None if body is None else ReceivedResponse.model_validate_json(body, extra="ignore")
 
 
 async def _answered(
-    agent: LlmAgent, scope: StepScope, tried: Attempt, arrived: ArrivedAnswer | None
+    agent: LlmAgent, scope: StepScope, tried: AttemptRecorder, arrived: ReceivedResponse | None
 ) -> StepResult:
-    world, step = tried.world, tried.step
+    deps, step = tried.deps, tried.step
     if arrived is not None:
         # The callbacks before the model have run; what they changed goes on with its answer.
         scope.session.state.update(arrived.actions.state_delta)
         scope.end_invocation = arrived.end_invocation
     context = CallbackContext(scope, actions=arrived.actions if arrived else None)
-    limit = step.attempt_timeout + world.limits.callback_timeout
+    limit = step.attempt_timeout + deps.limits.callback_timeout
     try:
         async with time_limit(limit):
             answer = arrived
             called = True
             if answer is None:
-                call = await _Call.of(agent, scope, context, tried)
+                call = await _ModelCall.of(agent, scope, context, tried)
                 answer, called = await call.answer()
             response = answer.response
             if called:
-                response = await after_model(agent, world.plugins(step), context, response)
+                response = await after_model(agent, deps.plugins(step), context, response)
             response = await _processed(agent, response, context)
     except TimeoutError:
         raise CallbackError(
@@ -140,7 +144,7 @@ def _long_running(event: Event, known: Mapping[str, Wait]) -> dict[str, Wait]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Call:
+class _ModelCall:
     """One call of a model, with the hooks before it."""
 
     agent: LlmAgent
@@ -149,22 +153,22 @@ class _Call:
     context: CallbackContext
     plugins: PluginManager
     chunks: Chunks
-    tried: Attempt
+    tried: AttemptRecorder
 
     @classmethod
     async def of(
-        cls, agent: LlmAgent, scope: StepScope, context: CallbackContext, tried: Attempt
-    ) -> "_Call":
+        cls, agent: LlmAgent, scope: StepScope, context: CallbackContext, tried: AttemptRecorder
+    ) -> "_ModelCall":
         """The call of a step's attempt, with the request built."""
-        world, step = tried.world, tried.step
+        deps, step = tried.deps, tried.step
         return cls(
             agent=agent,
             request=await build_request(agent, scope),
             scope=scope,
             context=context,
-            plugins=world.plugins(step),
+            plugins=deps.plugins(step),
             chunks=Chunks(
-                world, step, agent=agent, scope=scope, context=context, attempt=tried.number
+                deps, step, agent=agent, scope=scope, context=context, attempt=tried.number
             ),
             tried=tried,
         )
@@ -177,9 +181,9 @@ class _Call:
     @property
     def final(self) -> bool:
         """Whether nobody will ask again."""
-        return self.tried.counted >= self.tried.world.limits.model_attempts
+        return self.tried.counted >= self.tried.deps.limits.model_attempts
 
-    async def answer(self) -> tuple[ArrivedAnswer, bool]:
+    async def answer(self) -> tuple[ReceivedResponse, bool]:
         """The response, and whether a model was asked for it (CB-7)."""
         response = await answer_of(
             self.plugins,
@@ -197,7 +201,7 @@ class _Call:
         self.tried.begin(self.agent.canonical_model.model)
         return await self._ask(), True
 
-    async def _ask(self) -> ArrivedAnswer:
+    async def _ask(self) -> ReceivedResponse:
         """The model's whole answer, or what an error hook has in its place."""
         model = self.agent.canonical_model
         with chat(model, self.request, streaming=self.streaming) as asked:
@@ -222,10 +226,10 @@ class _Call:
                     return response
                 await self.chunks.show(response)
 
-    def _as_arrived(self, response: LlmResponse) -> ArrivedAnswer:
+    def _as_arrived(self, response: LlmResponse) -> ReceivedResponse:
         self.context.state.collect_delta()
         tools: Iterable[BaseTool] = self.request.tools_dict.values()
-        return ArrivedAnswer(
+        return ReceivedResponse(
             response=response,
             actions=self.context.actions,
             end_invocation=self.scope.end_invocation,
@@ -236,7 +240,7 @@ class _Call:
             },
         )
 
-    async def _noted(self, answer: ArrivedAnswer) -> ArrivedAnswer:
+    async def _noted(self, answer: ReceivedResponse) -> ReceivedResponse:
         """The answer, written down if its commit does not follow at once.
 
         Of two attempts that were answered, one's answer stands for both.
@@ -249,15 +253,15 @@ class _Call:
         except ValueError:
             return answer  # it holds what no store keeps; `_check` will say what
         step = self.step
-        stands = await offer_note(self.tried.world, step, ANSWER, step.event_id, body)
+        stands = await offer_note(self.tried.deps, step, ANSWER, step.event_id, body)
         self.tried.kept = True
         failpoint("answer.noted")
         if stands == body:
             return answer
-        response = ArrivedAnswer.model_validate_json(stands, extra="ignore").response
+        response = ReceivedResponse.model_validate_json(stands, extra="ignore").response
         return answer.model_copy(update={"response": response})
 
-    def _waits_for_commit(self, answer: ArrivedAnswer) -> bool:
+    def _waits_for_commit(self, answer: ReceivedResponse) -> bool:
         """Whether user code, or the loop, comes between the answer and its commit.
 
         If not, the note would cost as much as the commit that follows it.

@@ -1,6 +1,6 @@
 """The chunks of a model's answer, on their way to those who watch it grow."""
 
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.user_code.callbacks import answer_of
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.context.activity import CallbackContext, StepScope
@@ -39,7 +39,7 @@ class Chunks:
 
     def __init__(
         self,
-        world: World,
+        deps: Dependencies,
         step: ModelStep,
         *,
         agent: LlmAgent,
@@ -47,12 +47,12 @@ class Chunks:
         context: CallbackContext,
         attempt: int,
     ) -> None:
-        self._world = world
+        self._world = deps
         self._step = step
         self._agent = agent
         self._context = context
         self._attempt = attempt
-        self._plugins = world.plugins(step)
+        self._plugins = deps.plugins(step)
         # As `hooks` has it for stored events, but with a key for artifacts of its own.
         self._watching = RunContext(
             scope, agent=agent, actions=context.actions, save_key="on_event_callback/chunks"

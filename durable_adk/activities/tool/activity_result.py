@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.tool.toolbox import Toolbox, toolbox_of
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained
@@ -23,7 +23,7 @@ from durable_adk.wire.steps import ToolStep
 
 
 @dataclass(frozen=True)
-class ActivityAnswer:
+class ActivityResult:
     """How the activity ended."""
 
     end: ActivityEnd
@@ -64,7 +64,7 @@ def activity_call(
     )
 
 
-async def run_activity(world: World, step: ToolStep, call: ActivityCall) -> Any:
+async def run_activity(deps: Dependencies, step: ToolStep, call: ActivityCall) -> Any:
     """Call the activity's function in this process; for a runtime without an engine.
 
     Raises:
@@ -74,7 +74,7 @@ async def run_activity(world: World, step: ToolStep, call: ActivityCall) -> Any:
         ToolTimeoutError: It did not finish in its `start_to_close_timeout`, or all of its time.
         ToolResultError: What it returned is no JSON.
     """
-    agent, scope = await world.scope(step)
+    agent, scope = await deps.scope(step)
     context = ToolContext(scope, function_call_id=step.call_id)
     toolbox = await toolbox_of(agent, context) if isinstance(agent, LlmAgent) else Toolbox()
     tool = toolbox.tools.get(step.tool)

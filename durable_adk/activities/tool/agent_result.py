@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.context.activity import ToolContext
 from durable_adk.errors import from_detail
@@ -17,7 +17,7 @@ from durable_adk.wire.steps import ChildEnd
 
 
 @dataclass(frozen=True)
-class ChildAnswer:
+class AgentResult:
     """The events of the agent's run, and what it failed with."""
 
     events: list[Event]
@@ -54,11 +54,11 @@ class ChildAnswer:
         return parse_output(schema, text)
 
 
-async def child_answer(world: World, end: ChildEnd, invocation_id: str) -> ChildAnswer:
+async def read_agent_result(deps: Dependencies, end: ChildEnd, invocation_id: str) -> AgentResult:
     """The agent's events without the question, by reference to its session (D3)."""
-    record = await world.sessions.get_invocation(end.key, invocation_id)
+    record = await deps.sessions.get_invocation(end.key, invocation_id)
     if record is None:
-        return ChildAnswer([], end.error)
-    stored = await world.sessions.read_events(end.key, after=record.start_seq)
+        return AgentResult([], end.error)
+    stored = await deps.sessions.read_events(end.key, after=record.start_seq)
     failpoint("child.read")
-    return ChildAnswer([item.event for item in stored], end.error)
+    return AgentResult([item.event for item in stored], end.error)

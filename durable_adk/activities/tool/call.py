@@ -6,15 +6,28 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.activities.commit.early_commit import as_stored, require_new, require_not_stored
-from durable_adk.activities.commit.notes import ArrivedResult
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.commit.early_commit import (
+    prefer_stored,
+    require_new,
+    require_not_stored,
+)
+from durable_adk.activities.commit.notes import ReceivedResult
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.lifecycle import others_have_answered
-from durable_adk.activities.tool.activity_result import ActivityAnswer, activity_call
-from durable_adk.activities.tool.agent_result import ChildAnswer, child_answer
-from durable_adk.activities.tool.confirmation import asked, note_asker, requests_of
+from durable_adk.activities.tool.activity_result import ActivityResult, activity_call
+from durable_adk.activities.tool.agent_result import AgentResult, read_agent_result
+from durable_adk.activities.tool.confirmation import (
+    record_requester,
+    request_metadata,
+    waits_for_user,
+)
 from durable_adk.activities.tool.response_event import pending_result, response_event, unknown_tool
-from durable_adk.activities.tool.run import NotBegunError, RunAgain, ToolRun, unconfirmed
+from durable_adk.activities.tool.run import (
+    RetryLater,
+    ToolAttempt,
+    ToolNotStartedError,
+    unconfirmed,
+)
 from durable_adk.activities.tool.toolbox import Toolbox, toolbox_of
 from durable_adk.activities.user_code.callbacks import answer_of
 from durable_adk.agents.llm_agent import LlmAgent
@@ -49,31 +62,31 @@ from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import ChildRun, StepResult, ToolStep
 
 
-async def call_tool(world: World, step: ToolStep, attempt: EffectAttempt) -> StepResult:
+async def call_tool(deps: Dependencies, step: ToolStep, attempt: EffectAttempt) -> StepResult:
     """Run one call; its response as an event, or what it raised as the result's `error`.
 
     When a worker dies in the middle, another runs the tool again with the same
     `ToolContext.idempotency_key`, unless its result has arrived or its contract forbids (D11).
 
     Raises:
-        RunAgain: The tool has raised, and its retry policy wants another run; or its toolset is
+        RetryLater: The tool has raised, and its retry policy wants another run; or its toolset is
             away.
         StoreUnavailableError: A store was away, and the call is to be tried again.
     """
-    agent, scope = await world.scope(step)
+    agent, scope = await deps.scope(step)
     if not isinstance(agent, LlmAgent):
         raise AgentDefinitionError(f"Agent {agent.name!r} is no LlmAgent any more.")
-    await require_new(world, step, scope)
-    number, reports = attempt.number, attempt.reports
-    run = ToolRun(world=world, step=step, attempt=number, agent=agent, reports=reports)
-    call = await _Call.of(run, scope)
+    await require_new(deps, step, scope)
+    number, history = attempt.number, attempt.history
+    run = ToolAttempt(deps=deps, step=step, attempt=number, agent=agent, history=history)
+    call = await _ToolCall.of(run, scope)
     await attempt.begins()
     try:
         await call.find_tool()  # in a time of its own: the tool has not begun
         async with time_limit(step.attempt_timeout):
             outcome = await call.outcome()
         result = _result(call, outcome)
-        return await as_stored(world, step, scope, result) if call.arrived else result
+        return await prefer_stored(deps, step, scope, result) if call.arrived else result
     except TimeoutError:
         unknown = run.overdue(call.name)
         if unknown is not None:
@@ -83,7 +96,7 @@ async def call_tool(world: World, step: ToolStep, attempt: EffectAttempt) -> Ste
             "Give the tool a longer timeout."
         )
         return StepResult(error=as_detail(timeout))
-    except NotBegunError as error:
+    except ToolNotStartedError as error:
         raise error.error from error
     except DurableAdkError as error:
         if run.waits_for_store(error):
@@ -91,8 +104,8 @@ async def call_tool(world: World, step: ToolStep, attempt: EffectAttempt) -> Ste
         return StepResult(error=as_detail(error))
 
 
-def _result(call: "_Call", outcome: "_Outcome") -> StepResult:
-    """What the step reports.
+def _result(call: "_ToolCall", outcome: "_Outcome") -> StepResult:
+    """What the step history.
 
     Raises:
         DurableAdkError: The response cannot be stored.
@@ -102,10 +115,10 @@ def _result(call: "_Call", outcome: "_Outcome") -> StepResult:
         check_json(context.state.collect_delta(), "state_delta")
         outcome.asks.actions = context.actions
         return _asking(outcome.asks, scope)
-    if outcome.pending and not asked(context):
+    if outcome.pending and not waits_for_user(context):
         return pending_result(context, step)
     event = response_event(outcome.response, call.call, context, step)
-    event.custom_metadata = requests_of(context)
+    event.custom_metadata = request_metadata(context)
     waits = _waits(outcome, call.call, context)
     if outcome.long_running and not waits:
         event.custom_metadata = {FINAL_RESPONSES: [step.call_id]}
@@ -118,7 +131,7 @@ def _result(call: "_Call", outcome: "_Outcome") -> StepResult:
 
 
 def _asking(asks: ChildRun | ActivityCall, scope: StepScope) -> StepResult:
-    """What the step reports that others have to do before there is a response.
+    """What the step history that others have to do before there is a response.
 
     Raises:
         PayloadTooLargeError: It is more than one message may be.
@@ -159,7 +172,7 @@ class _Outcome:
 
 
 def _waits(outcome: _Outcome, call: types.FunctionCall, context: ToolContext) -> dict[str, Wait]:
-    if outcome.tool is None or not (asked(context) or outcome.is_interim):
+    if outcome.tool is None or not (waits_for_user(context) or outcome.is_interim):
         return {}
     wait = Wait(deadline=outcome.tool.deadline, on_deadline=outcome.tool.on_deadline)
     return {call.id or "": wait}
@@ -182,31 +195,31 @@ def _find_call(scope: StepScope, call_id: str) -> types.FunctionCall:
 
 
 @dataclass(kw_only=True)
-class _Call:
+class _ToolCall:
     """One call of a tool, with the hooks round it."""
 
-    run: ToolRun
+    run: ToolAttempt
     scope: StepScope
     call: types.FunctionCall
     context: ToolContext
     given: types.FunctionResponse | None
     """The user's answer to what made the call wait."""
-    answered: ChildAnswer | ActivityAnswer | None
+    answered: AgentResult | ActivityResult | None
     """What has come of the agent, or the activity, that the tool is."""
-    arrived: ArrivedResult | None
+    arrived: ReceivedResult | None
     """The result, if the tool has run already."""
     plugins: PluginManager
     toolbox: Toolbox = field(default_factory=Toolbox)
 
     @classmethod
-    async def of(cls, run: ToolRun, scope: StepScope) -> "_Call":
+    async def of(cls, run: ToolAttempt, scope: StepScope) -> "_ToolCall":
         """The call of a step, where an earlier attempt of it has left it."""
-        world, step = run.world, run.step
+        deps, step = run.deps, run.step
         call = _find_call(scope, step.call_id)
         arrived = await run.arrived(again=scope.ahead)
         before = arrived or step.child or step.activity
         if before is None:
-            await require_not_stored(world, step, scope)
+            await require_not_stored(deps, step, scope)
         if before is not None:
             # The callbacks before the tool have run; what they changed goes on with the response.
             scope.session.state.update(before.actions.state_delta)
@@ -215,16 +228,16 @@ class _Call:
         given = response_to(scope.session.events, step.request_id)
         context = _context(scope, step, given, before.actions if before else None)
         context.asked_by = arrived.asked_by if arrived else None
-        note_asker(context, "callback")  # of one before the tool
+        record_requester(context, "callback")  # of one before the tool
         return cls(
             run=run,
             scope=scope,
             call=call,
             context=context,
             given=given,
-            answered=await _answered(world, step),
+            answered=await _answered(deps, step),
             arrived=arrived,
-            plugins=world.plugins(step),
+            plugins=deps.plugins(step),
         )
 
     @property
@@ -236,7 +249,7 @@ class _Call:
         """Ask the agent and its toolsets for the tool.
 
         Raises:
-            ToolsetAway: A toolset that may have it could not be asked.
+            ToolsetUnavailable: A toolset that may have it could not be asked.
         """
         self.toolbox = await toolbox_of(self.run.agent, self.context)
         if self.name not in self.toolbox.tools:
@@ -286,8 +299,8 @@ class _Call:
         if self._denied(tool):
             return {"error": REJECTED}
         if isinstance(tool, AgentTool):
-            asked = await _asked_first(tool, args, self.context)
-            return asked if isinstance(asked, ChildRun) else {"error": asked}
+            question = await _asked_first(tool, args, self.context)
+            return question if isinstance(question, ChildRun) else {"error": question}
         refused = await contained(tool.refused(args=args, tool_context=self.context))
         return refused or activity_call(tool, args, self.call.args or {}, self.context)
 
@@ -297,27 +310,27 @@ class _Call:
         failpoint("tool.before_run")
         try:
             response = await self._response(tool, args)
-        except NotBegunError:
+        except ToolNotStartedError:
             raise
         except Exception as error:
             if self.run.waits_for_store(error):
                 raise
             delay = self.run.again(tool, error)
             if delay is not None:  # the error hooks are for what stays
-                raise RunAgain(_raised(tool, error), delay) from error
+                raise RetryLater(_raised(tool, error), delay) from error
             recovered = await self._hook("on_tool_error_callback", tool, args, error=error)
             if recovered is not None:
                 return recovered
-            if isinstance(self.answered, ActivityAnswer) and self.answered.is_told(error):
+            if isinstance(self.answered, ActivityResult) and self.answered.is_told(error):
                 return {"error": text_of(error)}
             raise _raised(tool, error) from error
         failpoint("tool.after_run")
-        result = ArrivedResult(
+        result = ReceivedResult(
             response=response,
             args=args,
             actions=self.context.actions,
             end_invocation=self.scope.end_invocation,
-            asked_by=note_asker(self.context, "tool"),
+            asked_by=record_requester(self.context, "tool"),
         )
         stands = await self.run.noted(tool, result, self.context)
         if stands is not result:  # another attempt was faster
@@ -341,9 +354,9 @@ class _Call:
     ) -> Any:
         callbacks = getattr(self.run.agent, hook)
         given = {"tool": tool, "args": args, "tool_context": self.context} | given
-        note_asker(self.context, "tool")
+        record_requester(self.context, "tool")
         answer = await answer_of(self.plugins, hook, callbacks, **given)
-        note_asker(self.context, "callback")
+        record_requester(self.context, "callback")
         return answer
 
     async def _unknown(self) -> Any:
@@ -361,10 +374,10 @@ class _Call:
         return response if recovered is None else recovered
 
 
-async def _answered(world: World, step: ToolStep) -> ChildAnswer | ActivityAnswer | None:
+async def _answered(deps: Dependencies, step: ToolStep) -> AgentResult | ActivityResult | None:
     if step.child is not None:
-        return await child_answer(world, step.child, step.invocation_id)
-    return ActivityAnswer(step.activity) if step.activity is not None else None
+        return await read_agent_result(deps, step.child, step.invocation_id)
+    return ActivityResult(step.activity) if step.activity is not None else None
 
 
 def _context(

@@ -11,12 +11,12 @@ from typing import Any
 from durable_adk.activities.commit.notes import (
     BEGUN,
     RESULT,
-    ArrivedResult,
+    ReceivedResult,
     find_note,
     offer_note,
     write_note,
 )
-from durable_adk.activities.dependencies import STORE_PATIENCE, World
+from durable_adk.activities.dependencies import STORE_TIMEOUT, Dependencies
 from durable_adk.activities.user_code.callbacks import as_list
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained
@@ -28,7 +28,7 @@ from durable_adk.errors import (
     ToolsetUnavailableError,
 )
 from durable_adk.failpoints import failpoint
-from durable_adk.heartbeat import NONE, Reports
+from durable_adk.heartbeat import NO_ATTEMPTS, AttemptHistory
 from durable_adk.json_values import check_json, to_json_value
 from durable_adk.log import get_logger
 from durable_adk.sessions.state import is_temp
@@ -50,7 +50,7 @@ MAX_AWAY_DELAY = 30.0
 """Seconds between two of them at most."""
 
 
-class RunAgain(Exception):  # noqa: N818 - a request to whoever counts the attempts
+class RetryLater(Exception):  # noqa: N818 - a request to whoever counts the attempts
     """A tool has raised, and its policy wants another run.
 
     Args:
@@ -64,11 +64,11 @@ class RunAgain(Exception):  # noqa: N818 - a request to whoever counts the attem
         self.delay = delay
 
 
-class ToolsetAway(RunAgain):
+class ToolsetUnavailable(RetryLater):
     """The tool has not been run, as a toolset that may have it could not be asked."""
 
 
-class NotBegunError(Exception):
+class ToolNotStartedError(Exception):
     """The tool has not been run, as the store could not say whether it may.
 
     Args:
@@ -81,21 +81,21 @@ class NotBegunError(Exception):
 
 
 @dataclass(kw_only=True)
-class ToolRun:
+class ToolAttempt:
     """The runs of one call, as one attempt of its step sees them."""
 
-    world: World
+    deps: Dependencies
     step: ToolStep
     attempt: int
     agent: LlmAgent
-    reports: Reports = NONE
+    history: AttemptHistory = NO_ATTEMPTS
     """Of the attempts before it."""
     _noting: bool = field(default=False)
     _running: bool = field(default=False)
     _final: Exception | None = field(default=None)
     """What an at-most-once tool has raised."""
 
-    async def arrived(self, *, again: bool = False) -> ArrivedResult | None:
+    async def arrived(self, *, again: bool = False) -> ReceivedResult | None:
         """The result that an earlier attempt had; None: there is none, or nobody knows (I8).
 
         Args:
@@ -103,14 +103,14 @@ class ToolRun:
         """
         if self.attempt == 1 and not again and self._spec.contract is not ToolContract.AT_MOST_ONCE:
             return None
-        body = await find_note(self.world, self.step, RESULT, self._name)
-        return None if body is None else ArrivedResult.model_validate_json(body, extra="ignore")
+        body = await find_note(self.deps, self.step, RESULT, self._name)
+        return None if body is None else ReceivedResult.model_validate_json(body, extra="ignore")
 
     async def response(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> Any:
         """Run the tool, unless its contract forbids; what it returns, or what is said instead.
 
         Raises:
-            NotBegunError: The tool may be run at most once, and the store does not let it begin.
+            ToolNotStartedError: The store does not let an at-most-once tool start.
             Exception: What the tool raised.
         """
         once = self._contract(tool) is ToolContract.AT_MOST_ONCE
@@ -134,8 +134,8 @@ class ToolRun:
         return response
 
     async def noted(
-        self, tool: BaseTool, arrived: ArrivedResult, context: ToolContext
-    ) -> ArrivedResult:
+        self, tool: BaseTool, arrived: ReceivedResult, context: ToolContext
+    ) -> ReceivedResult:
         """The result, written down if its commit does not follow at once.
 
         Of two attempts that have one, one's stands for both.
@@ -149,11 +149,11 @@ class ToolRun:
             body = arrived.to_json()
         except ValueError:
             return arrived  # no store keeps it, as the step will say
-        stands = await offer_note(self.world, self.step, RESULT, self._name, body)
+        stands = await offer_note(self.deps, self.step, RESULT, self._name, body)
         failpoint("tool.noted")
         if stands == body:
             return arrived
-        return ArrivedResult.model_validate_json(stands, extra="ignore")
+        return ReceivedResult.model_validate_json(stands, extra="ignore")
 
     def require_asked(self, name: str, missed: Sequence[ToolsetUnavailableError]) -> None:
         """Have a call tried again, on whichever worker, whose tool is not known.
@@ -163,20 +163,20 @@ class ToolRun:
             missed: The toolsets that could not be asked for it.
 
         Raises:
-            ToolsetAway: There are some, and attempts are left.
+            ToolsetUnavailable: There are some, and attempts are left.
         """
-        before = self.reports.away
+        before = self.history.away
         if not missed or before + 1 >= MAX_AWAY:
             return
         delay = min(2.0**before, MAX_AWAY_DELAY)
         text = f"Tool {name!r} waits for {_listed(missed)}, which cannot be asked for its tools."
-        raise ToolsetAway(ToolsetUnavailableError(text), delay)
+        raise ToolsetUnavailable(ToolsetUnavailableError(text), delay)
 
     def unlisted(
         self, name: str, missed: Sequence[ToolsetUnavailableError], known: Sequence[str]
     ) -> dict[str, Any]:
         """What is said of a call whose toolset stays away; a lost attempt may have run it."""
-        if self.reports.lost(self.attempt):
+        if self.history.lost(self.attempt):
             return unknown_outcome(name, LOST)
         tools = ", ".join(known) or "none"
         return {
@@ -194,7 +194,7 @@ class ToolRun:
     def again(self, tool: BaseTool, error: Exception) -> float | None:
         """Seconds until a tool that raised is run again; None: it is not."""
         retry = self._retry(tool)
-        return retry.delay(self.reports.counted(self.attempt), error) if retry else None
+        return retry.delay(self.history.counted(self.attempt), error) if retry else None
 
     def overdue(self, name: str) -> dict[str, Any] | None:
         """What is said of a call whose time is up; None: it has not begun, or is repeatable.
@@ -231,29 +231,29 @@ class ToolRun:
         """Whose run has begun under this name: ours, if there was none.
 
         Raises:
-            NotBegunError: The store does not answer, or the invocation has ended.
+            ToolNotStartedError: The store does not answer, or the invocation has ended.
         """
-        until = time.monotonic() + STORE_PATIENCE
+        until = time.monotonic() + STORE_TIMEOUT
         self._noting = True
         while True:
             try:
                 holder = await self._holder(name, token)
             except StoreUnavailableError as error:
                 if time.monotonic() > until:
-                    raise NotBegunError(error) from error
+                    raise ToolNotStartedError(error) from error
             except DurableAdkError as error:
-                raise NotBegunError(error) from error
+                raise ToolNotStartedError(error) from error
             else:
                 self._noting = False
                 return holder
             await asyncio.sleep(0.2)
 
     async def _holder(self, name: str, token: str) -> str:
-        world, step, kind = self.world, self.step, BEGUN
-        await write_note(world, step, kind, name, json.dumps(token))
+        deps, step, kind = self.deps, self.step, BEGUN
+        await write_note(deps, step, kind, name, json.dumps(token))
         # Read, and not taken from the answer: a closed invocation keeps no notes and lets everybody
         # think to be the first. A worker that was frozen until now must not run the tool.
-        body = await find_note(world, step, kind, name)
+        body = await find_note(deps, step, kind, name)
         if body is None:
             raise LeaseLostError("The invocation has ended; the tool was not run.")
         return str(json.loads(body))
@@ -298,7 +298,7 @@ class ToolRun:
             grant is None
             or bool(grant.on_event)
             or bool(as_list(self.agent.after_tool_callback))
-            or "after_tool_callback" in self.world.plugins(self.step).hooks()
+            or "after_tool_callback" in self.deps.plugins(self.step).hooks()
             or any(map(is_temp, context.state.collect_delta()))
             or bool(actions.transfer_to_agent)
             or bool(actions.requested_tool_confirmations)

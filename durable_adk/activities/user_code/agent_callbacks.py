@@ -3,7 +3,7 @@
 from google.genai import types
 
 from durable_adk.activities.commit.early_commit import require_new
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.user_code.callbacks import first_answer
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.llm_agent import LlmAgent
@@ -20,19 +20,21 @@ from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import CallbackStep, Hook, StepResult
 
 
-async def run_callback(world: World, step: CallbackStep, attempt: EffectAttempt) -> StepResult:
+async def run_callback(
+    deps: Dependencies, step: CallbackStep, attempt: EffectAttempt
+) -> StepResult:
     """Run an agent's before or after callbacks, the plugins' first (semantics AGT-6..8, PLG-3).
 
     The result has an event if a callback answered (with content) or changed state (without).
     """
-    agent, scope = await world.scope(step)
-    await require_new(world, step, scope)
+    agent, scope = await deps.scope(step)
+    await require_new(deps, step, scope)
     context = CallbackContext(scope)
     before = step.hook is Hook.BEFORE_AGENT
     await attempt.begins()
     try:
         async with time_limit(step.attempt_timeout):
-            content = await _answer(world.plugins(step), agent, context, before=before)
+            content = await _answer(deps.plugins(step), agent, context, before=before)
     except TimeoutError:
         raise CallbackError(
             f"{step.hook}_callback of {agent.name} did not finish in {step.attempt_timeout:g} s."

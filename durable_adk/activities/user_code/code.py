@@ -1,7 +1,7 @@
 """One execution of code that an agent's model wrote."""
 
 from durable_adk.activities.commit.early_commit import require_new
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import time_limit
 from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
@@ -17,7 +17,7 @@ from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import CodeStep, StepResult
 
 
-async def execute_code(world: World, step: CodeStep, attempt: EffectAttempt) -> StepResult:
+async def execute_code(deps: Dependencies, step: CodeStep, attempt: EffectAttempt) -> StepResult:
     """Run the code that the agent's last event ends with; its result as an event (FLW-90).
 
     The code is read from the committed event. It runs at least once: when a worker dies in the
@@ -27,11 +27,11 @@ async def execute_code(world: World, step: CodeStep, attempt: EffectAttempt) -> 
     Raises:
         CodeExecutorError: The code could not be run at all, or not in its time.
     """
-    agent, scope = await world.scope(step)
+    agent, scope = await deps.scope(step)
     executor = agent.code_executor if isinstance(agent, LlmAgent) else None
     if executor is None:
         raise AgentDefinitionError(f"Agent {agent.name!r} has no code executor any more.")
-    await require_new(world, step, scope)
+    await require_new(deps, step, scope)
     context = CallbackContext(scope)
     code = _find_code(scope)
     await attempt.begins()

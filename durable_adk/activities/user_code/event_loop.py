@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from durable_adk.activities.user_code.threads import UserThreads
-from durable_adk.activities.user_code.watch import Watch
+from durable_adk.activities.user_code.threads import UserCodeThreads
+from durable_adk.activities.user_code.watchdog import Watchdog
 from durable_adk.errors import WorkerStuckError
 from durable_adk.log import get_logger
 from durable_adk.settings import Limits
@@ -22,7 +22,7 @@ _OBEY_HINT = "Code that catches asyncio.CancelledError has to raise it again."
 logger = get_logger(__name__)
 
 
-class UserLoop:
+class UserCodeLoop:
     """A thread with an event loop for user code, and the threads of its sync functions.
 
     An async tool that blocks (`time.sleep`, `requests`) stops this loop, not the worker's: the
@@ -35,16 +35,16 @@ class UserLoop:
     """
 
     def __init__(
-        self, limits: Limits | None = None, workflow_threads: UserThreads | None = None
+        self, limits: Limits | None = None, workflow_threads: UserCodeThreads | None = None
     ) -> None:
         self._limits = limits or Limits()
         self._workflow_threads = workflow_threads
         self._runs: set[_Run[Any]] = set()
-        self._threads = UserThreads(lambda: len(self._runs) + SPARE)
+        self._threads = UserCodeThreads(lambda: len(self._runs) + SPARE)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._callers_loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._watch: Watch | None = None
+        self._watch: Watchdog | None = None
         self._stuck = asyncio.Event()
         self._reason = ""
 
@@ -58,7 +58,7 @@ class UserLoop:
                 target=_run_forever, args=[self._loop], name="durable-adk-user-loop", daemon=True
             )
             self._thread.start()
-            self._watch = Watch(
+            self._watch = Watchdog(
                 loop=self._loop,
                 thread=self._thread,
                 pools=[one for one in (self._threads, self._workflow_threads) if one is not None],
@@ -109,16 +109,16 @@ class UserLoop:
     # ----- what the watch has found out, in its thread
 
     def loop_blocked(self) -> None:
-        """See `Watched`; steps that have not begun are given back."""
+        """See `WatchdogListener`; steps that have not begun are given back."""
         self._call(self._give_back_waiting)
 
     def loop_stuck(self, reason: str, task: asyncio.Task[Any] | None) -> None:
-        """See `Watched`; all steps are given back, as no result of theirs can come any more."""
+        """See `WatchdogListener`; all steps are given back, because none can finish any more."""
         self._declare(reason)
         self._call(self._give_back_all, task)
 
     def threads_stuck(self, reason: str) -> None:
-        """See `Watched`; the steps that run may still end well."""
+        """See `WatchdogListener`; the steps that run may still end well."""
         self._declare(reason)
 
     def _declare(self, reason: str) -> None:
@@ -161,7 +161,7 @@ class _Run(Generic[T]):
         )
 
     async def outcome(self) -> T:
-        """What comes of it, see `UserLoop.run`."""
+        """What comes of it, see `UserCodeLoop.run`."""
         patience = None
         while not self._done.done():
             try:

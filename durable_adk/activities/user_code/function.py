@@ -3,7 +3,7 @@
 import asyncio
 
 from durable_adk.activities.commit.notes import keep_outcome
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.agents.step_function import find
 from durable_adk.calling import call, contained, time_limit
 from durable_adk.errors import (
@@ -22,7 +22,9 @@ from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import FunctionStep, StepResult
 
 
-async def run_function(world: World, step: FunctionStep, attempt: EffectAttempt) -> StepResult:
+async def run_function(
+    deps: Dependencies, step: FunctionStep, attempt: EffectAttempt
+) -> StepResult:
     """Run the function; its result as JSON, or what it raised as the result's `error`.
 
     As a tool it runs at least once: when a worker dies in the middle, another runs it again.
@@ -30,11 +32,11 @@ async def run_function(world: World, step: FunctionStep, attempt: EffectAttempt)
     Raises:
         StoreUnavailableError: The function did, and is to be run again.
     """
-    return await keep_outcome(world, step, _run(world, step, attempt))
+    return await keep_outcome(deps, step, _run(deps, step, attempt))
 
 
-async def _run(world: World, step: FunctionStep, attempt: EffectAttempt) -> StepResult:
-    agent = world.registry.agent(step.key.app_name, step.agent)
+async def _run(deps: Dependencies, step: FunctionStep, attempt: EffectAttempt) -> StepResult:
+    agent = deps.registry.agent(step.key.app_name, step.agent)
     function = find(agent, step.function)
     await attempt.begins()
     limit: asyncio.Timeout | None = None

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 from google.genai import types
 
 from durable_adk.activities.commit.notes import keep_outcome
-from durable_adk.activities.commit.session_cache import Known
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.commit.session_cache import KnownEvents
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.calling import time_limit
 from durable_adk.context.activity import CallbackContext, StepScope
@@ -36,35 +36,35 @@ RUN_AUTHOR = "model"
 """Author of what `before_run_callback` says (PLG-5)."""
 
 
-async def run_hook(world: World, step: HookStep, attempt: EffectAttempt) -> StepResult:
+async def run_hook(deps: Dependencies, step: HookStep, attempt: EffectAttempt) -> StepResult:
     """Run a hook over the plugins that have it now; without any, nothing happens.
 
     Raises:
         CallbackError: A plugin raised, answered with something unusable, or took too long.
         DurableAdkError: The session cannot be read.
     """
-    work = _run(world, step, attempt)
-    return await (keep_outcome(world, step, work) if step.hook in _KEPT else work)
+    work = _run(deps, step, attempt)
+    return await (keep_outcome(deps, step, work) if step.hook in _KEPT else work)
 
 
-async def _run(world: World, step: HookStep, attempt: EffectAttempt) -> StepResult:
+async def _run(deps: Dependencies, step: HookStep, attempt: EffectAttempt) -> StepResult:
     await attempt.begins()
     failpoint("hook.before")
     try:
         async with time_limit(step.attempt_timeout):
-            result = await _HOOKS[step.hook](world, step)
+            result = await _HOOKS[step.hook](deps, step)
     except TimeoutError:
         raise _too_slow(step.hook, step.attempt_timeout) from None
     failpoint("hook.after")
     return result
 
 
-async def seen_by_plugins(world: World, step: Step, event: Event) -> Event:
+async def seen_by_plugins(deps: Dependencies, step: Step, event: Event) -> Event:
     """The event to commit for one that a step has made; see `run_hook`."""
-    limit = world.limits.callback_timeout
+    limit = deps.limits.callback_timeout
     try:
         async with time_limit(limit):
-            return await _on_event(world, step, event)
+            return await _on_event(deps, step, event)
     except TimeoutError:
         raise _too_slow("on_event_callback", limit) from None
 
@@ -72,19 +72,19 @@ async def seen_by_plugins(world: World, step: Step, event: Event) -> Event:
 # ----- the hooks
 
 
-async def _user_message(world: World, step: HookStep) -> StepResult:
+async def _user_message(deps: Dependencies, step: HookStep) -> StepResult:
     """Have the message changed before anything is stored (RUN-26).
 
     What the hook changes rides on the user's event. The session is read past the cache: without
     the lease it may be another one by the time the invocation opens.
     """
     sent = _required(step.event)
-    scope = await _arrival(world, step)
+    scope = await _arrival(deps, step)
     scope.user_content = sent.content
-    context = _context(world, step, scope, "on_user_message_callback")
+    context = _context(deps, step, scope, "on_user_message_callback")
     context.actions.state_delta.update(sent.actions.state_delta)
     given = types.Content.model_validate(sent.content).model_copy(deep=True)
-    answer = await world.plugins(step).run(
+    answer = await deps.plugins(step).run(
         "on_user_message_callback", invocation_context=context, user_message=given
     )
     try:
@@ -103,20 +103,20 @@ async def _user_message(world: World, step: HookStep) -> StepResult:
     return StepResult(event=None if event == sent else event)
 
 
-async def _before_run(world: World, step: HookStep) -> StepResult:
+async def _before_run(deps: Dependencies, step: HookStep) -> StepResult:
     """Open the run; an answer is all there is of it (PLG-5)."""
-    return await _round_run(world, step, "before_run_callback")
+    return await _round_run(deps, step, "before_run_callback")
 
 
-async def _after_run(world: World, step: HookStep) -> StepResult:
+async def _after_run(deps: Dependencies, step: HookStep) -> StepResult:
     """Close a run that has succeeded (PLG-5)."""
-    return await _round_run(world, step, "after_run_callback")
+    return await _round_run(deps, step, "after_run_callback")
 
 
-async def _round_run(world: World, step: HookStep, hook: HookName) -> StepResult:
-    _, scope = await world.scope(step)
-    context = _context(world, step, scope, hook)
-    answer = await world.plugins(step).run(hook, invocation_context=context)
+async def _round_run(deps: Dependencies, step: HookStep, hook: HookName) -> StepResult:
+    _, scope = await deps.scope(step)
+    context = _context(deps, step, scope, hook)
+    answer = await deps.plugins(step).run(hook, invocation_context=context)
     context.state.collect_delta()
     event = Event(
         id=step.event_id,
@@ -130,18 +130,18 @@ async def _round_run(world: World, step: HookStep, hook: HookName) -> StepResult
     return StepResult(event=event if event.content or changed else None)
 
 
-async def _event(world: World, step: HookStep) -> StepResult:
+async def _event(deps: Dependencies, step: HookStep) -> StepResult:
     before = _required(step.event)
-    event = await _on_event(world, step, before)
+    event = await _on_event(deps, step, before)
     return StepResult(event=None if event == before else event)
 
 
-async def _on_event(world: World, step: Step, event: Event) -> Event:
+async def _on_event(deps: Dependencies, step: Step, event: Event) -> Event:
     """The event as the plugins have it: replaced, changed in place, or as it is (PLG-6)."""
-    _, scope = await world.scope(step)
-    context = _context(world, step, scope, "on_event_callback")
+    _, scope = await deps.scope(step)
+    context = _context(deps, step, scope, "on_event_callback")
     given = event.model_copy(deep=True)
-    answer = await world.plugins(step).run(
+    answer = await deps.plugins(step).run(
         "on_event_callback", invocation_context=context, event=given
     )
     changed = replaced(event, given if answer is None else _checked(answer, Event))
@@ -156,9 +156,9 @@ async def _on_event(world: World, step: Step, event: Event) -> Event:
     return changed
 
 
-async def _agent_error(world: World, step: HookStep) -> StepResult:
-    agent, scope = await world.scope(step)
-    await world.plugins(step).notify(
+async def _agent_error(deps: Dependencies, step: HookStep) -> StepResult:
+    agent, scope = await deps.scope(step)
+    await deps.plugins(step).notify(
         "on_agent_error_callback",
         agent=agent,
         callback_context=CallbackContext(scope, save_key=step.hook),
@@ -167,11 +167,11 @@ async def _agent_error(world: World, step: HookStep) -> StepResult:
     return StepResult()
 
 
-async def _run_error(world: World, step: HookStep) -> StepResult:
-    _, scope = await world.scope(step)
-    await world.plugins(step).notify(
+async def _run_error(deps: Dependencies, step: HookStep) -> StepResult:
+    _, scope = await deps.scope(step)
+    await deps.plugins(step).notify(
         "on_run_error_callback",
-        invocation_context=_context(world, step, scope, "on_run_error_callback"),
+        invocation_context=_context(deps, step, scope, "on_run_error_callback"),
         error=from_detail(step.error or {}),
     )
     return StepResult()
@@ -180,7 +180,7 @@ async def _run_error(world: World, step: HookStep) -> StepResult:
 _KEPT = {"before_run_callback", "on_event_callback", "after_run_callback"}
 """Whose results are in events of the loop; the others are notices, or come before the opening."""
 
-_HOOKS: dict[str, Callable[[World, HookStep], Awaitable[StepResult]]] = {
+_HOOKS: dict[str, Callable[[Dependencies, HookStep], Awaitable[StepResult]]] = {
     "on_user_message_callback": _user_message,
     "before_run_callback": _before_run,
     "on_event_callback": _event,
@@ -193,28 +193,28 @@ _HOOKS: dict[str, Callable[[World, HookStep], Awaitable[StepResult]]] = {
 # ----- what they have in common
 
 
-def _context(world: World, step: Step, scope: StepScope, hook: HookName) -> RunContext:
+def _context(deps: Dependencies, step: Step, scope: StepScope, hook: HookName) -> RunContext:
     """The context of a hook, whose artifacts are not those of the step of the same event."""
-    agent: BaseAgent = world.registry.agent(step.key.app_name, step.agent)
+    agent: BaseAgent = deps.registry.agent(step.key.app_name, step.agent)
     return RunContext(scope, agent=agent, save_key=hook)
 
 
-async def _arrival(world: World, step: HookStep) -> StepScope:
+async def _arrival(deps: Dependencies, step: HookStep) -> StepScope:
     """The session as a message finds it, which may have to be created for it yet.
 
     Raises:
         SessionNotFoundError: It is missing, and must not be.
     """
     try:
-        revision, state = await world.sessions.read_state(step.key)
+        revision, state = await deps.sessions.read_state(step.key)
     except SessionNotFoundError:
         if not step.create_session:
             raise
-        return world.scope_over(step, {}, Known.of([], step.invocation_id))
-    stored = await world.sessions.read_events(step.key, upto=revision)
+        return deps.scope_over(step, {}, KnownEvents.of([], step.invocation_id))
+    stored = await deps.sessions.read_events(step.key, upto=revision)
     here = step.model_copy(update={"revision": revision})
     events = [item.event for item in stored]
-    return world.scope_over(here, state, Known.of(events, step.invocation_id))
+    return deps.scope_over(here, state, KnownEvents.of(events, step.invocation_id))
 
 
 def _required(event: Event | None) -> Event:

@@ -14,7 +14,7 @@ IDLE = 10.0
 """Seconds without work after which a thread ends."""
 
 
-class UserThreads(ThreadPoolExecutor):
+class UserCodeThreads(ThreadPoolExecutor):
     """A pool that replaces the threads which outlive the steps they ran for.
 
     Python cannot end a thread. One that hangs after its step was given up would take a place of the
@@ -118,7 +118,7 @@ class ThreadCall(Future[Any]):
     reported: bool = False
     """Whether it has been logged that it outlives its step."""
 
-    def __init__(self, threads: UserThreads, work: Callable[[], Any]) -> None:
+    def __init__(self, threads: UserCodeThreads, work: Callable[[], Any]) -> None:
         super().__init__()
         self._threads = threads
         self._work = work

@@ -7,7 +7,7 @@ from functools import partial
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.close import close_invocation
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.errors import InvocationTerminatedError, TemporalUnavailableError, as_detail
@@ -128,7 +128,7 @@ async def _abandon(
         timestamp=time.time(),
         error=as_detail(error),
     )
-    await close_invocation(World(registry=AppRegistry([]), sessions=store), step)
+    await close_invocation(Dependencies(registry=AppRegistry([]), sessions=store), step)
 
 
 async def _author(

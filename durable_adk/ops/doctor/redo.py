@@ -13,7 +13,7 @@ from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.close import close_invocation
 from durable_adk.activities.invocation.open import open_invocation
 from durable_adk.activities.invocation.pause import pause_invocation, take_answer
@@ -199,12 +199,12 @@ class Redo:
         return is_stored(act, place, self._known[key], record)
 
     async def _do(self, key: SessionKey, act: Act, place: Place) -> None:
-        world = _world(self.scratch, act)
+        deps = _deps(self.scratch, act)
         await self._pause_untold(key, place)
         active = await self.scratch.active_invocation(key)
         match act.step:
             case OpenStep() as step:
-                opened = await open_invocation(world, step)
+                opened = await open_invocation(deps, step)
                 self._note(key, act, seq=opened.record.start_seq if opened.record else 0)
                 self._begun.setdefault(key, act.result.record.update_time)
                 if active is not None:  # it was ended in the place of its holder, which was gone
@@ -212,15 +212,15 @@ class Redo:
             case AnswerStep() if act.result.heard is not None:
                 await self._commit(key, act, place)
             case AnswerStep() as step:
-                taken = await take_answer(world, step)
+                taken = await take_answer(deps, step)
                 self._note(key, act, seq=taken.seq)
             case PauseStep() as step:
                 # What came after it may be stored already.
-                await pause_invocation(world, step.model_copy(update={"revision": None}))
+                await pause_invocation(deps, step.model_copy(update={"revision": None}))
                 self._note(key, act)
             case CloseStep() as step:
                 author = step.author or self._roots.get(key.app_name, "")
-                ending = await close_invocation(world, step.model_copy(update={"author": author}))
+                ending = await close_invocation(deps, step.model_copy(update={"author": author}))
                 self._note(key, act, seq=ending.record.end_seq or 0)
             case _:
                 await self._commit(key, act, place)
@@ -339,10 +339,10 @@ async def _nobody_is_alive(holder: str) -> bool:
     return False
 
 
-def _world(scratch: InMemorySessionService, act: Act) -> World:
+def _deps(scratch: InMemorySessionService, act: Act) -> Dependencies:
     """What the activities work with: of the app only the name of its first agent matters."""
     registry = AppRegistry([])
     if isinstance(act.step, OpenStep) and isinstance(act.result, Opened):
         root = LlmAgent(name=act.result.manifest.name)
         registry = AppRegistry([App(name=act.step.key.app_name, root_agent=root)])
-    return World(registry=registry, sessions=scratch, is_alive=_nobody_is_alive)
+    return Dependencies(registry=registry, sessions=scratch, is_alive=_nobody_is_alive)

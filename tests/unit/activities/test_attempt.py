@@ -11,7 +11,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from durable_adk.activities.attempt import MAX_ELSEWHERE, MAX_LOST, attempting
+from durable_adk.activities.attempt import MAX_LOST, MAX_UNREGISTERED, step_attempt
 from durable_adk.errors import (
     AgentNotFoundError,
     ModelUnavailableError,
@@ -19,7 +19,7 @@ from durable_adk.errors import (
     StoreUnavailableError,
     WorkerStuckError,
 )
-from durable_adk.heartbeat import Reports
+from durable_adk.heartbeat import AttemptHistory
 
 
 class Step:
@@ -39,7 +39,7 @@ class Step:
         environment.on_heartbeat = self._beat
 
         async def body() -> None:
-            async with attempting("Tool 'x'", asks=asks):
+            async with step_attempt("Tool 'x'", asks=asks):
                 if error is not None:
                     raise error
 
@@ -116,7 +116,7 @@ async def test_a_model_that_refuses_often_is_no_lost_worker() -> None:
 async def test_a_step_whose_agent_is_nowhere_ends() -> None:
     """D6: it is given back so often, outages not counted, and then the run is told."""
     step = Step()
-    for _ in range(MAX_ELSEWHERE - 1):
+    for _ in range(MAX_UNREGISTERED - 1):
         assert await step.attempt(StoreUnavailableError())
         assert await step.attempt(AgentNotFoundError("gone"))
     assert not await step.attempt(AgentNotFoundError("gone"))
@@ -125,8 +125,10 @@ async def test_a_step_whose_agent_is_nowhere_ends() -> None:
 async def test_a_lost_attempt_leaves_what_those_before_it_told() -> None:
     """F12: its heartbeats carry it on, while it lives."""
     environment, beats = ActivityEnvironment(), []
-    told = Reports(told=((1, 3),), excused=((1, 3),))
-    environment.on_heartbeat = lambda raw: beats.append(Reports.of([json.loads(raw.payload.data)]))
+    told = AttemptHistory(told=((1, 3),), excused=((1, 3),))
+    environment.on_heartbeat = lambda raw: beats.append(
+        AttemptHistory.of([json.loads(raw.payload.data)])
+    )
     environment.info = replace(
         environment.info,
         attempt=4,
@@ -135,7 +137,7 @@ async def test_a_lost_attempt_leaves_what_those_before_it_told() -> None:
     )
 
     async def body() -> None:
-        async with attempting("Tool 'x'"):
+        async with step_attempt("Tool 'x'"):
             while len(beats) < 2:
                 await asyncio.sleep(0.01)
 
@@ -148,25 +150,27 @@ async def test_an_attempt_keeps_what_those_before_it_told() -> None:
     step = Step()
     assert await step.attempt(StoreUnavailableError())
     assert await step.attempt(StoreUnavailableError())
-    assert Reports.of(step.details) == Reports(told=((1, 2),), excused=((1, 2),))
+    assert AttemptHistory.of(step.details) == AttemptHistory(told=((1, 2),), excused=((1, 2),))
 
 
 @pytest.mark.parametrize("obeys", [True, False])
 async def test_a_worker_that_is_told_to_end_says_nothing_of_its_steps(obeys: bool) -> None:
     """F12, I20: however often, and whether or not the code lets itself be cancelled."""
     environment, beats = ActivityEnvironment(), []
-    environment.on_heartbeat = lambda raw: beats.append(Reports.of([json.loads(raw.payload.data)]))
-    told = Reports(told=((1, 40),), excused=((1, 40),))
+    environment.on_heartbeat = lambda raw: beats.append(
+        AttemptHistory.of([json.loads(raw.payload.data)])
+    )
+    told = AttemptHistory(told=((1, 40),), excused=((1, 40),))
     environment.info = replace(
         environment.info,
         attempt=41,
         heartbeat_timeout=timedelta(seconds=100 if obeys else 0.04),
         heartbeat_details=[told.model_dump(mode="json")],
     )
-    leaving = Reports(told=((1, 41),), excused=((1, 41),))
+    leaving = AttemptHistory(told=((1, 41),), excused=((1, 41),))
 
     async def body() -> None:
-        async with attempting("Tool 'x'"):
+        async with step_attempt("Tool 'x'"):
             environment.worker_shutdown()
             if obeys:
                 environment.cancel()

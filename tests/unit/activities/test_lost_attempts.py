@@ -8,28 +8,30 @@ from temporalio.testing import ActivityEnvironment
 
 from durable_adk.activities.attempt import MAX_LOST
 from durable_adk.activities.commit.session_cache import SessionCache
-from durable_adk.activities.lost_attempts import Trials
+from durable_adk.activities.lost_attempts import LostAttempts
 from durable_adk.code_executors import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import CodeExecutionResult
 from durable_adk.errors import StoreUnavailableError
-from durable_adk.heartbeat import NONE, Reports
+from durable_adk.heartbeat import NO_ATTEMPTS, AttemptHistory
 from durable_adk.sessions import SessionKey
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.steps import CallbackStep, CodeStep, Hook, ModelStep
 from tests.support.steps import Steps, called
 
 
-async def trials() -> Trials:
+async def trials() -> LostAttempts:
     """Of a tool's step in an open invocation."""
     steps = Steps(called("f"), tools=[])
-    return Trials(world=steps.effects.world, step=await steps.tool_step())
+    return LostAttempts(deps=steps.effects.deps, step=await steps.tool_step())
 
 
-async def begin(trials: Trials, number: int, reports: Reports = NONE, activity: str = "7") -> int:
+async def begin(
+    trials: LostAttempts, number: int, history: AttemptHistory = NO_ATTEMPTS, activity: str = "7"
+) -> int:
     """How many were lost, as attempt `number` of an activity finds."""
     environment = ActivityEnvironment()
     environment.info = replace(environment.info, attempt=number, activity_id=activity)
-    return await environment.run(trials.begin, number, reports)
+    return await environment.run(trials.begin, number, history)
 
 
 async def test_workers_that_die_before_the_code_runs_say_nothing_of_it() -> None:
@@ -43,7 +45,7 @@ async def test_workers_that_die_while_the_code_runs_are_counted() -> None:
     assert [await begin(made, number) for number in range(2, 8)] == [1, 2, 3, 4, 5, 6]
     assert await begin(made, 9, activity="8") == 1
     # Attempt 3 came back with an error, so it was not lost.
-    assert await begin(made, 8, Reports(told=((3, 3),))) == 6
+    assert await begin(made, 8, AttemptHistory(told=((3, 3),))) == 6
 
 
 async def test_an_attempt_that_is_made_twice_counts_once() -> None:
@@ -61,9 +63,9 @@ async def test_a_worker_that_dies_while_it_waits_for_the_store_is_not_counted(
     async def away(_: SessionKey, **_options: object) -> None:
         raise StoreUnavailableError
 
-    monkeypatch.setattr("durable_adk.activities.dependencies.STORE_PATIENCE", 0)
+    monkeypatch.setattr("durable_adk.activities.dependencies.STORE_TIMEOUT", 0)
     with monkeypatch.context() as patched:
-        patched.setattr(made.world.sessions, "read_state", away)
+        patched.setattr(made.deps.sessions, "read_state", away)
         for number in range(2, 9):
             with pytest.raises(StoreUnavailableError):
                 await begin(made, number)
@@ -123,7 +125,7 @@ class Traced:
         sessions = self._steps.sessions
         for name in ("read_state", "read_events", "read_notes", "note"):
             setattr(sessions, name, self._told(getattr(sessions, name)))
-        self._effects.world.cache = SessionCache()
+        self._effects.deps.cache = SessionCache()
         self.trace.clear()
         return Watched(number=2, trace=self.trace)
 

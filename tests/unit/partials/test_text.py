@@ -44,7 +44,7 @@ def test_a_late_chunk_does_not_undo_the_whole():
 
 
 def test_it_tells_what_is_stored():
-    """`whole` is true exactly while the text is that of a committed event."""
+    """`run_to_completion` is true exactly while the text is that of a committed event."""
     live = LiveText()
     live.feed(chunk("a").as_event())
     assert (live.whole, live.event_id) == (False, "e-1.1")

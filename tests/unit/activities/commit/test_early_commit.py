@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from durable_adk.activities.commit import early_commit
-from durable_adk.activities.dependencies import World
-from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.effects import EffectPerformer
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.conversation.tool_responses import merge_responses
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.events import Event
-from durable_adk.heartbeat import Reports
+from durable_adk.heartbeat import AttemptHistory
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
 from durable_adk.sessions.state import without_temp
@@ -49,7 +49,7 @@ class Runs:
         agent = LlmAgent(name="a", model=self.model, tools=[charge], **fields)
         self.sessions = InMemorySessionService()
         registry = AppRegistry([App(name="app", root_agent=agent)])
-        self.effects = WorldEffects(World(registry=registry, sessions=self.sessions))
+        self.effects = EffectPerformer(Dependencies(registry=registry, sessions=self.sessions))
 
     async def open(self) -> EarlyCommit:
         """Open invocation e-1; the grant for its steps."""
@@ -328,7 +328,7 @@ async def test_a_result_is_not_left_to_the_loop_while_the_store_cannot_reserve_i
 
     Those that have told how they ended are not; and then nothing that was made is thrown away.
     """
-    monkeypatch.setattr(early_commit, "STORE_PATIENCE", 0.0)
+    monkeypatch.setattr(early_commit, "STORE_TIMEOUT", 0.0)
 
     async def away(*_: Any, **__: Any) -> None:
         raise StoreUnavailableError
@@ -342,8 +342,8 @@ async def test_a_result_is_not_left_to_the_loop_while_the_store_cannot_reserve_i
     assert (await runs.effects.perform(step)).seq is None
     with pytest.raises(StoreUnavailableError):
         await runs.effects.perform(step, EffectAttempt(number=2))
-    told = Reports().after(1, excused=True)
-    assert (await runs.effects.perform(step, EffectAttempt(number=2, reports=told))).seq is None
+    told = AttemptHistory().after(1, excused=True)
+    assert (await runs.effects.perform(step, EffectAttempt(number=2, history=told))).seq is None
 
 
 async def test_a_tool_that_names_an_agent_who_is_not_there_has_one_response() -> None:

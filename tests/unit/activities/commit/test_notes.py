@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from durable_adk.activities.dependencies import World
-from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.effects import EffectPerformer
 from durable_adk.agents import BaseAgent, InvocationContext
 from durable_adk.apps import App, AppRegistry
 from durable_adk.errors import StoreUnavailableError
@@ -45,10 +45,12 @@ class Stamps(BasePlugin):
         return event.model_copy(update={"content": user_content(draw())})
 
 
-async def opened() -> WorldEffects:
+async def opened() -> EffectPerformer:
     """Effects over a session with the open invocation e-1."""
     app = App(name="app", root_agent=Draws(name="a"), plugins=[Stamps(name="stamps")])
-    effects = WorldEffects(World(registry=AppRegistry([app]), sessions=InMemorySessionService()))
+    effects = EffectPerformer(
+        Dependencies(registry=AppRegistry([app]), sessions=InMemorySessionService())
+    )
     await effects.perform(
         OpenStep(
             key=KEY, invocation_id="e-1", holder="h", event_id="e-1.0", timestamp=1.0,
@@ -115,12 +117,12 @@ async def test_a_store_that_is_away_for_a_moment_keeps_the_outcome(
 ) -> None:
     """F16: the function is not run again for it."""
     effects = await opened()
-    write = effects.world.sessions.note
+    write = effects.deps.sessions.note
 
     async def away(*_: Any, **__: Any) -> str:
-        monkeypatch.setattr(effects.world.sessions, "note", write)
+        monkeypatch.setattr(effects.deps.sessions, "note", write)
         raise StoreUnavailableError
 
-    monkeypatch.setattr(effects.world.sessions, "note", away)
+    monkeypatch.setattr(effects.deps.sessions, "note", away)
     step = FunctionStep(**fields(), function="draw")
     assert await effects.perform(step) == await effects.perform(step)

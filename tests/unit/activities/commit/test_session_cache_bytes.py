@@ -8,7 +8,7 @@ import pytest
 from google.genai import types
 
 from durable_adk.activities.commit.session_cache import SessionCache, memory_of
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.apps import AppRegistry
 from durable_adk.events import Event, EventActions
 from durable_adk.sessions import InMemorySessionService, SessionKey
@@ -185,11 +185,11 @@ async def test_the_bound_is_a_limit_of_the_worker() -> None:
     """I22: 0 keeps nothing."""
     sessions = Sessions()
     limits = Limits(session_cache_bytes=0)
-    world = World(registry=AppRegistry([]), sessions=sessions, limits=limits)
+    deps = Dependencies(registry=AppRegistry([]), sessions=sessions, limits=limits)
     await stored(sessions, "a", 3)
-    assert [await step(sessions, world.cache, "a", 3) for _ in range(2)] == [3, 3]
-    world = World(registry=AppRegistry([]), sessions=sessions)
-    assert [await step(sessions, world.cache, "a", 3) for _ in range(2)] == [3, 0]
+    assert [await step(sessions, deps.cache, "a", 3) for _ in range(2)] == [3, 3]
+    deps = Dependencies(registry=AppRegistry([]), sessions=sessions)
+    assert [await step(sessions, deps.cache, "a", 3) for _ in range(2)] == [3, 0]
 
 
 async def test_the_size_is_that_of_what_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:

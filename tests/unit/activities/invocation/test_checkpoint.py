@@ -2,7 +2,7 @@
 
 import pytest
 
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.checkpoint import read_place, read_traces, save_trace
 from durable_adk.apps import AppRegistry
 from durable_adk.errors import LeaseLostError, SessionRegressedError
@@ -24,18 +24,18 @@ KEPT = packed('["b", []]')
 
 async def test_the_notes_of_what_has_ended_are_not_taken_for_none() -> None:
     """D10, I2: they are removed with the end, and a body that was given nothing begins anew."""
-    world = World(registry=AppRegistry([]), sessions=InMemorySessionService())
+    deps = Dependencies(registry=AppRegistry([]), sessions=InMemorySessionService())
     message = Event(id="i.0", invocation_id="i", author="user", timestamp=1.0)
-    record = await world.sessions.open_invocation(
+    record = await deps.sessions.open_invocation(
         KEY, invocation_id="i", holder="h", user_event=message, create_session=True
     )
     kept = SaveJournalStep(key=KEY, invocation_id="i", number=1, index=0, body="b", trace=KEPT)
-    await save_trace(world, kept)
-    assert await read_traces(world, STEP) == JournalPage(traces=[KEPT])
-    await world.sessions.close_invocation(
+    await save_trace(deps, kept)
+    assert await read_traces(deps, STEP) == JournalPage(traces=[KEPT])
+    await deps.sessions.close_invocation(
         KEY, invocation_id="i", epoch=record.epoch, status=Status.COMPLETED
     )
-    page = await read_traces(world, STEP)
+    page = await read_traces(deps, STEP)
     assert page.traces == []
     assert page.ending is not None
     assert page.ending.record.status is Status.COMPLETED
@@ -61,6 +61,6 @@ async def test_a_run_goes_on_in_no_other_session_and_waits_for_one_that_was_lost
     if created:
         await sessions.create_session(**names)
     cursor = Cursor(app="app", user="u", session="s", invocation_id="i", place=1, digest="d")
-    world = World(registry=AppRegistry([]), sessions=sessions)
+    deps = Dependencies(registry=AppRegistry([]), sessions=sessions)
     with pytest.raises(error):
-        await read_place(world, ReadCheckpointStep(cursor=cursor, holder="h"))
+        await read_place(deps, ReadCheckpointStep(cursor=cursor, holder="h"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation import compact
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry, EventsCompactionConfig
@@ -68,21 +68,21 @@ async def noted(sessions: InMemorySessionService, **fields: Any) -> None:
     await InMemorySessionService.append_event(sessions, session, Event(author="user", **fields))
 
 
-def world(sessions: InMemorySessionService, teller: Teller | None) -> World:
+def deps(sessions: InMemorySessionService, teller: Teller | None) -> Dependencies:
     """The app that has its sessions summarised after every invocation, or is not to be."""
     config = teller and EventsCompactionConfig(
         compaction_interval=1, overlap_size=0, summarizer=teller
     )
     agent = LlmAgent(name="a", model=ScriptedModel())
     app = App(name="app", root_agent=agent, events_compaction_config=config)
-    return World(registry=AppRegistry([app]), sessions=sessions)
+    return Dependencies(registry=AppRegistry([app]), sessions=sessions)
 
 
 async def compaction_of_another() -> dict[str, Any]:
     """The fields of a summary that another attempt has made, with its own words."""
     sessions = InMemorySessionService()
     await run(sessions, "e-1")
-    await compact.compact(world(sessions, Teller()), STEP)
+    await compact.compact(deps(sessions, Teller()), STEP)
     event = (await sessions.read_events(KEY))[-1].event
     assert event.actions.compaction
     event.actions.compaction.compacted_content.parts = [types.Part(text="other words")]
@@ -99,7 +99,7 @@ async def test_a_repeat_finds_the_summary() -> None:
     sessions, teller = InMemorySessionService(), Teller()
     await run(sessions, "e-1")
     for _ in range(2):
-        await compact.compact(world(sessions, teller), STEP)
+        await compact.compact(deps(sessions, teller), STEP)
     assert await ids(sessions) == ["e-1.0", "e-1.compaction"]
     assert len(teller.asked) == 1
 
@@ -111,7 +111,7 @@ async def test_a_slower_attempt_leaves_the_first_ones_summary(
     first = await compaction_of_another()
     sessions = Disturbed(lambda own: noted(own, **first))
     await run(sessions, "e-1")
-    await compact.compact(world(sessions, Teller()), STEP)
+    await compact.compact(deps(sessions, Teller()), STEP)
     assert await ids(sessions) == ["e-1.0", "e-1.compaction"]
     assert "compaction.failed" not in caplog.text
 
@@ -120,7 +120,7 @@ async def test_other_events_that_come_meanwhile_are_no_matter() -> None:
     """CMP-2, SSN-30: stale is only the copy; the next message was stored just then."""
     sessions, teller = Disturbed(lambda own: run(own, "e-2")), Teller()
     await run(sessions, "e-1")
-    await compact.compact(world(sessions, teller), STEP)
+    await compact.compact(deps(sessions, teller), STEP)
     assert await ids(sessions) == ["e-1.0", "e-2.0", "e-1.compaction"]
     assert teller.asked == [["to e-1"]]
 
@@ -136,14 +136,14 @@ async def test_what_counts_no_more_is_not_summarised(moment: str, what: str) -> 
         else:
             await run(own, "e-2")
             step = STEP.model_copy(update={"invocation_id": "e-2"})
-            await compact.compact(world(own, Teller()), step)
+            await compact.compact(deps(own, Teller()), step)
 
     sessions, teller = Disturbed(*([change] if moment == "appending" else [])), Teller()
     await run(sessions, "e-1")
     teller.go.clear()
     if moment == "before":
         await change(sessions)
-    work = asyncio.ensure_future(compact.compact(world(sessions, teller), STEP))
+    work = asyncio.ensure_future(compact.compact(deps(sessions, teller), STEP))
     await asyncio.sleep(0.05)
     if moment == "asking":
         await change(sessions)
@@ -160,7 +160,7 @@ async def test_it_gives_up_on_a_session_that_never_rests(
     busy = [noted] * 99
     sessions = Disturbed(*busy)
     await run(sessions, "e-1")
-    await compact.compact(world(sessions, Teller()), STEP)
+    await compact.compact(deps(sessions, Teller()), STEP)
     assert len(sessions.meanwhile) == 99 - compact.ATTEMPTS
     assert "e-1.compaction" not in await ids(sessions)
     assert "compaction.failed" in caplog.text
@@ -170,14 +170,14 @@ async def test_a_deploy_may_take_the_config_away() -> None:
     """D6: an invocation that opened with it ends without a summary."""
     sessions = InMemorySessionService()
     await run(sessions, "e-1")
-    await compact.compact(world(sessions, None), STEP)
+    await compact.compact(deps(sessions, None), STEP)
     assert await ids(sessions) == ["e-1.0"]
 
 
 async def test_a_session_that_is_gone_is_none() -> None:
     """SSN-9: it was deleted between the end and the summary."""
     teller = Teller()
-    await compact.compact(world(InMemorySessionService(), teller), STEP)
+    await compact.compact(deps(InMemorySessionService(), teller), STEP)
     assert teller.asked == []
 
 
@@ -210,7 +210,7 @@ async def test_nothing_that_goes_wrong_is_raised(
         await noted(sessions, id="big", invocation_id="e-1", content=content)
         await run(sessions, "e-2")
         step = STEP.model_copy(update={"invocation_id": "e-2"})
-    await compact.compact(world(sessions, teller), step)
+    await compact.compact(deps(sessions, teller), step)
     assert "compaction.failed" in caplog.text
     assert not any("compaction" in name for name in await ids(sessions))
 
@@ -220,7 +220,7 @@ async def test_a_cancellation_is_raised() -> None:
     sessions, teller = InMemorySessionService(), Teller()
     await run(sessions, "e-1")
     teller.go.clear()
-    work = asyncio.ensure_future(compact.compact(world(sessions, teller), STEP))
+    work = asyncio.ensure_future(compact.compact(deps(sessions, teller), STEP))
     await asyncio.sleep(0.05)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -239,7 +239,7 @@ async def test_the_summarizer_gets_copies() -> None:
 
     sessions = InMemorySessionService()
     await run(sessions, "e-1")
-    one = world(sessions, Vandal())
+    one = deps(sessions, Vandal())
     await compact.compact(one, STEP)
     cached = await one.cache.read(sessions, KEY, 1, "e-1")
     assert cached.events[0].text == "to e-1"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from durable_adk.activities.dependencies import World
-from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.effects import EffectPerformer
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.errors import InvocationCancelledError, SessionBusyError
@@ -16,8 +16,8 @@ from durable_adk.wire.steps import OpenStep
 KEY = SessionKey("app", "u", "s")
 
 
-class Alive(World):
-    """A world whose holders all live."""
+class Alive(Dependencies):
+    """Dependencies whose holders all live."""
 
     async def is_alive(self, holder: str) -> bool:
         """They do."""
@@ -40,11 +40,11 @@ def step(invocation_id: str, when_busy: WhenBusy) -> OpenStep:
     )
 
 
-def living() -> WorldEffects:
+def living() -> EffectPerformer:
     """What opens messages of one app."""
     agent = LlmAgent(name="a", model=ScriptedModel(replies=["one"]))
     registry = AppRegistry([App(name="app", root_agent=agent)])
-    return WorldEffects(Alive(registry=registry, sessions=InMemorySessionService()))
+    return EffectPerformer(Alive(registry=registry, sessions=InMemorySessionService()))
 
 
 @pytest.mark.parametrize("when_busy", [WhenBusy.REJECT, WhenBusy.ENQUEUE])
@@ -54,7 +54,7 @@ async def test_what_was_refused_is_refused_by_every_attempt(when_busy: WhenBusy)
     What was withdrawn by a cancellation, before anybody opened it, stays so.
     """
     effects = living()
-    sessions = effects.world.sessions
+    sessions = effects.deps.sessions
     await effects.perform(step("first", WhenBusy.ENQUEUE))
     late = step("late", when_busy)
     with pytest.raises(SessionBusyError, match="active"):
@@ -75,6 +75,6 @@ async def test_a_run_does_not_wait_for_what_it_began_under_another_id() -> None:
     opened = await effects.perform(again)
     assert opened.record is not None
     assert opened.record.status is Status.RUNNING
-    record = await effects.world.sessions.get_invocation(KEY, "first")
+    record = await effects.deps.sessions.get_invocation(KEY, "first")
     assert record is not None
     assert record.status is Status.ABANDONED

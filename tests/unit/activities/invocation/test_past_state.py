@@ -1,6 +1,6 @@
 """What the body of a custom agent is shown that is begun again."""
 
-from durable_adk.activities.dependencies import World
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.past_state import state_as_of
 from durable_adk.apps import AppRegistry
 from durable_adk.events import Event, EventActions
@@ -29,8 +29,8 @@ async def test_an_invocation_begun_again_is_not_shown_its_own_changes() -> None:
     other.actions = EventActions(state_delta={"other": 1, "given": 1})
     await sessions.append_event(session, other)
 
-    world = World(registry=AppRegistry([]), sessions=sessions)
-    state = await state_as_of(world, KEY, invocation_id="i", revision=record.start_seq)
+    deps = Dependencies(registry=AppRegistry([]), sessions=sessions)
+    state = await state_as_of(deps, KEY, invocation_id="i", revision=record.start_seq)
     assert state == {"given": 1, "touched": 0, "sent": "i", "other": 1, "user:told": 1}
     _, now = await sessions.read_state(KEY)
-    assert await state_as_of(world, KEY, invocation_id="i", revision=2) == now
+    assert await state_as_of(deps, KEY, invocation_id="i", revision=2) == now

@@ -5,8 +5,8 @@ from typing import Any, Literal
 import pytest
 from google.genai import types
 
-from durable_adk.activities.dependencies import World, everyone_is_alive
-from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.dependencies import Dependencies, assume_alive
+from durable_adk.activities.effects import EffectPerformer
 from durable_adk.activities.invocation.close import close_invocation
 from durable_adk.activities.invocation.open import open_invocation
 from durable_adk.activities.invocation.pause import pause_invocation, take_answer
@@ -36,7 +36,7 @@ class Waiting:
         self.holder = holder
         self.sessions = InMemorySessionService()
         app = App(name="app", root_agent=LlmAgent(name="a", model=ScriptedModel(replies=[])))
-        self.world = World(
+        self.deps = Dependencies(
             registry=AppRegistry([app]), sessions=self.sessions, is_alive=nobody_is_alive
         )
 
@@ -65,11 +65,11 @@ class Waiting:
         step = PauseStep(
             key=KEY, invocation_id="e-1", epoch=epoch, holder=holder, revision=revision
         )
-        return await pause_invocation(self.world, step)
+        return await pause_invocation(self.deps, step)
 
     async def answer(self, call_id: str, *, epoch: int) -> int:
         """Answer a call; the epoch that the loop is told."""
-        return (await take_answer(self.world, self.answers(call_id, epoch=epoch))).epoch
+        return (await take_answer(self.deps, self.answers(call_id, epoch=epoch))).epoch
 
     def answers(self, call_id: str, *, epoch: int) -> AnswerStep:
         """The step of an answer."""
@@ -175,7 +175,7 @@ async def test_it_may_come_between_the_steps_of_an_end(
         return await close(*args, **options)
 
     monkeypatch.setattr(waiting.sessions, "close_invocation", late)
-    ending = await close_invocation(waiting.world, waiting.end(status))
+    ending = await close_invocation(waiting.deps, waiting.end(status))
     assert ending.record.status is status is await waiting.status()
     assert await waiting.sessions.active_invocation(KEY) is None
 
@@ -193,7 +193,7 @@ async def test_so_may_a_pause_and_its_answer(
         return await close(*args, **options)
 
     monkeypatch.setattr(waiting.sessions, "close_invocation", late)
-    ending = await close_invocation(waiting.world, waiting.end(Status.CANCELLED))
+    ending = await close_invocation(waiting.deps, waiting.end(Status.CANCELLED))
     assert (ending.record.status, ending.record.epoch) == (Status.CANCELLED, 2)
     assert await waiting.sessions.active_invocation(KEY) is None
 
@@ -215,7 +215,7 @@ async def test_an_answer_to_a_busy_session_reads_no_events(
 async def test_what_is_paused_is_sealed_however_it_ends(waiting: Waiting, status: Status) -> None:
     """I9: nobody has its lease, and its calls are answered all the same."""
     await waiting.pause()
-    ending = await close_invocation(waiting.world, waiting.end(status))
+    ending = await close_invocation(waiting.deps, waiting.end(status))
     assert (ending.record.status, ending.record.sealed) == (status, True)
     events = [item.event for item in await waiting.sessions.read_events(KEY)]
     assert [event.id for event in events[2:]] == ["e-1.1.sealed", "e-1.end"]
@@ -231,12 +231,12 @@ async def test_the_next_message_seals_what_a_gone_holder_has_ended(
     """
     waiting = Waiting(holder)
     if holder != HOLDER:
-        waiting.world.is_alive = everyone_is_alive
+        waiting.deps.is_alive = assume_alive
     await waiting.open()
     await waiting.pause(holder=holder)
     busy = await waiting.be_busy()
     with pytest.raises(SessionBusyError):
-        await close_invocation(waiting.world, waiting.end(Status.CANCELLED, holder=holder))
+        await close_invocation(waiting.deps, waiting.end(Status.CANCELLED, holder=holder))
     await waiting.sessions.close_invocation(
         KEY, invocation_id="busy", epoch=busy.epoch, status=Status.COMPLETED
     )
@@ -249,7 +249,7 @@ async def test_the_next_message_seals_what_a_gone_holder_has_ended(
         timestamp=4.0,
         message=user_content("go on"),
     )
-    await open_invocation(waiting.world, step)
+    await open_invocation(waiting.deps, step)
     events = [item.event for item in await waiting.sessions.read_events(KEY)]
     assert [event.id for event in events[-3:]] == ["e-1.1.sealed", "e-1.end", "next.0"]
     assert len(events[-3].get_function_responses()) == 2
@@ -259,7 +259,7 @@ async def test_an_answer_ends_a_holder_that_is_gone(waiting: Waiting) -> None:
     """I11: whoever waits for the lease does; no message need come."""
     await waiting.pause()
     await waiting.be_busy()
-    taken = await WorldEffects(waiting.world).perform(waiting.answers("one", epoch=1))
+    taken = await EffectPerformer(waiting.deps).perform(waiting.answers("one", epoch=1))
     assert taken.epoch == 3
     assert await waiting.status() is Status.RUNNING
     record = await waiting.sessions.get_invocation(KEY, "busy")
@@ -271,8 +271,8 @@ async def test_an_end_ends_a_holder_that_is_gone(waiting: Waiting) -> None:
     """I9, I11: its open calls are answered behind the other's end, by a worker without the app."""
     await waiting.pause()
     await waiting.be_busy()
-    waiting.world.registry = AppRegistry([])
-    ending = await WorldEffects(waiting.world).perform(waiting.end(Status.CANCELLED))
+    waiting.deps.registry = AppRegistry([])
+    ending = await EffectPerformer(waiting.deps).perform(waiting.end(Status.CANCELLED))
     assert ending.record.sealed
     events = [item.event.id for item in await waiting.sessions.read_events(KEY)]
     assert events[-3:] == ["busy.end", "e-1.1.sealed", "e-1.end"]
@@ -282,10 +282,10 @@ async def test_neither_ends_a_holder_that_lives(waiting: Waiting) -> None:
     """I6: they wait."""
     await waiting.pause()
     await waiting.be_busy()
-    waiting.world.is_alive = everyone_is_alive
+    waiting.deps.is_alive = assume_alive
     for step in (waiting.answers("one", epoch=1), waiting.end(Status.CANCELLED)):
         with pytest.raises(SessionBusyError):
-            await WorldEffects(waiting.world).perform(step)
+            await EffectPerformer(waiting.deps).perform(step)
     record = await waiting.sessions.active_invocation(KEY)
     assert record is not None
     assert record.invocation_id == "busy"
@@ -300,12 +300,12 @@ async def test_two_ends_of_what_is_paused_agree(
 
     async def late(*args: Any, **options: Any) -> InvocationRecord:
         monkeypatch.undo()
-        endings.append(await close_invocation(waiting.world, waiting.end(Status.CANCELLED)))
+        endings.append(await close_invocation(waiting.deps, waiting.end(Status.CANCELLED)))
         return await close(*args, **options)
 
     await waiting.pause()
     monkeypatch.setattr(waiting.sessions, "close_paused", late)
-    ending = await close_invocation(waiting.world, waiting.end(Status.CANCELLED))
+    ending = await close_invocation(waiting.deps, waiting.end(Status.CANCELLED))
     assert [ending.record] == [one.record for one in endings]
 
 
@@ -321,7 +321,7 @@ async def test_only_its_holder_ends_what_is_paused_in_between(
 
     monkeypatch.setattr(waiting.sessions, "close_invocation", late)
     with pytest.raises(LeaseLostError):
-        await close_invocation(waiting.world, waiting.end(Status.FAILED, holder="another"))
+        await close_invocation(waiting.deps, waiting.end(Status.FAILED, holder="another"))
     assert await waiting.status() is Status.PAUSED
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from durable_adk.activities.dependencies import World
-from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.effects import EffectPerformer
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.errors import InvalidRequestError
@@ -40,11 +40,11 @@ def asked(key: SessionKey = CHILD, *, parent: str | None = "hers", workflow: str
 
 
 @pytest.fixture
-async def effects() -> WorldEffects:
-    """A world in which alice's invocation runs."""
+async def effects() -> EffectPerformer:
+    """Dependencies with which alice's invocation runs."""
     agent = LlmAgent(name="a", model=ScriptedModel(replies=["one"]))
     registry = AppRegistry([App(name="app", root_agent=agent)])
-    made = WorldEffects(World(registry=registry, sessions=InMemorySessionService()))
+    made = EffectPerformer(Dependencies(registry=registry, sessions=InMemorySessionService()))
     await made.perform(opening(ALICE, "hers").model_copy(update={"state_delta": {"secret": 1}}))
     return made
 
@@ -69,31 +69,31 @@ async def effects() -> WorldEffects:
     ],
 )
 async def test_a_run_as_a_tool_is_asked_for_by_its_parent_only(
-    effects: WorldEffects, step: OpenStep
+    effects: EffectPerformer, step: OpenStep
 ) -> None:
     """S3, I18: whoever else writes `toolRun` into a request gets no state of another session."""
     with pytest.raises(InvalidRequestError, match="toolRun"):
         await effects.perform(step)
-    assert await effects.world.sessions.get_invocation(step.key, step.invocation_id) is None
+    assert await effects.deps.sessions.get_invocation(step.key, step.invocation_id) is None
 
 
-async def test_a_childs_run_as_a_tool_is_opened(effects: WorldEffects) -> None:
+async def test_a_childs_run_as_a_tool_is_opened(effects: EffectPerformer) -> None:
     """TOL-21: also that of a tool's tool."""
     opened = await effects.perform(asked())
     assert opened.record is not None
-    assert (await effects.world.sessions.read_state(CHILD))[1] == {"secret": 1}
+    assert (await effects.deps.sessions.read_state(CHILD))[1] == {"secret": 1}
     grandchild = child_key(CHILD, "i", "call")
     opened = await effects.perform(asked(grandchild, parent="child", workflow="below"))
     assert opened.record is not None
 
 
 async def test_a_tools_tool_is_opened_however_many_runs_its_user_has(
-    effects: WorldEffects,
+    effects: EffectPerformer,
 ) -> None:
     """TOL-21: none is left out, whether it is the oldest or the newest."""
     await effects.perform(asked())
     for name in (f"{side}{number}" for side in "!~" for number in range(1001)):
-        await effects.world.sessions.open_invocation(
+        await effects.deps.sessions.open_invocation(
             SessionKey("app", "alice", name),
             invocation_id=name,
             holder="any",
@@ -105,7 +105,7 @@ async def test_a_tools_tool_is_opened_however_many_runs_its_user_has(
     assert opened.record is not None
 
 
-async def test_a_run_as_a_tool_that_is_open_goes_on(effects: WorldEffects) -> None:
+async def test_a_run_as_a_tool_that_is_open_goes_on(effects: EffectPerformer) -> None:
     """OPEN-6: one that was opened before is not asked again whose child it is."""
     first = await effects.perform(asked())
     again = await effects.perform(asked(parent=None))
@@ -113,7 +113,7 @@ async def test_a_run_as_a_tool_that_is_open_goes_on(effects: WorldEffects) -> No
     assert again.record == first.record
 
 
-async def test_the_sessions_of_runs_as_tools_are_nobodys_to_name(effects: WorldEffects) -> None:
+async def test_the_sessions_of_runs_as_tools_are_nobodys_to_name(effects: EffectPerformer) -> None:
     """S2: a message cannot be put where an agent's run as a tool will be."""
     with pytest.raises(InvalidRequestError, match=CHILD_PREFIX):
         await effects.perform(opening(CHILD, "any"))

@@ -8,8 +8,8 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from durable_adk.activities.attempt import MAX_BUSY_DELAY, busy_delay
-from durable_adk.activities.dependencies import World
-from durable_adk.activities.invocation.waiting import NEXT, InPlace
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.invocation.waiting import IN_PLACE_TICKETS, InPlaceWaits
 from durable_adk.apps import AppRegistry
 from durable_adk.errors import SessionBusyError
 from durable_adk.events import Event
@@ -37,8 +37,11 @@ def test_no_delay_outlasts_the_quick_turns_ahead() -> None:
     A message takes its turn in a tenth of a second at best, and then the session is its own.
     """
     long = [busy_delay(SessionBusyError(ahead=ahead, remaining=600.0)) for ahead in range(200)]
-    assert max(long[NEXT:13]) <= 1.25
-    assert all(delay <= 0.2 * ahead for ahead, delay in enumerate(long[NEXT:], NEXT))
+    assert max(long[IN_PLACE_TICKETS:13]) <= 1.25
+    assert all(
+        delay <= 0.2 * ahead
+        for ahead, delay in enumerate(long[IN_PLACE_TICKETS:], IN_PLACE_TICKETS)
+    )
 
 
 def test_a_delay_has_bounds() -> None:
@@ -53,10 +56,10 @@ class Attempts:
 
     def __init__(self, max_in_place: int) -> None:
         self.sessions = InMemorySessionService()
-        self.world = World(
+        self.deps = Dependencies(
             registry=AppRegistry([]), sessions=self.sessions, max_in_place=max_in_place
         )
-        self.in_place = InPlace()
+        self.in_place = InPlaceWaits()
         self.tries = 0
         self.ahead = 0
 
@@ -76,7 +79,7 @@ class Attempts:
         """One attempt of the activity."""
         step: Any = AnswerStep.model_construct(key=KEY, invocation_id="one", holder="local:1")
         run = self.in_place.attempt
-        return await ActivityEnvironment().run(run, self.world, self._take_lease, step)
+        return await ActivityEnvironment().run(run, self.deps, self._take_lease, step)
 
     async def _take_lease(self, step: AnswerStep) -> InvocationRecord:
         self.tries += 1
@@ -111,7 +114,7 @@ async def test_who_is_next_hears_at_once_that_the_session_is_free() -> None:
 async def test_who_is_not_next_waits_elsewhere() -> None:
     """I22: there may be any number of them."""
     attempts = Attempts(max_in_place=1)
-    attempts.ahead = NEXT
+    attempts.ahead = IN_PLACE_TICKETS
     await attempts.begin()
     async with asyncio.timeout(1):
         with pytest.raises(SessionBusyError):

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from durable_adk.activities.dependencies import World
-from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.effects import EffectPerformer
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.models import LlmResponse
@@ -41,8 +41,8 @@ async def ask(channel: PartialChannel | None, *, attempt: int = 1, config: Any =
     model = StreamingModel(turns=[["a ", "b", "a b"]])
     agent = LlmAgent(name="a", model=model, after_model_callback=counting)
     registry = AppRegistry([App(name="app", root_agent=agent)])
-    world = World(registry=registry, sessions=InMemorySessionService(), partials=channel)
-    effects = WorldEffects(world)
+    deps = Dependencies(registry=registry, sessions=InMemorySessionService(), partials=channel)
+    effects = EffectPerformer(deps)
     await effects.perform(
         OpenStep(
             key=KEY,

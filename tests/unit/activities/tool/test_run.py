@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from durable_adk.activities.tool.run import RunAgain
+from durable_adk.activities.tool.run import RetryLater
 from durable_adk.context.activity import ToolContext
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.sessions import Status
@@ -56,7 +56,7 @@ async def lost(work: Any, when: Callable[[], object]) -> None:
 
 
 async def after_a_loss(bank: Bank, options: dict[str, Any]) -> StepResult:
-    """What the attempt reports that follows one which was lost in the tool."""
+    """What the attempt history that follows one which was lost in the tool."""
     effects = (made := steps(bank, options=options)).effects
     step = await made.tool_step()
     await lost(effects.perform(step, EffectAttempt(number=1)), lambda: bank.keys)
@@ -180,7 +180,7 @@ async def test_an_at_most_once_tool_is_not_run_while_the_store_is_away(
 
     with monkeypatch.context() as patch:
         patch.setattr(made.sessions, "note", away)
-        patch.setattr("durable_adk.activities.tool.run.STORE_PATIENCE", 0.1)
+        patch.setattr("durable_adk.activities.tool.run.STORE_TIMEOUT", 0.1)
         with pytest.raises(StoreUnavailableError):
             await made.effects.perform(step, EffectAttempt(number=1))
         hurried = step.model_copy(update={"attempt_timeout": 0.05})
@@ -441,7 +441,7 @@ async def test_what_a_pure_tool_raises_is_retried_as_it_says() -> None:
     made = Steps(called("ask"), tools=[tool], on_tool_error_callback=on_error)
     step: ToolStep = await made.tool_step()
     for attempt, delay in ((1, 0.01), (2, 0.02)):
-        with pytest.raises(RunAgain) as raised:
+        with pytest.raises(RetryLater) as raised:
             await made.effects.perform(step, EffectAttempt(number=attempt))
         assert raised.value.delay == delay
     assert hooked == []

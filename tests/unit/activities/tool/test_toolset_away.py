@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from durable_adk.activities.attempt import reported
+from durable_adk.activities.attempt import history_after
 from durable_adk.activities.tool import run
-from durable_adk.activities.tool.run import MAX_AWAY, ToolsetAway
+from durable_adk.activities.tool.run import MAX_AWAY, ToolsetUnavailable
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import ToolsetUnavailableError
-from durable_adk.heartbeat import NONE, Reports
+from durable_adk.heartbeat import NO_ATTEMPTS, AttemptHistory
 from durable_adk.runners import InMemoryRunner
 from durable_adk.tools import BaseTool, BaseToolset, FunctionTool, ToolContract, base_toolset
 from durable_adk.tools.require_confirmation import REJECTED
@@ -65,12 +65,14 @@ def steps(remote: Remote, **fields: Any) -> Steps:
     return Steps(called("pay", amount=5), tools=[look, remote], **fields)
 
 
-def after(times: int) -> Reports:
+def after(times: int) -> AttemptHistory:
     """What the attempts have told of which the toolset was away for so many."""
-    reports = NONE
+    history = NO_ATTEMPTS
     for number in range(1, times + 1):
-        reports = reported(reports, number, ToolsetAway(ToolsetUnavailableError("away"), 0.0))
-    return reports
+        history = history_after(
+            history, number, ToolsetUnavailable(ToolsetUnavailableError("away"), 0.0)
+        )
+    return history
 
 
 @pytest.mark.parametrize("away", [ConnectionError("no"), ValueError("no"), SystemExit(1)])
@@ -80,13 +82,13 @@ async def test_a_call_waits_for_its_toolset(away: Any) -> None:
     made = steps(remote)
     step = await made.tool_step()
     remote.away = away
-    with pytest.raises(ToolsetAway) as info:
+    with pytest.raises(ToolsetUnavailable) as info:
         await made.effects.perform(step, EffectAttempt(number=1))
     assert isinstance(info.value.error, ToolsetUnavailableError)
     assert "'pay'" in info.value.error.message
     assert "Remote" in info.value.error.message
     remote.away = None
-    result = await made.effects.perform(step, EffectAttempt(number=2, reports=after(1)))
+    result = await made.effects.perform(step, EffectAttempt(number=2, history=after(1)))
     assert (said(result), remote.paid) == ({"result": "paid"}, [5])
 
 
@@ -96,12 +98,12 @@ async def test_the_model_is_told_of_a_toolset_that_stays_away() -> None:
     made = steps(remote)
     step = await made.tool_step()
     remote.away = ConnectionError("no")
-    with pytest.raises(ToolsetAway):
+    with pytest.raises(ToolsetUnavailable):
         await made.effects.perform(
-            step, EffectAttempt(number=MAX_AWAY - 1, reports=after(MAX_AWAY - 2))
+            step, EffectAttempt(number=MAX_AWAY - 1, history=after(MAX_AWAY - 2))
         )
     result = await made.effects.perform(
-        step, EffectAttempt(number=MAX_AWAY, reports=after(MAX_AWAY - 1))
+        step, EffectAttempt(number=MAX_AWAY, history=after(MAX_AWAY - 1))
     )
     text = said(result)["error"]
     assert text.startswith("Tool 'pay' was not run: Remote")
@@ -124,7 +126,7 @@ async def test_a_hook_may_answer_for_a_toolset_that_stays_away() -> None:
     step = await made.tool_step()
     remote.away = ConnectionError("no")
     result = await made.effects.perform(
-        step, EffectAttempt(number=MAX_AWAY, reports=after(MAX_AWAY - 1))
+        step, EffectAttempt(number=MAX_AWAY, history=after(MAX_AWAY - 1))
     )
     assert said(result) == {"result": "pay later"}
     assert isinstance(seen[0], ToolsetUnavailableError)
@@ -136,8 +138,8 @@ async def test_lost_attempts_leave_the_outcome_unknown() -> None:
     made = steps(remote)
     step = await made.tool_step()
     remote.away = ConnectionError("no")
-    reports = after(MAX_AWAY - 1)
-    result = await made.effects.perform(step, EffectAttempt(number=MAX_AWAY + 1, reports=reports))
+    history = after(MAX_AWAY - 1)
+    result = await made.effects.perform(step, EffectAttempt(number=MAX_AWAY + 1, history=history))
     assert said(result)["outcome"] == "unknown"
 
 
@@ -162,7 +164,7 @@ async def test_a_toolset_that_hangs_takes_nothing_of_the_tools_time(
     step = await made.tool_step(attempt_timeout=0.05)
     remote.away = other.away = HANGS
     started = time.monotonic()
-    with pytest.raises(ToolsetAway):
+    with pytest.raises(ToolsetUnavailable):
         await made.effects.perform(step, EffectAttempt(number=1))
     assert time.monotonic() - started < 0.55  # both are asked at once
 
@@ -184,9 +186,9 @@ async def test_a_result_that_has_arrived_needs_no_toolset_in_the_end() -> None:
         await asyncio.sleep(0.005)
     lost.cancel()
     remote.away = ConnectionError("no")
-    with pytest.raises(ToolsetAway):
+    with pytest.raises(ToolsetUnavailable):
         await made.effects.perform(step, EffectAttempt(number=2))
-    result = await made.effects.perform(step, EffectAttempt(number=9, reports=after(MAX_AWAY - 1)))
+    result = await made.effects.perform(step, EffectAttempt(number=9, history=after(MAX_AWAY - 1)))
     assert (said(result), remote.paid) == ({"result": "paid"}, [5])
 
 
@@ -235,10 +237,10 @@ async def test_a_toolsets_tool_keeps_its_contract_while_it_waits() -> None:
     step = await made.tool_step()
     remote.away = ConnectionError("no")
     for number in (1, 2):
-        with pytest.raises(ToolsetAway):
+        with pytest.raises(ToolsetUnavailable):
             await made.effects.perform(
-                step, EffectAttempt(number=number, reports=after(number - 1))
+                step, EffectAttempt(number=number, history=after(number - 1))
             )
     remote.away = None
-    result = await made.effects.perform(step, EffectAttempt(number=3, reports=after(2)))
+    result = await made.effects.perform(step, EffectAttempt(number=3, history=after(2)))
     assert (said(result), remote.paid) == ({"result": "paid"}, [5])

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from durable_adk.activities.dependencies import World
-from durable_adk.activities.effects import WorldEffects
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.effects import EffectPerformer
 from durable_adk.activities.user_code.code import execute_code
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
@@ -43,12 +43,12 @@ class Place:
         model = ScriptedModel(replies=["```python\nx\n```"])
         self.agent = LlmAgent(name="a", model=model, code_executor=self.executor, **fields)
         registry = AppRegistry([App(name="app", root_agent=self.agent)])
-        world = World(
+        deps = Dependencies(
             registry=registry,
             sessions=InMemorySessionService(),
             services=Services(artifacts=self.artifacts),
         )
-        self.effects = WorldEffects(world)
+        self.effects = EffectPerformer(deps)
 
     async def open(self) -> EarlyCommit:
         """Open the invocation."""
@@ -93,7 +93,7 @@ async def test_an_attempt_that_was_lost_leaves_one_version_of_a_file() -> None:
     await place.written()
     code = CodeStep(**step("e-1.2", 2, None))
     first = EffectAttempt(number=1)
-    await execute_code(place.effects.world, code, first)  # its worker is lost with the result
+    await execute_code(place.effects.deps, code, first)  # its worker is lost with the result
     result = await place.effects.perform(code, EffectAttempt(number=2))
     assert place.executor.ids == ["e-1.2", "e-1.2"]
     assert result.event

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from durable_adk.activities.user_code import event_loop, watch
-from durable_adk.activities.user_code.event_loop import UserLoop
-from durable_adk.activities.user_code.watch import LOOK, REFUSE
+from durable_adk.activities.user_code import event_loop, watchdog
+from durable_adk.activities.user_code.event_loop import UserCodeLoop
+from durable_adk.activities.user_code.watchdog import LOOK, REFUSE
 from durable_adk.errors import WorkerStuckError
 from durable_adk.settings import Limits
 
 
 async def test_a_cancelled_wait_takes_the_result_of_work_that_finishes() -> None:
     """CAN-1: what was being committed is known to whoever cancelled it."""
-    loop = UserLoop()
+    loop = UserCodeLoop()
     started = asyncio.Event()
     here = asyncio.get_running_loop()
 
@@ -40,7 +40,7 @@ async def test_a_cancelled_wait_takes_the_result_of_work_that_finishes() -> None
 
 async def test_a_cancellation_reaches_work_that_has_not_begun() -> None:
     """CAN-3: also while other user code blocks the loop that the work waits for."""
-    loop = UserLoop()
+    loop = UserCodeLoop()
     ran: list[int] = []
 
     async def blocks() -> None:
@@ -68,13 +68,13 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What is logged as a warning."""
     lines: list[dict[str, Any]] = []
     warn = lambda event, **fields: lines.append({"event": event, **fields})  # noqa: E731
-    monkeypatch.setattr(watch.logger, "warning", warn)
+    monkeypatch.setattr(watchdog.logger, "warning", warn)
     return lines
 
 
 async def test_code_that_blocks_is_named(told: list[dict[str, Any]]) -> None:
     """I22, F41: once, with the line; the work of others waits for it and is not lost."""
-    loop = UserLoop()
+    loop = UserCodeLoop()
 
     async def blocks() -> None:
         time.sleep(2.8 * LOOK)  # noqa: ASYNC251 - what user code may do
@@ -94,7 +94,7 @@ async def test_code_that_blocks_is_named(told: list[dict[str, Any]]) -> None:
 
 async def test_a_loop_that_waits_is_not_blocked(told: list[dict[str, Any]]) -> None:
     """Nobody is told of code that waits as it should."""
-    loop = UserLoop()
+    loop = UserCodeLoop()
     await loop.run(asyncio.sleep(2.5 * LOOK))
     await loop.close()
     assert told == []
@@ -104,7 +104,7 @@ async def test_code_with_a_selector_of_its_own_is_named(
     told: list[dict[str, Any]],
 ) -> None:
     """F41: `subprocess` does, as the event loop does that has nothing to do."""
-    loop = UserLoop()
+    loop = UserCodeLoop()
 
     async def blocks() -> None:
         subprocess.run(["sleep", str(2.8 * LOOK)], capture_output=True, timeout=60)  # noqa: ASYNC221, PLW1510 - what user code may do
@@ -119,7 +119,7 @@ class Blocked:
     """A loop whose user code blocks it until it is let go."""
 
     def __init__(self, **limits: float) -> None:
-        self.loop = UserLoop(Limits(**limits))
+        self.loop = UserCodeLoop(Limits(**limits))
         self.let_go = threading.Event()
 
     async def blocks(self) -> str:
@@ -207,7 +207,7 @@ async def test_threads_that_outlive_their_steps_are_replaced_and_named(
     told: list[dict[str, Any]],
 ) -> None:
     """F11, I22: up to a bound; with one more the loop is stuck, and its steps still end well."""
-    loop, let_go = UserLoop(Limits(max_stuck_threads=70)), threading.Event()
+    loop, let_go = UserCodeLoop(Limits(max_stuck_threads=70)), threading.Event()
 
     async def hangs() -> None:
         async with asyncio.timeout(0.05):
@@ -242,7 +242,7 @@ async def test_threads_that_outlive_their_steps_are_replaced_and_named(
 async def test_work_that_refuses_to_end_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """F11, I15: who cancels a step does not wait for code that swallows its cancellation."""
     monkeypatch.setattr(event_loop, "OBEY", 0.5)
-    loop, let_go = UserLoop(), threading.Event()
+    loop, let_go = UserCodeLoop(), threading.Event()
 
     async def refuses() -> None:
         while not let_go.is_set():

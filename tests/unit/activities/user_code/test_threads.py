@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from durable_adk.activities.user_code import threads as user_threads
-from durable_adk.activities.user_code.threads import UserThreads
+from durable_adk.activities.user_code.threads import UserCodeThreads
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def until(condition: Any) -> None:
         time.sleep(0.005)
 
 
-def started(threads: UserThreads, let_go: threading.Event) -> Future[Any]:
+def started(threads: UserCodeThreads, let_go: threading.Event) -> Future[Any]:
     """A call that hangs, and has begun."""
     begun = threading.Event()
 
@@ -47,7 +47,7 @@ def started(threads: UserThreads, let_go: threading.Event) -> Future[Any]:
 
 def test_calls_are_run_with_what_they_return_and_raise() -> None:
     """OPEN-7: as in any other pool."""
-    threads = UserThreads(lambda: 2)
+    threads = UserCodeThreads(lambda: 2)
     calls = [threads.submit(divmod, 7, number) for number in (2, 0)]
     assert calls[0].result(10) == (3, 1)
     assert isinstance(calls[1].exception(10), ZeroDivisionError)
@@ -56,7 +56,7 @@ def test_calls_are_run_with_what_they_return_and_raise() -> None:
 
 def test_more_calls_than_threads_wait_for_their_turn(let_go: threading.Event) -> None:
     """I22: and one that is cancelled before is not run."""
-    threads = UserThreads(lambda: 1)
+    threads = UserCodeThreads(lambda: 1)
     first = started(threads, let_go)
     ran: list[int] = []
     second, third = threads.submit(ran.append, 2), threads.submit(ran.append, 3)
@@ -72,7 +72,7 @@ def test_more_calls_than_threads_wait_for_their_turn(let_go: threading.Event) ->
 
 def test_a_thread_that_outlives_its_call_is_replaced(let_go: threading.Event) -> None:
     """F11, I22: it takes no place; when it ends after all, it is counted no more."""
-    threads = UserThreads(lambda: 1)
+    threads = UserCodeThreads(lambda: 1)
     hung: list[Future[Any]] = []
     for number in range(5):
         call = started(threads, let_go)
@@ -89,7 +89,7 @@ def test_a_thread_that_outlives_its_call_is_replaced(let_go: threading.Event) ->
 
 async def test_who_awaits_a_call_and_is_cancelled_leaves_it(let_go: threading.Event) -> None:
     """F11: as `asyncio` tells the pool, whatever way the call was made."""
-    threads, loop = UserThreads(lambda: 1), asyncio.get_running_loop()
+    threads, loop = UserCodeThreads(lambda: 1), asyncio.get_running_loop()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
             await loop.run_in_executor(threads, let_go.wait, 60)
@@ -99,7 +99,7 @@ async def test_who_awaits_a_call_and_is_cancelled_leaves_it(let_go: threading.Ev
 
 def test_a_call_that_has_ended_is_left_by_nobody() -> None:
     """F11: only what runs can outlive."""
-    threads = UserThreads(lambda: 1)
+    threads = UserCodeThreads(lambda: 1)
     call = threads.submit(lambda: 1)
     call.result(10)
     assert not call.cancel()
@@ -110,7 +110,7 @@ def test_a_call_that_has_ended_is_left_by_nobody() -> None:
 def test_threads_end_when_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """I24: those of a burst are not kept; one that has work is."""
     monkeypatch.setattr(user_threads, "IDLE", 0.2)
-    threads = UserThreads(lambda: 20)
+    threads = UserCodeThreads(lambda: 20)
     for call in [threads.submit(time.sleep, 0.05) for _ in range(20)]:
         call.result(10)
     until(lambda: not [t for t in threading.enumerate() if t.name.startswith("durable-adk-user-")])
@@ -120,7 +120,7 @@ def test_threads_end_when_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch
 
 def test_a_closed_pool_takes_no_calls(let_go: threading.Event) -> None:
     """I24: it waits for none that hangs, and runs what it has taken."""
-    threads = UserThreads(lambda: 1)
+    threads = UserCodeThreads(lambda: 1)
     hung, waits = started(threads, let_go), threads.submit(lambda: "taken before")
     dropped = threads.submit(lambda: "dropped")
     dropped.cancel()
@@ -135,7 +135,7 @@ def test_a_thread_that_hangs_keeps_no_process_from_ending() -> None:
     """F11: the interpreter does not wait for it, as it does for those of a `ThreadPoolExecutor`."""
     program = (
         "import threading\n"
-        "from durable_adk.activities.user_code.threads import UserThreads\n"
-        "UserThreads(lambda: 1).submit(threading.Event().wait)\n"
+        "from durable_adk.activities.user_code.threads import UserCodeThreads\n"
+        "UserCodeThreads(lambda: 1).submit(threading.Event().wait)\n"
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from durable_adk.activities.user_code.threads import UserThreads
+from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.log import get_logger
 from durable_adk.settings import Limits
 
@@ -29,7 +29,7 @@ _MACHINERY = {threading.__file__, asyncio.base_events.__file__, asyncio.events._
 logger = get_logger(__name__)
 
 
-class Watched(Protocol):
+class WatchdogListener(Protocol):
     """What is told of the findings, in the thread of the watch."""
 
     def loop_blocked(self) -> None:
@@ -43,7 +43,7 @@ class Watched(Protocol):
 
 
 @dataclass(kw_only=True)
-class Watch:
+class Watchdog:
     """Looks at an event loop and at pools of threads once a second, from a thread of its own.
 
     The worker's heartbeats go on whatever user code does, so the server would never take its steps
@@ -53,9 +53,9 @@ class Watch:
     loop: asyncio.AbstractEventLoop
     thread: threading.Thread
     """The loop's."""
-    pools: Sequence[UserThreads]
+    pools: Sequence[UserCodeThreads]
     limits: Limits
-    watched: Watched
+    watched: WatchdogListener
     blocked_for: float = 0.0
     """Seconds since the loop last turned, by the looks: a process that was frozen adds one."""
     _turned: threading.Event | None = field(default=None)
@@ -84,7 +84,7 @@ class Watch:
 
     def _look_at_loop(self) -> None:
         if self._turned is not None and not self._turned.is_set():
-            where = places(self.thread.ident)
+            where = stack_lines(self.thread.ident)
             if where:  # else it is about to turn: only the process was frozen
                 self._still_blocked(where)
             return
@@ -110,7 +110,7 @@ class Watch:
     def _look_at_threads(self) -> None:
         late = [call for pool in self.pools for call in pool.outliving(LOOK)]
         for call in late:
-            where = places(call.thread)
+            where = stack_lines(call.thread)
             if where and not call.reported:
                 call.reported = True
                 logger.warning(
@@ -122,7 +122,7 @@ class Watch:
                 )
         limit = self.limits.max_stuck_threads
         if len(late) > limit:
-            at = next((found[0] for call in late[::-1] if (found := places(call.thread))), "?")
+            at = next((found[0] for call in late[::-1] if (found := stack_lines(call.thread))), "?")
             self.watched.threads_stuck(
                 f"{len(late)} threads still run user code of steps that have ended "
                 f"(max_stuck_threads is {limit}), one of them at {at}. {_SYNC_HINT}"
@@ -136,7 +136,7 @@ _ASYNC_HINT = (
 _SYNC_HINT = "No thread can be ended from outside: give what the code waits for a timeout."
 
 
-def places(thread: int | None) -> list[str]:
+def stack_lines(thread: int | None) -> list[str]:
     """Where a thread is: the user's outermost line, and the innermost ones; no values.
 
     Returns:
