@@ -30,7 +30,7 @@ from durable_adk.partials import PartialChannel
 from durable_adk.serving import Serving
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits, Settings
-from durable_adk.storage import OwnedStorage, SecuredResults
+from durable_adk.storage import OwnedStorage, ResultUpload
 from durable_adk.telemetry.headers import BindsTrace, HandsOn
 from durable_adk.wire.converter import with_our_payloads
 from durable_adk.workflows.invocation import InvocationWorkflow
@@ -168,7 +168,7 @@ def interceptors_for(client: Client) -> list[Interceptor]:
     """What carries an invocation's trace, and cares for large payloads outside of Temporal."""
     converter = client.data_converter
     owned = isinstance(converter.external_storage, OwnedStorage)
-    return [HandsOn(), BindsTrace(), *([SecuredResults(converter)] if owned else [])]
+    return [HandsOn(), BindsTrace(), *([ResultUpload(converter)] if owned else [])]
 
 
 class Timing(TypedDict):

@@ -65,7 +65,7 @@ class Counted:
             yield chunk
 
 
-class Store(Protocol):
+class ArtifactStore(Protocol):
     """Where versions are kept; keys are checked, and parts have exactly one kind of content."""
 
     async def add(self, key: ArtifactKey, draft: Draft) -> int:
@@ -94,9 +94,9 @@ class Store(Protocol):
 
 
 class StoredArtifactService(BaseArtifactService):
-    """Checks what it is given, and finds versions; a `Store` keeps them."""
+    """Checks what it is given, and finds versions; an `ArtifactStore` keeps them."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ArtifactStore) -> None:
         self._store = store
 
     async def save_artifact(

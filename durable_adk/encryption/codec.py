@@ -39,7 +39,7 @@ _FIRED = re.compile(r"-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _NONCE_BYTES = 12
 _LAST: ContextVar[tuple[str, Payload, Payload] | None] = ContextVar("last_encrypted", default=None)
 """Of an activity: owner, payload, and what became of it. Its result is encrypted twice, once to be
-stored while it lives (`SecuredResults`) and once by the SDK, and has to be the same both times."""
+stored while it lives (`ResultUpload`) and once by the SDK, and has to be the same both times."""
 
 logger = get_logger(__name__)
 

@@ -3,12 +3,12 @@
 from collections import defaultdict
 from threading import Lock
 
-from durable_adk.memory._remembered import Memory, Owner, RememberingService
+from durable_adk.memory._stored import Memory, Owner, StoredMemoryService
 from durable_adk.memory._words import words as words_of
 from durable_adk.memory.memory_entry import MemoryEntry
 
 
-class InMemoryMemoryService(RememberingService):
+class InMemoryMemoryService(StoredMemoryService):
     """All memories in memory, for tests and scripts; usable from any thread (TRAP-8).
 
     The best memory is the one that has the most different words of the query (semantics MEM-3).

@@ -13,7 +13,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert
 
-from durable_adk.memory._remembered import Memory, Owner, RememberingService
+from durable_adk.memory._stored import Memory, Owner, StoredMemoryService
 from durable_adk.memory._words import words as words_of
 from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.sessions._schema import MEMORIES
@@ -46,7 +46,7 @@ ORDER BY score DESC, said_at DESC, number DESC LIMIT :limit
 """).bindparams(bindparam("asked", type_=ARRAY(Text)))
 
 
-class PostgresMemoryService(RememberingService):
+class PostgresMemoryService(StoredMemoryService):
     """Memories in a PostgreSQL database, which may be that of the sessions.
 
     Memories come in the order of the words that they share with the query; rare words count more

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.json_values import canonical
-from durable_adk.memory._remembered import Memory, Owner, RememberingService
+from durable_adk.memory._stored import Memory, Owner, StoredMemoryService
 from durable_adk.memory._words import words as words_of
 from durable_adk.memory.memory_entry import MemoryEntry
 
@@ -48,7 +48,7 @@ ORDER BY bm25(memory_words, 0.0, 1.0), said_at DESC, number DESC LIMIT ?
 """
 
 
-class SqliteMemoryService(RememberingService):
+class SqliteMemoryService(StoredMemoryService):
     """Memories in a SQLite file, which any number of processes may share.
 
     The best memory by BM25 comes first: rare words count more than common ones, and short texts

@@ -10,8 +10,8 @@ from durable_adk.storage.payload_driver import (
     owned_storage,
     storage_at,
 )
-from durable_adk.storage.securing import SecuredResults
-from durable_adk.storage.sweeping import sweep
+from durable_adk.storage.result_upload import ResultUpload
+from durable_adk.storage.retention import sweep
 
 __all__ = [
     "BlobStore",
@@ -19,7 +19,7 @@ __all__ = [
     "ObjectBlobs",
     "OwnedStorage",
     "PayloadDriver",
-    "SecuredResults",
+    "ResultUpload",
     "SharedBlobs",
     "blobs_at",
     "owned_storage",

@@ -61,7 +61,7 @@ class PayloadDriver(StorageDriver):
     any_owner: bool = False
     """Whether it reads for people who look at workflows, and not for one of these."""
     recent: dict[str, float]
-    """Names stored a moment ago, and when: `SecuredResults` stores before the SDK does."""
+    """Names stored a moment ago, and when: `ResultUpload` stores before the SDK does."""
 
     def name(self) -> str:
         """See base class; it is in histories."""

@@ -28,7 +28,14 @@ from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.settings import PAYLOAD_THRESHOLD
-from durable_adk.storage import FileBlobs, OwnedStorage, PayloadDriver, blobs_at, securing, sweep
+from durable_adk.storage import (
+    FileBlobs,
+    OwnedStorage,
+    PayloadDriver,
+    blobs_at,
+    result_upload,
+    sweep,
+)
 from durable_adk.tools import FunctionTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
@@ -339,7 +346,7 @@ async def test_a_store_that_stays_away_ends_the_run(
         whole(self, name, data)
 
     monkeypatch.setattr(FileBlobs, "_put", failing)
-    monkeypatch.setattr(securing, "RESERVE", timedelta(days=1))
+    monkeypatch.setattr(result_upload, "RESERVE", timedelta(days=1))
     runner = await place.runner(Stepping(name="a"))
     with pytest.raises(PayloadLostError, match="the disk is away"):
         await asyncio.wait_for(send(runner), 20)

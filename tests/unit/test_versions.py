@@ -44,7 +44,7 @@ OF_CALLERS = {
     "tools/agent_tool.py": "what a model calls with",
     "tools/activity_tool.py": "an option in code",
     "artifacts/_stored.py": "what a tool saves",
-    "memory/_remembered.py": "made in the same function",
+    "memory/_stored.py": "made in the same function",
     "auth/_model.py": "its classes keep what they do not know",
     "reports.py": "its class ignores what it does not know",
 }

@@ -1,4 +1,4 @@
-"""Storing an activity's result before the activity has ended."""
+"""Uploads an activity's large result to external storage before the activity ends."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -21,16 +21,16 @@ from durable_adk.heartbeat import AttemptHistory
 from durable_adk.storage.payload_driver import OwnedStorage
 
 RESERVE = timedelta(seconds=5)
-"""Before the engine gives an activity up, its result is."""
+"""Time before an activity's timeout at which the upload gives up."""
 _DELAYS = (0.1, 0.2, 0.5, 1.0)  # seconds between attempts; the last one is kept
 
 
-class SecuredResults(Interceptor):
-    """Keeps a result that belongs into external storage while its activity still lives.
+class ResultUpload(Interceptor):
+    """Uploads a result that belongs in external storage while its activity still heartbeats.
 
-    The SDK stores it when the activity's code has returned. If the store is away then, the activity
-    fails and is run again, tool and all (reliability 1g). Here the activity waits for the store and
-    goes on beating; what the SDK does afterwards finds the blob stored.
+    The SDK uploads it after the activity's code has returned. If the store is unavailable then, the
+    activity fails and runs again with its tool. Here the activity waits for the store and keeps
+    heartbeating; the SDK's own upload afterwards finds the blob stored.
 
     With a codec of one's own that encrypts, the SDK's payload is another one than ours, and is
     stored by itself; what is left is the moment between the two. `EncryptionCodec` makes the same
@@ -42,10 +42,10 @@ class SecuredResults(Interceptor):
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
         """See base class."""
-        return _Securing(next, self._converter)
+        return _UploadingInbound(next, self._converter)
 
 
-class _Securing(ActivityInboundInterceptor):
+class _UploadingInbound(ActivityInboundInterceptor):
     def __init__(self, following: ActivityInboundInterceptor, converter: DataConverter) -> None:
         super().__init__(following)
         self._converter = converter

@@ -1,4 +1,4 @@
-"""The rules of memory, over any store of memories."""
+"""The memory service over any store of memories."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Memory:
     entry: MemoryEntry
 
 
-class Store(Protocol):
+class MemoryStore(Protocol):
     """Where memories are kept; what it is given is checked."""
 
     async def add(self, owner: Owner, memories: list[Memory], *, replace: str | None) -> None:
@@ -59,10 +59,10 @@ class Store(Protocol):
         ...
 
 
-class RememberingService(BaseMemoryService):
-    """Checks what it is given and makes memories of it; a `Store` keeps and finds them."""
+class StoredMemoryService(BaseMemoryService):
+    """Checks what it is given and makes memories of it; a `ArtifactStore` keeps and finds them."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
     async def add_session_to_memory(self, session: Session) -> None:

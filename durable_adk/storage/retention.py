@@ -1,4 +1,4 @@
-"""Deleting what is kept for invocations that are over."""
+"""Deletes payloads of closed workflows from external storage."""
 
 from contextlib import aclosing, suppress
 
@@ -12,7 +12,7 @@ from durable_adk.storage.payload_driver import OWNER
 
 
 async def sweep(client: Client, blobs: SharedBlobs, *, older_than: float) -> int:
-    """Delete the payloads of closed workflows; how many workflows it were (I24).
+    """Delete the payloads of closed workflows; return the number of workflows (I24).
 
     The history of a closed workflow can no longer be read in full afterwards, nor be replayed, so
     choose as long as the namespace keeps histories. The session store has all events; nothing of a
