@@ -1,4 +1,4 @@
-"""Libraries that only an extra of this package installs."""
+"""Optional libraries, installed by the extras of this package."""
 
 from importlib.util import find_spec
 
@@ -13,19 +13,19 @@ _LIBRARIES = {
 }
 
 
-class Absent(Exception):  # noqa: N818  # not raised: `except` may name it
-    """Stands in for each name of a library that is not installed.
+class Absent(Exception):  # noqa: N818  # never raised, but named in `except` clauses
+    """Placeholder for each name of a library that is not installed.
 
-    Modules that need an extra are imported without it too, so the names in their annotations, base
-    classes and `except` clauses have to be something.
+    Modules that need an extra can be imported without it. The names in their annotations, base
+    classes and `except` clauses are this class then.
     """
 
 
 def require(extra: str, error: type[CallerError] = InvalidRequestError) -> None:
-    """Refuse to make what needs an extra.
+    """Check that the libraries of an extra are installed.
 
     Raises:
-        CallerError: Of the class `error`. A library of the extra is not installed.
+        CallerError: A library is missing; the error is of class `error`.
     """
     missing = [name for name in _LIBRARIES[extra] if find_spec(name) is None]
     if missing:

@@ -1,4 +1,4 @@
-"""Logs: structlog on top of the standard library's logging."""
+"""Logging: structlog on top of the standard library's logging."""
 
 import logging
 import os
@@ -24,14 +24,14 @@ _HARMLESS = frozenset(
     {"StoreUnavailableError", "SessionRegressedError", "EncryptionKeyError", "NoWorkerError"}
     | {"TemporalUnavailableError", "RPCError"}
 )
-"""Exceptions that say what is wrong with the machines, and quote nobody."""
+"""Exceptions whose messages describe infrastructure, and never quote users' data."""
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
-    """A structured logger that says nothing until the application configures `logging`.
+    """A structured logger that is silent until the application configures `logging`.
 
-    Its values travel as the log record's own attributes, so any handler can use them; a library
-    that logged through structlog's global configuration would print to the user's output.
+    Its values are attributes of the log record, so any handler can use them. A library that used
+    structlog's global configuration would print to the user's output.
     """
     logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
         logging.getLogger(name),
@@ -49,11 +49,11 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
 
 
 def configure(default_level: str) -> None:
-    """Send all logs to standard error; for command lines only, never for a library.
+    """Send all logs to standard error; only for the command line, never in a library.
 
     ``DURABLE_ADK_LOG`` is ``console`` or ``json`` (default: console on a terminal, else JSON
-    lines), ``DURABLE_ADK_LOG_LEVEL`` a level's name. Only at level ``debug`` logs show the messages
-    of exceptions of other people's code.
+    lines), ``DURABLE_ADK_LOG_LEVEL`` a level's name. Logs show the messages of exceptions of user
+    code only at level ``debug``.
 
     Args:
         default_level: The level unless the environment says otherwise.
@@ -64,18 +64,18 @@ def configure(default_level: str) -> None:
     form = os.environ.get("DURABLE_ADK_LOG") or ("console" if sys.stderr.isatty() else "json")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_formatter(form, verbose=level <= logging.DEBUG))
-    # Of other people's loggers one step less is heard: the level is about ours.
+    # Other loggers are one level less verbose.
     others = logging.WARNING if level < logging.WARNING else logging.ERROR
     logging.basicConfig(handlers=[handler], level=others, force=True)
     logging.getLogger("durable_adk").setLevel(level)
-    # It warns of each attempt that failed, as we do; with its traceback if somebody wants all.
+    # It warns of each failed attempt, as we do; show its tracebacks at level debug only.
     failures = logging.WARNING if level <= logging.DEBUG else logging.ERROR
     logging.getLogger("temporalio.activity").setLevel(failures)
     logging.captureWarnings(capture=True)
 
 
 def _traced(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """The trace that a line belongs to, if there is one."""
+    """Add the ids of the current trace and span."""
     span = get_current_span().get_span_context()
     if span.is_valid:
         event["trace_id"] = format_trace_id(span.trace_id)
@@ -84,9 +84,9 @@ def _traced(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 def _unquoted(logger: WrappedLogger, _: str, event: EventDict) -> EventDict:
-    """Of an exception its class and its place: what it says quotes users' data (reliability S8).
+    """Log only class and location of an exception: its message may quote users' data (S8).
 
-    Who asks for debug lines gets it whole.
+    Level ``debug`` shows it whole.
     """
     if logger.isEnabledFor(logging.DEBUG):
         return event
@@ -99,22 +99,22 @@ def _unquoted(logger: WrappedLogger, _: str, event: EventDict) -> EventDict:
 
 
 def _unreserved(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """A log record refuses values named like its own attributes, such as ``process``."""
+    """Rename values that have the name of a log record's own attribute, such as ``process``."""
     return {f"{key}_" if key in _RESERVED else key: value for key, value in event.items()}
 
 
 def _without_texts(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Exceptions as what they are and where they were raised, without what they say.
+    """Log class and traceback of exceptions, without their messages.
 
-    Temporal's SDK logs what each failed attempt raised, and an exception of user code may quote a
-    conversation (I19). What it said is in the session's error event.
+    Temporal's SDK logs the exception of each failed attempt, and exceptions of user code may quote
+    a conversation (I19). Their messages are in the session's error event.
     """
     record = event.get("_record")
     if isinstance(record, logging.LogRecord) and record.name == "asyncio":
-        # It tells of tasks that nobody waited for, with the exception in the text.
+        # Its message about tasks whose exception was never retrieved contains the exception.
         event["event"] = str(event["event"]).partition("\n")[0]
     raised = cast("tuple[object, ...] | None", event.get("exc_info"))
-    error = raised[1] if raised else None  # so the standard library's records have it
+    error = raised[1] if raised else None  # the format of the standard library
     if isinstance(error, BaseException):
         event["exc_info"] = None
         event["exception"] = "\n".join(_silent(error))
@@ -122,7 +122,7 @@ def _without_texts(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 def _silent(error: BaseException) -> Iterator[str]:
-    """A traceback with those that it comes from, the first one last; messages are left out."""
+    """The tracebacks of an exception and its causes, without their messages."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
@@ -154,7 +154,7 @@ def _formatter(form: str, *, verbose: bool) -> logging.Formatter:
 
 
 def _escaped(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Texts from users and models must not move the reader's cursor (reliability S24)."""
+    """Escape control characters: texts of users and models must not move the cursor (S24)."""
     return {key: _visible(value) for key, value in event.items()}
 
 
@@ -166,7 +166,7 @@ def printable(text: str, *, keep: str = "") -> str:
     r"""`text` with its control characters written out, e.g. ESC as ``\x1b``.
 
     Args:
-        text: Anything, e.g. what a model said.
-        keep: Control characters that stay, e.g. a newline.
+        text: Any text, e.g. of a model.
+        keep: Control characters to keep, e.g. a newline.
     """
     return _CONTROL.sub(lambda hit: hit[0] if hit[0] in keep else ascii(hit[0])[1:-1], text)

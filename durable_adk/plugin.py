@@ -1,4 +1,4 @@
-"""One plugin by which a Temporal client and worker that are there already serve agents."""
+"""A Temporal plugin that adds agents to an existing client and worker."""
 
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -30,11 +30,11 @@ from durable_adk.context.activity import Services
 from durable_adk.errors import InvalidRequestError
 from durable_adk.memory.base_memory_service import BaseMemoryService
 from durable_adk.partials import PartialChannel
-from durable_adk.serving import Serving
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.settings import Limits
 from durable_adk.wire.converter import data_converter, with_our_payloads
 from durable_adk.worker import (
+    WorkerApps,
     WorkerOptions,
     interceptors_for,
     timing,
@@ -47,18 +47,18 @@ _SDK: Mapping[str, object] = {
     name: option.default
     for name, option in inspect.signature(cast("Any", Worker)).parameters.items()
 }
-"""The defaults of the SDK's worker: what is still there, nobody has chosen."""
+"""The defaults of the SDK's worker: options with these values were not chosen by the user."""
 
 
 class DurableAdkPlugin(SimplePlugin):
-    """Agents for a worker that does other work too (design D18).
+    """Serves agents on a worker that also does other work (D18).
 
-    Given to `Client.connect` it reaches the workers of that client by itself; given to a `Worker`
-    or a `Replayer` it serves just that one. It adds workflow ``Invocation`` with its activities,
-    our converter around the one that is there (a codec and a storage stay), the sandbox's rules,
-    and, where the worker's options are still the SDK's, the timeouts that have been measured.
+    Given to `Client.connect` it also applies to the workers of that client; given to a `Worker`
+    or a `Replayer`, only to that one. It adds workflow ``Invocation`` with its activities,
+    our data converter around the existing one (its codec and storage are kept), the sandbox
+    rules, and measured timeouts where the worker's options have the SDK's defaults.
 
-    Without apps it is for those who only ask agents: clients, and workflows with `run_agent`.
+    Without apps it is for code that only calls agents: clients, and workflows with `run_agent`.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class DurableAdkPlugin(SimplePlugin):
         limits: Limits | None = None,
         model_task_queues: Mapping[str, str] | None = None,
     ) -> None:
-        """Choose what is served; the arguments are those of `worker` and `WorkerOptions`.
+        """Create the plugin; the arguments are those of `worker` and `WorkerOptions`.
 
         Raises:
-            InvalidRequestError: There are apps and no `session_service`, or two of the same name.
+            InvalidRequestError: There are apps and no `session_service`, or two with one name.
         """
         super().__init__(  # pyright: ignore[reportUnknownMemberType]: the SDK's `Callable`
             "durable_adk", data_converter=_converter, workflow_runner=_sandbox
@@ -95,20 +95,20 @@ class DurableAdkPlugin(SimplePlugin):
         self._partials = partials
         self._limits = limits or Limits()
         self._model_task_queues = model_task_queues or {}
-        self._prepared: list[Serving] = []
+        self._prepared: list[WorkerApps] = []
 
     async def connect_service_client(
         self,
         config: ConnectConfig,
         next: Callable[[ConnectConfig], Awaitable[ServiceClient]],  # noqa: A002 - the SDK's name
     ) -> ServiceClient:
-        """See base class; a connection that is silently dead is noticed sooner."""
+        """See base class; keep-alive detects a dead connection sooner."""
         if config.keep_alive_config == KeepAliveConfig.default:
             config.keep_alive_config = KEEP_ALIVE
         return await next(config)
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
-        """See base class; a worker made by `worker` has its apps already and stays as it is."""
+        """See base class; a worker made by `worker` has its apps already, and is not changed."""
         config = super().configure_worker(config)
         options = cast("dict[str, Any]", config)  # as the SDK's type has unknown parts
         if self._sessions is None or not self._apps:
@@ -117,7 +117,7 @@ class DurableAdkPlugin(SimplePlugin):
             self._check_alone(options["activities"])
             return config
         client: Client = with_our_converter(options["client"])
-        serving = Serving(
+        served = WorkerApps(
             client,
             options["task_queue"],
             apps=self._apps,
@@ -127,16 +127,16 @@ class DurableAdkPlugin(SimplePlugin):
             limits=self._limits,
             model_task_queues=self._model_task_queues,
         )
-        self._prepared.append(serving)
-        _prepared.add(serving)
+        self._prepared.append(served)
+        _prepared.add(served)
         options["client"] = client
         options["workflows"] = [*options["workflows"], InvocationWorkflow]
-        options["activities"] = [*options["activities"], *serving.activities]
+        options["activities"] = [*options["activities"], *served.activities]
         options["interceptors"] = [*options["interceptors"], *interceptors_for(client)]
         graceful = WorkerOptions.graceful_shutdown
         chosen = {
             "graceful_shutdown_timeout": graceful,
-            "workflow_task_executor": serving.workflow_threads,
+            "workflow_task_executor": served.workflow_threads,
             **timing(self._limits),
         }
         _choose(options, chosen)
@@ -148,8 +148,8 @@ class DurableAdkPlugin(SimplePlugin):
         if any(one.activities[0] in registered for one in others):
             names = ", ".join(repr(app.name) for app in self._apps)
             raise InvalidRequestError(
-                f"Another DurableAdkPlugin serves its apps by this worker, so {names} would not be "
-                "served; give all apps to one plugin, or each plugin a worker of its own."
+                f"Another DurableAdkPlugin serves its apps on this worker, so {names} would not be "
+                "served; give all apps to one plugin, or each plugin its own worker."
             )
 
     async def run_worker(
@@ -157,10 +157,10 @@ class DurableAdkPlugin(SimplePlugin):
         worker: Worker,
         next: Callable[[Worker], Awaitable[None]],  # noqa: A002 - the SDK's name
     ) -> None:
-        """See base class; what is open for the apps is closed when the worker has ended.
+        """See base class; the apps are closed when the worker has ended.
 
         Raises:
-            WorkerStuckError: See `durable_adk.worker.worker`; it comes out of `Worker.run`.
+            WorkerStuckError: See `durable_adk.worker.worker`; raised by `Worker.run`.
         """
         config = cast("dict[str, Any]", worker.config(active_config=True))
         registered: list[Any] = config["activities"]
@@ -189,14 +189,14 @@ class DurableAdkPlugin(SimplePlugin):
             AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]],
         ],
     ) -> AsyncGenerator[AsyncIterator[WorkflowReplayResult]]:
-        """See base class; custom agents are found where the histories say."""
+        """See base class; registers the apps under the task queues of the histories."""
         async with next(replayer, self._found(histories)) as results:
             yield results
 
     async def _found(
         self, histories: AsyncIterator[WorkflowHistory]
     ) -> AsyncIterator[WorkflowHistory]:
-        """The histories; a registry is named after the task queue that their first event tells."""
+        """Yield the histories, after registering the apps under their task queues."""
         async for history in histories:
             started = history.events[0].workflow_execution_started_event_attributes
             if self._apps:
@@ -204,8 +204,8 @@ class DurableAdkPlugin(SimplePlugin):
             yield history
 
 
-_prepared: WeakSet[Serving] = WeakSet()
-"""Of all plugins, so that one knows another one's worker."""
+_prepared: WeakSet[WorkerApps] = WeakSet()
+"""Those of all plugins, so that a plugin notices that another one serves a worker."""
 
 
 def _converter(existing: DataConverter | None) -> DataConverter:
@@ -213,7 +213,7 @@ def _converter(existing: DataConverter | None) -> DataConverter:
 
 
 def _sandbox(existing: WorkflowRunner | None) -> WorkflowRunner:
-    """The runner that is there; if it is the sandbox, it passes our modules."""
+    """The existing runner; a sandbox is changed to pass our modules."""
     runner = existing or SandboxedWorkflowRunner()
     if not isinstance(runner, SandboxedWorkflowRunner):
         return runner
@@ -221,5 +221,5 @@ def _sandbox(existing: WorkflowRunner | None) -> WorkflowRunner:
 
 
 def _choose(options: dict[str, Any], ours: Mapping[str, object]) -> None:
-    """Put our values where the SDK's defaults stand."""
+    """Replace the SDK's defaults by our values."""
     options.update((name, one) for name, one in ours.items() if options[name] == _SDK[name])

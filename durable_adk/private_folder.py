@@ -1,4 +1,4 @@
-"""A folder for what the processes of one user on one machine have for each other."""
+"""A folder shared by the processes of one user on one machine."""
 
 import errno
 import os
@@ -8,14 +8,14 @@ from pathlib import Path
 
 
 def private_folder() -> Path:
-    """Where it is; processes must agree on ``TMPDIR``. It need not be there."""
+    """The path of the folder, which may not exist; processes must have the same ``TMPDIR``."""
     return Path(tempfile.gettempdir()) / f"durable-adk-{os.geteuid()}"
 
 
 def check_private(folder: Path) -> None:
-    """Raise OSError unless the folder is a real one, ours, and closed to everybody else.
+    """Raise OSError unless the path is a directory that only this user may enter.
 
-    The system's temporary folder is everybody's: somebody may have made ours to read our texts.
+    Every user may write to the temporary folder, so another one may have created ours to read it.
     """
     found = folder.lstat()
     ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()

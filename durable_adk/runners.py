@@ -1,4 +1,4 @@
-"""The entry point: a message in, committed events out."""
+"""The runner: sends messages to an app's agents and yields their committed events."""
 
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, suppress
@@ -15,12 +15,11 @@ from durable_adk.auth.credential_service.in_memory_credential_service import (
     InMemoryCredentialService,
 )
 from durable_adk.client.attempts import read_attempts
-from durable_adk.client.debugging import show
+from durable_adk.client.debugging import iterate, show
 from durable_adk.client.invocation_client import Backend, InvocationClient
 from durable_adk.client.invocations import Invocations
 from durable_adk.client.local_backend import LocalBackend
 from durable_adk.client.rewind import Rewinding
-from durable_adk.client.sync import iterate
 from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.context.activity import Services
 from durable_adk.conversation.pending_calls import PendingCall
@@ -39,10 +38,10 @@ from durable_adk.wire.run_config import RunConfig
 
 
 class Runner:
-    """Runs an app's agents for its users' messages (semantics 1).
+    """Runs an app's agents.
 
-    With a Temporal `client` each invocation is a workflow that some worker runs; this process may
-    die, the invocation goes on. Without one the same loop runs in this process (design D14).
+    With a Temporal `client`, each invocation is a workflow that workers run; it continues if this
+    process dies. Without one, the same loop runs in this process (D14).
     """
 
     def __init__(
@@ -64,22 +63,22 @@ class Runner:
         """Give either `app`, or `app_name` and `agent` (RUN-10, RUN-11).
 
         Args:
-            session_service: The store; with a `client` all services are those its workers use.
+            session_service: The session store. With a `client`, use the workers' services.
             app: The app.
             app_name: Its name, if `agent` is given.
             agent: Its root agent.
-            client: Connected to Temporal; None: run in process.
-            task_queue: Where the app's workers listen.
-            artifact_service: Where the files are that runs save and `rewind_async` restores.
-            memory_service: What runs remember; with a `client` a worker has its own.
-            credential_service: Where credentials that users give are kept.
-            partials: How the chunks of streamed answers get here; with a `client` the same channel
-                its workers use. None: as the store suggests, see `partials_of`.
-            auto_create_session: Create a missing session instead of refusing.
-            limits: For runs in process; a worker has its own.
+            client: A Temporal client; None: run in this process.
+            task_queue: The task queue of the app's workers.
+            artifact_service: The artifacts, which `rewind_async` restores.
+            memory_service: The memory, for runs in this process.
+            credential_service: Stores the credentials that users give.
+            partials: The channel of partial events; with a `client`, that of its workers. None: the
+                default of the session store, see `partials_of`.
+            auto_create_session: Create missing sessions instead of refusing the message.
+            limits: Limits of runs in this process.
 
         Raises:
-            InvalidRequestError: Not exactly one of `app` and `agent`, or no name for the agent.
+            InvalidRequestError: Not exactly one of `app` and `agent` is given, or no `app_name`.
         """
         self.app = app = _one_app(app, app_name, agent)
         self.session_service = session_service
@@ -110,7 +109,7 @@ class Runner:
 
     @property
     def app_name(self) -> str:
-        """Name of the app."""
+        """The name of the app."""
         return self.app.name
 
     @property
@@ -130,28 +129,28 @@ class Runner:
         yield_user_message: bool = False,
         when_busy: WhenBusy | str = WhenBusy.ENQUEUE,
     ) -> AsyncGenerator[Event, None]:
-        """Run one invocation; yield its events, each once it is committed (RUN-3).
+        """Start, follow or answer an invocation; yield each event once it is committed (RUN-3).
 
-        With `StreamingMode.SSE` the chunks of each answer come before it, as partial events that
-        are not stored and may be missing; the whole repeats their text (EVT-15, FLW-70).
+        With `StreamingMode.SSE`, partial events precede the event that repeats their text. They are
+        not stored and may be missing (EVT-15, FLW-70).
 
-        Leaving the iteration cancels nothing; calling again with the `invocation_id` and the same
-        message, or none, yields the same events from the first (DUR-13).
+        Stopping the iteration cancels nothing. Calling again with the `invocation_id`, and the same
+        message or none, yields the same events from the first (DUR-13).
 
         Args:
             user_id: The user.
             session_id: The user's session.
-            new_message: The user's message; None: attach to `invocation_id`.
-            invocation_id: Names the invocation, or the answer to calls; None: a new one.
-            state_delta: State changes that ride on the user's event.
+            new_message: A message, or function responses to pending calls; None: attach.
+            invocation_id: The id of the invocation, or of the answer; None: a new one.
+            state_delta: State changes, committed with the user's event.
             run_config: Options.
-            yield_user_message: Yield the user's own event too (RUN-19).
+            yield_user_message: Yield the user's event too (RUN-19).
             when_busy: What to do while another invocation is active in the session.
 
         Raises:
-            CallerError: The call cannot be carried out; nothing was stored.
-            RunError: The run failed; its events, the error event last, were yielded before.
-            NoWorkerError: The message is kept, but nobody is there to run it.
+            CallerError: The request is refused; nothing was stored.
+            RunError: The run failed; its events, with the error event last, were yielded before.
+            NoWorkerError: The message is kept, but no worker polls the task queue.
         """
         if new_message is not None:
             options = {"run_config": run_config, "when_busy": when_busy, "state_delta": state_delta}
@@ -163,7 +162,7 @@ class Runner:
             key = SessionKey(self.app_name, user_id, session_id)
             feed = self._client.attach(key, invocation_id)
         else:
-            raise InvalidRequestError("Give new_message, or the invocation_id to attach to.")
+            raise InvalidRequestError("Give new_message, or the invocation_id to follow.")
         async with aclosing(feed):
             async for event in feed:
                 if yield_user_message or event.author != "user":
@@ -172,7 +171,7 @@ class Runner:
     def _request(
         self, user_id: str, session_id: str, message: types.Content | str, **options: Any
     ) -> InvocationRequest:
-        """A checked request; an option that is None or empty is left to its default."""
+        """A checked request; options that are None or empty keep their defaults."""
         return InvocationRequest.parse(
             {
                 "app": self.app_name,
@@ -194,18 +193,18 @@ class Runner:
         quiet: bool = False,
         verbose: bool = False,
     ) -> list[Event]:
-        """Send messages one after the other and print what is said; for trying out (RUN-31).
+        """Send messages one after the other and print their events; for experiments (RUN-31).
 
         Args:
-            user_messages: One, or several.
+            user_messages: One message or several.
             user_id: The user.
-            session_id: The user's session, which is created if it is missing.
+            session_id: The user's session; it is created if missing.
             run_config: Options.
             quiet: Print nothing.
             verbose: Print calls and responses too.
 
         Returns:
-            The events of all runs, without the user's own. Raises what `run_async` does.
+            The events of all invocations, without the user's. Raises what `run_async` raises.
         """
         with suppress(AlreadyExistsError):
             await self.session_service.create_session(
@@ -230,17 +229,17 @@ class Runner:
     async def rewind_async(
         self, *, user_id: str, session_id: str, rewind_before_invocation_id: str
     ) -> None:
-        """Take a session back to before an invocation (REW-1..3, RUN-32).
+        """Rewind a session to before an invocation (REW-1..3, RUN-32).
 
-        Its events stay, but count no more; its state and files get back what they were, files as
-        new versions. What belongs to the user or the app stays, and what tools did outside too. To
-        rewind before a rewind's own invocation undoes it.
+        Its later events stay stored and are ignored; session state and artifacts are restored, the
+        latter as new versions. State of the user and of the app is kept, and effects of tools are
+        not undone. Rewinding to before a rewind's invocation undoes that rewind.
 
         Raises:
             InvocationNotFoundError: The session has no such invocation (REW-4).
-            SessionNotFoundError: There is no such session.
+            SessionNotFoundError: The session does not exist.
             SessionBusyError: An invocation is active in the session.
-            InvalidRequestError: Files are to be restored, and the runner has no artifact service.
+            InvalidRequestError: Artifacts must be restored, and there is no artifact service.
         """
         rewinding = Rewinding(
             sessions=self.session_service,
@@ -251,27 +250,27 @@ class Runner:
         await rewinding.rewind(key, rewind_before_invocation_id)
 
     async def pending(self, *, user_id: str, session_id: str) -> list[PendingCall]:
-        """The session's calls that wait for an answer (design D9)."""
+        """The session's calls that wait for an answer, oldest first (D9)."""
         return await self._client.pending(SessionKey(self.app_name, user_id, session_id))
 
     async def attempts(
         self, *, user_id: str, session_id: str, invocation_id: str
     ) -> list[ModelAttempt]:
-        """The model calls of an invocation that gave no answer: failed, cancelled or lost (I10).
+        """The model calls of an invocation that failed, were cancelled or were lost (I10).
 
-        What they cost comes on top of the `usage_metadata` of the invocation's events.
+        Their tokens are not in the `usage_metadata` of the invocation's events.
         """
         key = SessionKey(self.app_name, user_id, session_id)
         return await read_attempts(self.session_service, key, invocation_id)
 
     async def cancel(self, *, user_id: str, session_id: str, invocation_id: str) -> bool:
-        """End an invocation; what it committed stays, open calls are answered (CAN-1, CAN-2).
+        """Cancel an invocation; its events stay, its open calls get responses (CAN-1, CAN-2).
 
         Returns:
-            False if it had ended before.
+            False if it had already ended.
 
         Raises:
-            InvocationNotFoundError: The session has none of this id.
+            InvocationNotFoundError: The session has no invocation with this id.
         """
         key = SessionKey(self.app_name, user_id, session_id)
         return await self._client.cancel(key, invocation_id)
@@ -279,11 +278,11 @@ class Runner:
     def run(
         self, *, user_id: str, session_id: str, new_message: types.Content | str, **options: Any
     ) -> Generator[Event, None, None]:
-        """`run_async` for scripts and tests without an event loop (RUN-28, RUN-29).
+        """`run_async` for code without an event loop (RUN-28, RUN-29).
 
-        It runs in a thread with its own event loop, so it works inside a running one too
-        (TRAP-46). Takes and raises what `run_async` does; closing the generator early stops
-        following, and on Temporal nothing else.
+        It runs in a thread with its own event loop, so it also works inside a running one
+        (TRAP-46). It takes and raises what `run_async` does. On Temporal, closing the generator
+        early only stops following.
         """
         return iterate(
             lambda: self.run_async(
@@ -292,11 +291,11 @@ class Runner:
         )
 
     def run_live(self, **_: Any) -> AsyncGenerator[Event, None]:
-        """Not supported: bidirectional streaming holds a connection, a durable run holds none."""
+        """Not supported: bidirectional streaming needs a connection, a durable run has none."""
         raise InvalidRequestError("run_live is not supported by durable_adk; use run_async.")
 
     async def close(self) -> None:
-        """End invocations that run in this process; those on Temporal go on."""
+        """Stop the invocations that run in this process; those on Temporal continue."""
         await self._client.backend.close()
 
     async def __aenter__(self) -> Self:
@@ -311,11 +310,11 @@ def _one_app(app: App | None, app_name: str | None, agent: BaseAgent | None) -> 
         return app
     if app is None and agent is not None and app_name:
         return App(name=app_name, root_agent=agent)
-    raise InvalidRequestError("Give Runner either app, or agent with app_name.")
+    raise InvalidRequestError("Give Runner either app, or agent and app_name.")
 
 
 class InMemoryRunner(Runner):
-    """A runner with everything in this process, for tests and scripts (RUN-12)."""
+    """A runner with in-memory services, for tests and scripts (RUN-12)."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What can be configured, with the values measured to be good (reliability 10)."""
+"""Settings and limits, with measured defaults."""
 
 from pathlib import Path
 from typing import Literal
@@ -8,104 +8,105 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 DEFAULT_TASK_QUEUE = "durable-adk"
 PAYLOAD_THRESHOLD = 262_144
-"""Bytes from which on a payload is kept outside of Temporal, where that is set up. An invocation's
-result, of 64 Ki characters, is below it: clients without our storage read it."""
+"""Payloads of at least so many bytes go to external storage, if that is configured. The result of
+an invocation, of 64 Ki characters, is smaller, so that clients without the storage can read it."""
 
 
 class Limits(BaseModel):
-    """Times in seconds and sizes in bytes that a worker holds its activities to.
+    """Limits of a worker's activities: times in seconds and sizes in bytes.
 
-    They are recorded when an invocation opens, so that changing them in a deploy does not disturb
-    the invocations that are open (design D6).
+    They are recorded when an invocation opens, so a deploy that changes them does not affect open
+    invocations (D6).
     """
 
     model_config = ConfigDict(extra="ignore")
 
     model_timeout: float = 120.0
-    """One model call, callbacks included."""
+    """Timeout of a model call, callbacks included."""
     model_attempts: int = 5
-    """How often a model that is unavailable is asked; attempts lost with a worker count too, those
-    for which the session store did not answer do not."""
+    """Attempts of a call to an unavailable model. Attempts lost with a worker count; attempts that
+    failed because the session store did not answer do not."""
     tool_timeout: float = 600.0
-    """One tool call, callbacks included, unless the tool says otherwise."""
+    """Timeout of a tool call, callbacks included, unless the tool has its own."""
     callback_timeout: float = 60.0
-    """One list of agent callbacks."""
+    """Timeout of one list of agent callbacks."""
     heartbeat_timeout: float = 2.0
-    """How soon a dead worker's activity is given to another (design D19)."""
+    """Seconds without a heartbeat after which another worker takes over an activity (D19)."""
     max_history_events: int = Field(default=2000, ge=1)
-    """How many events a run of a workflow may have before it continues as new (design D10)."""
+    """History events of a workflow run before it continues as new (D10)."""
     max_history_bytes: int = Field(default=2_000_000, ge=1)
-    """The same in bytes; the server ends a run at 50 MB or 51,200 events."""
+    """The same in bytes; the server terminates a run at 50 MB or 51,200 events."""
     local_commit_timeout: float = 1.0
-    """How long a commit may make the workflow deaf before it becomes a normal activity (D4)."""
+    """Seconds for a commit as a local activity, during which the workflow receives no messages;
+    then it becomes a normal activity (D4)."""
 
     max_queued_per_session: int = Field(default=500, ge=1)
-    """Messages that may wait for one session; one more is refused with QueueFullError."""
+    """Messages that may wait for a session; more are refused with QueueFullError."""
     max_queued_per_user: int = Field(default=2000, ge=1)
-    """The same for all sessions of one user of an app together."""
+    """The same for all sessions of a user of an app together."""
     session_cache_bytes: int = Field(default=256_000_000, ge=0)
-    """Memory that a worker keeps events of recently used sessions in, as estimated; a session that
-    takes more by itself is read at each of its steps. 0: none are kept."""
+    """Estimated size of a worker's cache of events of recently used sessions. A larger session is
+    read at each of its steps. 0: no cache."""
 
     max_stuck_threads: int = Field(default=100, ge=1)
-    """Threads of a worker that may go on running sync code after its step has ended; with one more
-    the worker hands its steps to others and ends."""
+    """Threads that may still run sync code of steps that have ended. With more of them the worker
+    leaves its steps to other workers and ends."""
     blocked_timeout: float = Field(default=30.0, ge=1.0)
-    """How long user code may block a worker's event loop before it does the same."""
+    """Seconds for which user code may block its event loop before the worker does the same."""
 
 
 class Settings(BaseSettings):
-    """Settings of processes started by the command line, from ``DURABLE_ADK_*`` variables.
+    """Settings of the command line's processes, from ``DURABLE_ADK_*`` variables.
 
-    Where Temporal is and how to sign in is not here: that is the SDK's own environment
-    configuration (``TEMPORAL_ADDRESS``, profiles, TLS, API keys; design D18).
+    Temporal's address and credentials come from the SDK's environment configuration
+    (``TEMPORAL_ADDRESS``, profiles, TLS, API keys; D18).
     """
 
     model_config = SettingsConfigDict(env_prefix="DURABLE_ADK_", extra="ignore")
 
     data_dir: Path = Path(".durable-adk")
-    """Where the embedded server and store keep their files."""
+    """Folder of the embedded server's and the stores' files."""
     store: str | None = None
     """Database URL of the session store; None: SQLite in `data_dir`."""
     artifacts: Path | str | None = None
-    """Folder of the artifacts, or the uri of an object store such as ``s3://bucket/prefix``; None:
+    """Folder of the artifacts, or URI of an object store such as ``s3://bucket/prefix``; None:
     ``artifacts`` in `data_dir`."""
     memory: str | None = None
-    """SQLite file or PostgreSQL URL of the memory service; None: with a PostgreSQL store that
-    database, else ``memory.db`` in `data_dir`."""
+    """SQLite file or PostgreSQL URL of the memory service; None: the session store's database if
+    that is PostgreSQL, else ``memory.db`` in `data_dir`."""
     partials: SecretStr | None = None
-    """URL of a Redis that carries the chunks of streamed answers, the same one for all clients and
-    workers; None: the session store's own way (design D8)."""
+    """URL of a Redis server that transports partial events, the same for all clients and workers;
+    None: the default channel of the session store (D8)."""
     credentials: str | None = None
-    """Folder of users' credentials, for its owner only, or PostgreSQL URL, where they are encrypted
-    with `encryption_keys`; None: with a PostgreSQL store and keys that database, else
-    ``credentials`` in `data_dir`."""
+    """Folder of users' credentials, accessible to its owner only, or PostgreSQL URL, where they are
+    encrypted with `encryption_keys`. None: the session store's database if that is PostgreSQL and
+    there are keys, else ``credentials`` in `data_dir`."""
     payloads: Path | str | None = None
-    """Folder, or uri of an object store, of what is too large or too private for Temporal, the same
-    one for all clients and workers of a namespace; None: ``payloads`` in `data_dir` for the
-    embedded server, and with any other Temporal all payloads are in its history (design D16)."""
+    """External storage of large or private payloads: a folder or the URI of an object store, the
+    same for all clients and workers of a namespace. None: ``payloads`` in `data_dir` for
+    the embedded server; with any other Temporal, all payloads are in its histories (D16)."""
     payload_threshold: int = Field(default=PAYLOAD_THRESHOLD, ge=0)
-    """Bytes from which on a payload is kept there; 0: whatever says anything."""
+    """Payloads of at least so many bytes go there; 0: all with content."""
     encryption_keys: Path | None = None
-    """File of the keys that all payloads in Temporal are encrypted with, for its owner only; the
-    first one encrypts, all decrypt. None: payloads are plain JSON (design D16)."""
+    """File of the keys that encrypt all payloads in Temporal, accessible to its owner only. The
+    first key encrypts, all decrypt. None: payloads are plain JSON (D16)."""
     encryption_accepts_plain: bool = False
-    """Whether payloads that are not encrypted are read all the same: while invocations are open
-    that began without keys."""
+    """Whether unencrypted payloads are read: for as long as invocations are open that began without
+    keys."""
     codec_token: SecretStr | None = None
-    """What ``durable-adk codec`` asks its callers for; None: it makes one and shows it."""
+    """The token of ``durable-adk codec``; None: it makes one and shows it."""
     task_queue: str = DEFAULT_TASK_QUEUE
     build_id: str | None = None
-    """Of the code of ``durable-adk worker``, for Worker Versioning; None: without (design D6)."""
+    """The build id of ``durable-adk worker``, for Worker Versioning; None: no versioning (D6)."""
     deployment: str | None = None
-    """What that build is of; None: named after the task queue."""
+    """The deployment of that build; None: the name of the task queue."""
     auto_upgrade: bool = False
     """Whether open invocations go on with the build that becomes current; else on their own."""
     model_task_queues: dict[str, str] = Field(default_factory=dict[str, str])
-    """By a model's name, on which task queue ``durable-adk worker`` has it called."""
+    """Task queues of models for ``durable-adk worker``, by model name."""
     max_task_queue_activities_per_second: float | None = Field(default=None, gt=0)
-    """Activities a second on the task queue of ``durable-adk worker``, over all its workers."""
+    """Activities a second on the task queue of ``durable-adk worker``, for all workers together."""
     search_attributes: Literal["auto", "impersonal", "assume", "off"] = "auto"
-    """Which ones a start sets: those that the namespace has; the same without the ids of user and
-    session; all, without asking the namespace; none (design D18)."""
+    """Which search attributes a start sets: those that the namespace has; these without the ids of
+    user and session; all, without reading the namespace; none (D18)."""
     limits: Limits = Field(default_factory=Limits)

@@ -1,11 +1,12 @@
-"""A worker: the process that runs invocations."""
+"""A worker: serves apps to Temporal, and runs their invocations."""
 
+import asyncio
 import pkgutil
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Self, TypedDict
+from typing import Any, Self, TypedDict, cast
 
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
@@ -19,25 +20,38 @@ from temporalio.worker import (
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 import durable_adk
+from durable_adk.activities.commit.staleness import StalenessCheck
+from durable_adk.activities.definitions import InvocationActivities
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.effects import EffectPerformer
+from durable_adk.activities.user_code.event_loop import UserCodeLoop
+from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.apps.app import App
+from durable_adk.apps.registry import AppRegistry, serve
 from durable_adk.artifacts.base_artifact_service import BaseArtifactService
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+from durable_adk.client.lease_owners import LeaseOwners
 from durable_adk.context.activity import Services
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import InvalidRequestError, WorkerStuckError
 from durable_adk.log import get_logger
 from durable_adk.memory.base_memory_service import BaseMemoryService
-from durable_adk.partials import PartialChannel
-from durable_adk.serving import Serving
+from durable_adk.partials import PartialChannel, partials_of
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits, Settings
 from durable_adk.storage import OwnedStorage, ResultUpload
 from durable_adk.telemetry.headers import BindsTrace, HandsOn
 from durable_adk.wire.converter import with_our_payloads
+from durable_adk.worker_status import report_stuck, report_working
 from durable_adk.workflows.invocation import InvocationWorkflow
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds for the models' connections to be closed."""
-
+"""Seconds for closing the models' connections."""
+WORKFLOW_THREADS = 500
+"""Concurrent workflow tasks; as many as the SDK's own threads for them."""
+SHUTDOWN_TIMEOUT = 5.0
+"""Seconds for the shutdown of a stuck worker, beyond its `graceful_shutdown`."""
+MAX_IN_PLACE = 32
+"""Attempts of a worker that may wait for their sessions in place, and at most every fourth."""
 MAX_VERSION_NAME = 255
 
 logger = get_logger(__name__)
@@ -45,25 +59,25 @@ logger = get_logger(__name__)
 
 @dataclass(kw_only=True, frozen=True)
 class Versioning:
-    """Which build of which deployment a worker is, for Temporal's Worker Versioning (design D6).
+    """The build and deployment of a worker, for Temporal's Worker Versioning (D6).
 
-    New invocations run on the deployment's current version, which somebody has to set: a worker
-    that has just started is given none.
+    New invocations run on the deployment's current version, which an operator sets: a new build
+    gets none before that.
     """
 
     deployment: str
-    """What is deployed as one: the workers of a task queue."""
+    """The deployment: all workers of a task queue."""
     build_id: str
-    """Of this code."""
+    """The build of this code."""
     auto_upgrade: bool = False
-    """Whether invocations that are open go on with the version that becomes current, as if there
-    were no versions; else each ends on the build it began on, also where it continues as new."""
+    """Whether open invocations move to a version that becomes current. Otherwise each stays on the
+    build it started on, also when it continues as new."""
 
     def __post_init__(self) -> None:
-        """Check what Temporal would refuse at each poll.
+        """Check names that Temporal would refuse at each poll.
 
         Raises:
-            InvalidRequestError: A name is missing, or Temporal takes no such name.
+            InvalidRequestError: A name is missing, or Temporal refuses it.
         """
         for what, name in (("deployment", self.deployment), ("build id", self.build_id)):
             if not name.strip() or len(name) > MAX_VERSION_NAME:
@@ -72,27 +86,27 @@ class Versioning:
                 )
         if set(self.deployment) & set(".:"):
             raise InvalidRequestError(
-                f"The name of deployment {self.deployment!r} must not contain . or :; another one "
-                "is given by DURABLE_ADK_DEPLOYMENT."
+                f"The deployment name {self.deployment!r} must not contain . or :; set another one "
+                "with DURABLE_ADK_DEPLOYMENT."
             )
 
     @classmethod
     def parse(
         cls, settings: Settings, *, task_queue: str, build_id: str | None, auto_upgrade: bool
     ) -> Self | None:
-        """What options say, or else the settings; None: no versioning.
+        """Read the options, else the settings; None: no versioning.
 
         Args:
-            settings: Of this process.
-            task_queue: After which the deployment is named unless the settings name it.
-            build_id: From an option.
-            auto_upgrade: From an option.
+            settings: The settings of this process.
+            task_queue: The deployment's name unless the settings name it.
+            build_id: The option.
+            auto_upgrade: The option.
 
         Raises:
-            InvalidRequestError: They say half of it, or Temporal takes no such names.
+            InvalidRequestError: The build id is missing, or Temporal refuses a name.
         """
         if build_id is None:
-            build_id = settings.build_id or None  # an empty variable is none
+            build_id = settings.build_id or None  # an empty variable counts as unset
         auto_upgrade = auto_upgrade or settings.auto_upgrade
         if build_id is not None:
             deployment = settings.deployment or task_queue
@@ -104,7 +118,7 @@ class Versioning:
         return None
 
     def config(self) -> WorkerDeploymentConfig:
-        """The same for Temporal's SDK."""
+        """The SDK's deployment configuration."""
         pinned, moves = VersioningBehavior.PINNED, VersioningBehavior.AUTO_UPGRADE
         return WorkerDeploymentConfig(
             version=WorkerDeploymentVersion(self.deployment, self.build_id),
@@ -115,35 +129,35 @@ class Versioning:
 
 @dataclass(kw_only=True, frozen=True)
 class WorkerOptions:
-    """How a worker runs; the defaults are the measured ones (reliability 10)."""
+    """How a worker runs; the defaults were measured."""
 
     task_queue: str = DEFAULT_TASK_QUEUE
     limits: Limits = field(default_factory=Limits)
     max_cached_workflows: int = 1000
-    """0 replays every workflow at every task: a test for determinism, not for production."""
+    """0 replays every workflow at each task: for tests of determinism, not for production."""
     model_task_queues: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By a model's name, on which task queue it is called; recorded when an invocation opens."""
+    """Task queues of models, by model name; recorded when an invocation opens."""
     max_task_queue_activities_per_second: float | None = None
-    """Of all workers of the task queue together: the server holds them to the latest it was told.
-    For a queue of `model_task_queues` that is a model's rate limit. None: any number."""
+    """The limit of all workers of the task queue together; the server uses the latest value sent.
+    For a queue of `model_task_queues` this is a model's rate limit. None: no limit."""
     max_concurrent: int = 200
-    """Activities at a time, local ones included."""
+    """Concurrent activities, local ones included."""
     sandboxed: bool = True
-    """Whether the workflow sandbox guards the loop; off it takes half the CPU (D15)."""
+    """Whether workflows run in the SDK's sandbox; without it they take half the CPU time (D15)."""
     graceful_shutdown: timedelta = timedelta(seconds=10)
     versioning: Versioning | None = None
-    """None: any worker of the task queue goes on with any invocation."""
+    """None: any worker of the task queue may run any invocation."""
 
 
 def workflow_runner(*, sandboxed: bool) -> WorkflowRunner:
-    """The sandbox passes all of the package but `workflows`, so it guards just that (D15)."""
+    """The sandbox guards only `durable_adk.workflows`, and passes the other modules (D15)."""
     if not sandboxed:
         return UnsandboxedWorkflowRunner()
     return SandboxedWorkflowRunner(restrictions=with_our_modules(SandboxRestrictions.default))
 
 
 def with_our_modules(restrictions: SandboxRestrictions) -> SandboxRestrictions:
-    """A sandbox that passes all of the package but `workflows`, and what it stands on."""
+    """Restrictions that pass the package's modules except `workflows`, and their dependencies."""
     ours = [
         f"durable_adk.{module.name}"
         for module in pkgutil.iter_modules(durable_adk.__path__)
@@ -155,7 +169,7 @@ def with_our_modules(restrictions: SandboxRestrictions) -> SandboxRestrictions:
 
 
 def with_our_converter(client: Client) -> Client:
-    """The client, or one beside it on the same connection that writes values as we do."""
+    """The client, or another one on the same connection with our data converter."""
     converter = with_our_payloads(client.data_converter)
     if converter == client.data_converter:
         return client
@@ -165,14 +179,14 @@ def with_our_converter(client: Client) -> Client:
 
 
 def interceptors_for(client: Client) -> list[Interceptor]:
-    """What carries an invocation's trace, and cares for large payloads outside of Temporal."""
+    """Interceptors that propagate traces and manage payloads in external storage."""
     converter = client.data_converter
     owned = isinstance(converter.external_storage, OwnedStorage)
     return [HandsOn(), BindsTrace(), *([ResultUpload(converter)] if owned else [])]
 
 
 class Timing(TypedDict):
-    """Options of the SDK's worker, by its names."""
+    """Options of the SDK's worker, under its names."""
 
     sticky_queue_schedule_to_start_timeout: timedelta
     max_heartbeat_throttle_interval: timedelta
@@ -180,14 +194,134 @@ class Timing(TypedDict):
 
 
 def timing(limits: Limits) -> Timing:
-    """How soon the server hears of a worker, and gives what a dead one held to another (1b)."""
+    """Timeouts that decide how soon another worker takes over from a dead one."""
     throttle = timedelta(seconds=limits.heartbeat_timeout) / 3
     return Timing(
-        # 10 s by default. A busy worker that comes too late costs a replay.
+        # 10 s by default. If a busy worker is late, the workflow is replayed.
         sticky_queue_schedule_to_start_timeout=timedelta(milliseconds=700),
         max_heartbeat_throttle_interval=throttle,
         default_heartbeat_throttle_interval=throttle,
     )
+
+
+class WorkerApps:
+    """The apps of one worker: their activities, and the threads and loop of their code."""
+
+    def __init__(
+        self,
+        client: Client,
+        task_queue: str,
+        *,
+        apps: Sequence[App],
+        session_service: BaseSessionService,
+        services: Services,
+        partials: PartialChannel | None,
+        limits: Limits,
+        model_task_queues: Mapping[str, str],
+        max_concurrent: int = 100,
+    ) -> None:
+        """See `worker`; nothing is opened before `running`."""
+        owners = LeaseOwners(client)
+        self._apps = apps
+        self._deps = Dependencies(
+            registry=AppRegistry.of(apps),
+            registry_name=task_queue,
+            sessions=session_service,
+            limits=limits,
+            model_task_queues=model_task_queues,
+            is_alive=owners.is_alive,
+            check_store=StalenessCheck(client, session_service, task_queue).check,
+            interrupt=owners.interrupt,
+            steer=owners.steer,
+            max_in_place=min(MAX_IN_PLACE, max_concurrent // 4),
+            services=services,
+            partials=partials or partials_of(session_service),
+        )
+        self.workflow_threads = UserCodeThreads(lambda: WORKFLOW_THREADS, "durable-adk-workflow")
+        """Executor of workflow tasks; threads that a custom agent blocks count as stuck threads."""
+        self._user_loop = UserCodeLoop(limits, self.workflow_threads)
+        self._stuck: WorkerStuckError | None = None
+        self._body: asyncio.Timeout | None = None
+        self.activities = InvocationActivities(EffectPerformer(self._deps), self._user_loop).all()
+        """Activities to register with the worker."""
+
+    @asynccontextmanager
+    async def running(self, worker: Worker) -> AsyncGenerator[None]:
+        """Surround the worker's run: register the apps for workflows, and close them at the end.
+
+        Raises:
+            WorkerStuckError: User code blocked the worker, so it was shut down.
+        """
+        task_queue = self._deps.registry_name
+        serve(task_queue, self._deps.registry)
+        report_working(task_queue)
+        self._user_loop.start()
+        async with self._unless_stuck() as whole:
+            leaving = asyncio.create_task(self._leave_when_stuck(worker, whole))
+            try:
+                names = [app.name for app in self._apps]
+                logger.info("worker.started", task_queue=task_queue, apps=names)
+                yield
+            finally:
+                leaving.cancel()
+                await self._closed()
+                logger.info("worker.stopped", task_queue=task_queue)
+        if self._stuck is not None:
+            raise self._stuck
+
+    @asynccontextmanager
+    async def ending_body(self) -> AsyncGenerator[None]:
+        """Cancel the body when the worker is stuck.
+
+        Raises:
+            WorkerStuckError: The body was cancelled for this reason.
+        """
+        async with self._unless_stuck() as self._body:
+            yield
+
+    @asynccontextmanager
+    async def _unless_stuck(self) -> AsyncGenerator[asyncio.Timeout]:
+        """An `asyncio.timeout` without a deadline, which expires when the worker is stuck."""
+        limit = asyncio.timeout(None)
+        try:
+            async with limit:
+                yield limit
+        except TimeoutError:
+            if self._stuck is None or not limit.expired():
+                raise
+            raise self._stuck from None
+
+    async def _leave_when_stuck(self, worker: Worker, whole: asyncio.Timeout) -> None:
+        """Stop polling, report the reason, and leave the running steps to other workers."""
+        self._stuck = await self._user_loop.stuck()
+        shutdown = asyncio.ensure_future(worker.shutdown())
+        _end(self._body)
+        try:
+            report_stuck(self._deps.registry_name, self._stuck.message)
+        except OSError as error:
+            logger.warning("worker.status_not_written", error_type=type(error).__name__)
+        config = cast("dict[str, Any]", worker.config(active_config=True))
+        graceful: timedelta = config["graceful_shutdown_timeout"]
+        await asyncio.wait([shutdown], timeout=graceful.total_seconds() + SHUTDOWN_TIMEOUT)
+        if not shutdown.done():  # the SDK waits for as long as workflow code blocks
+            shutdown.cancel()
+            _end(whole)
+
+    async def _closed(self) -> None:
+        """Close the apps within a timeout: blocking user code must not keep the process alive."""
+        loop = self._user_loop
+        if self._stuck is None:
+            closing = [asyncio.ensure_future(loop.run(app.close())) for app in self._apps]
+            await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
+        await loop.close()
+        self.workflow_threads.shutdown()
+
+
+def _end(body: asyncio.Timeout | None) -> None:
+    """Expire a timeout, unless its body has just ended."""
+    if body is not None:
+        with suppress(RuntimeError):
+            body.reschedule(0)
 
 
 @asynccontextmanager
@@ -202,32 +336,32 @@ async def worker(
     partials: PartialChannel | None = None,
     options: WorkerOptions | None = None,
 ) -> AsyncGenerator[Worker]:
-    """A worker that serves apps, running while the context is open.
+    """Run a worker that serves apps while the context is open.
 
-    At its end it takes no new work, gives what is in flight `graceful_shutdown` to finish, and
-    leaves the rest to another worker. User code that keeps it from its work, see
-    `Limits.blocked_timeout` and `Limits.max_stuck_threads`, ends it too and cancels the body.
+    At the end it takes no new tasks, gives running ones `graceful_shutdown` to finish, and leaves
+    the rest to other workers. If user code blocks it, see `Limits.blocked_timeout` and
+    `Limits.max_stuck_threads`, the worker ends and the body is cancelled.
 
     Args:
-        client: Connected; its namespace is where the invocations live.
-        apps: What to serve; their names are unique.
-        session_service: The store that the clients read too.
-        artifact_service: Where contexts save artifacts; None: they refuse to.
-        memory_service: Where contexts search memory; None: they refuse to.
-        credential_service: Where the credentials are that users gave.
-        partials: How the chunks of streamed answers reach clients; None: as the store suggests,
-            see `partials_of`.
+        client: A Temporal client; invocations run in its namespace.
+        apps: The apps to serve; their names must be unique.
+        session_service: The session store, shared with the clients.
+        artifact_service: Stores artifacts; None: contexts refuse to save them.
+        memory_service: Searched by contexts; None: contexts refuse to search.
+        credential_service: Stores the credentials that users give.
+        partials: The channel of partial events; None: the default of the session store, see
+            `partials_of`.
         options: How to run.
 
     Raises:
         InvalidRequestError: Two apps have the same name.
-        WorkerStuckError: It was ended for that. The code still runs, so end the process too.
+        WorkerStuckError: User code blocked the worker. That code still runs: end the process.
     """
     options = options or WorkerOptions()
     services = Services(
         artifacts=artifact_service, memory=memory_service, credentials=credential_service
     )
-    serving = Serving(
+    served = WorkerApps(
         client,
         options.task_queue,
         apps=apps,
@@ -238,19 +372,19 @@ async def worker(
         model_task_queues=options.model_task_queues,
         max_concurrent=options.max_concurrent,
     )
-    made = _temporal_worker(client, serving, options)
-    async with serving.running(made), made, serving.ending_body():
+    made = _temporal_worker(client, served, options)
+    async with served.running(made), made, served.ending_body():
         yield made
 
 
-def _temporal_worker(client: Client, serving: Serving, options: WorkerOptions) -> Worker:
+def _temporal_worker(client: Client, served: WorkerApps, options: WorkerOptions) -> Worker:
     client = with_our_converter(client)
     return Worker(
         client,
         task_queue=options.task_queue,
         workflows=[InvocationWorkflow],
-        activities=serving.activities,
-        workflow_task_executor=serving.workflow_threads,
+        activities=served.activities,
+        workflow_task_executor=served.workflow_threads,
         interceptors=interceptors_for(client),
         workflow_runner=workflow_runner(sandboxed=options.sandboxed),
         max_cached_workflows=options.max_cached_workflows,
@@ -262,7 +396,7 @@ def _temporal_worker(client: Client, serving: Serving, options: WorkerOptions) -
         **timing(options.limits),
         max_task_queue_activities_per_second=options.max_task_queue_activities_per_second,
         graceful_shutdown_timeout=options.graceful_shutdown,
-        # Without any the SDK hashes all loaded code, at each start of a process.
+        # Without a build id, the SDK hashes all loaded code at each start.
         build_id=None if options.versioning else f"durable-adk-{durable_adk.__version__}",
         deployment_config=options.versioning and options.versioning.config(),
     )

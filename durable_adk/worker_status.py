@@ -1,6 +1,6 @@
-"""What a worker says of itself to other processes of its machine: that it is stuck, and why.
+"""Status files in which a stuck worker reports itself to other processes of its machine.
 
-Temporal remembers for minutes who has polled, and cannot know what a worker does with its tasks.
+Temporal remembers pollers for minutes, and does not know what a worker does with its tasks.
 """
 
 import hashlib
@@ -12,10 +12,10 @@ from durable_adk.private_folder import check_private, private_folder
 
 
 def report_stuck(task_queue: str, reason: str) -> None:
-    """Say that this process's worker of a task queue is stuck, for as long as the process lives.
+    """Report that this process's worker of a task queue is stuck; valid while the process lives.
 
     Raises:
-        OSError: There is no private folder to say it in.
+        OSError: The private folder cannot be used.
     """
     file = _file(os.getpid(), task_queue)
     file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -27,13 +27,13 @@ def report_stuck(task_queue: str, reason: str) -> None:
 
 
 def report_working(task_queue: str) -> None:
-    """Take that back; also for processes before that had the same id."""
+    """Delete the report, which may be that of an earlier process with the same id."""
     with suppress(OSError):
         _file(os.getpid(), task_queue).unlink()
 
 
 def stuck_reason(process_id: int, task_queue: str) -> str | None:
-    """Why a process's worker of a task queue is stuck; None: it has not said so."""
+    """Why a process's worker of a task queue is stuck; None if it has not reported so."""
     file = _file(process_id, task_queue)
     try:
         check_private(file.parent)
@@ -43,7 +43,7 @@ def stuck_reason(process_id: int, task_queue: str) -> str | None:
 
 
 def is_alive(process_id: int) -> bool:
-    """Whether a process of this machine or container is there."""
+    """Whether a process runs on this machine or in this container."""
     try:
         os.kill(process_id, 0)
     except ProcessLookupError:

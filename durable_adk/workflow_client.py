@@ -1,4 +1,4 @@
-"""Asking an agent from a workflow of one's own."""
+"""Running an agent from another workflow."""
 
 from typing import Any
 
@@ -20,10 +20,10 @@ __all__ = ["AgentRunError", "InvocationRequest", "InvocationResult", "run_agent"
 
 
 class AgentRunError(ApplicationError):
-    """An invocation failed. Not caught, it fails the workflow, with the invocation's type.
+    """An invocation failed. If it is not caught, the workflow fails with the error's type.
 
-    It is an error of Temporal's and none of `durable_adk.errors`: one of those would not fail the
-    caller's workflow but its task, which Temporal repeats for ever.
+    It is a Temporal error. A class of `durable_adk.errors` would fail the workflow task instead of
+    the workflow, and Temporal would retry the task for ever.
     """
 
     def __init__(self, error: DurableAdkError) -> None:
@@ -31,7 +31,7 @@ class AgentRunError(ApplicationError):
             error.message, as_detail(error), type=class_name(error), non_retryable=True
         )
         self.error = error
-        """What it failed with, as a class of `durable_adk.errors`."""
+        """The original error, of a class of `durable_adk.errors`."""
 
 
 async def run_agent(
@@ -41,21 +41,21 @@ async def run_agent(
     id: str | None = None,  # noqa: A002 - the SDK's name
     **options: Any,
 ) -> InvocationResult:
-    """Run an invocation as a child of this workflow, and wait for its end.
+    """Run an invocation as a child of this workflow, and wait for its result.
 
-    Replay-safe: it only starts a child. Cancelling the caller, or the task that waits here, cancels
-    the invocation, and this returns only when it has sealed its session. If the caller is
-    terminated or times out, the invocation is asked to cancel.
+    Replay-safe: it only starts a child. Cancelling the caller, or the task that awaits this,
+    cancels the invocation; this returns once its closing events are committed. If the caller is
+    terminated or times out, cancellation of the invocation is requested.
 
     Args:
-        request: What to send. Without `invocation_id` the invocation draws its own.
-        task_queue: Where the app's workers listen.
-        id: The child's workflow id; None: Temporal draws one, the same at every replay.
-        **options: More of `temporalio.workflow.start_child_workflow`, such as `priority`.
+        request: The request. Without `invocation_id` the invocation generates one.
+        task_queue: The task queue of the app's workers.
+        id: The child's workflow id; None: a generated one, the same at every replay.
+        **options: Other options of `temporalio.workflow.start_child_workflow`, such as `priority`.
 
     Raises:
         AgentRunError: The invocation failed, or its request is malformed.
-        ChildWorkflowError: It was cancelled.
+        ChildWorkflowError: The invocation was cancelled.
     """
     kept: dict[str, Any] = {
         "task_timeout": TASK_TIMEOUT,
@@ -63,7 +63,7 @@ async def run_agent(
         "cancellation_type": workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
         "static_summary": request.app,
     }
-    if request.run_config.priority is not None:  # else it is the caller's
+    if request.run_config.priority is not None:  # else it has the caller's priority
         kept["priority"] = priority_of(request)
     try:
         result = await workflow.execute_child_workflow(
@@ -82,4 +82,4 @@ def _error(failure: ChildWorkflowError) -> DurableAdkError:
         detail = next(iter(cause.details), None)
         if isinstance(detail, dict):
             return from_detail(detail)  # pyright: ignore[reportUnknownArgumentType]: as_detail made it
-    return InvocationTerminatedError(f"The invocation's workflow was closed from outside: {cause}")
+    return InvocationTerminatedError(f"The invocation's workflow was terminated: {cause}")

@@ -22,12 +22,12 @@ _HERE = ("127.", "localhost:", "[::1]:", "unix:")
 
 
 def converter_of(settings: Settings) -> DataConverter:
-    """How values are written for a Temporal of one's own, as the settings say (D16); may block.
+    """The data converter that the settings configure, for an existing Temporal (D16); may block.
 
     Raises:
-        InvalidRequestError: The key file or the place of the payloads cannot be used, or the extra
-            that it takes is missing.
-        StoreUnavailableError: The place of the payloads does not answer.
+        InvalidRequestError: The key file or the payload storage cannot be used, or its extra is not
+            installed.
+        StoreUnavailableError: The payload storage does not answer.
     """
     converter = data_converter
     if settings.payloads is not None:
@@ -40,22 +40,22 @@ def converter_of(settings: Settings) -> DataConverter:
 
 
 async def connect(address: str | None = None, **options: Any) -> Client:
-    """Connect to Temporal as the SDK's environment configuration says (design D18).
+    """Connect to Temporal, using the SDK's environment configuration (D18).
 
     That is ``TEMPORAL_ADDRESS``, ``TEMPORAL_NAMESPACE``, ``TEMPORAL_PROFILE``, TLS and API keys;
-    see Temporal's documentation of environment configuration. Where large payloads are kept is in
-    `Settings.payloads`, and with which keys all are encrypted in `Settings.encryption_keys`;
-    clients and workers must say the same.
+    see Temporal's documentation of environment configuration. `Settings.payloads` names the storage
+    of large payloads, `Settings.encryption_keys` the keys that encrypt all; clients and workers
+    need the same ones.
 
     Args:
         address: ``host:port``; overrides the environment's.
         **options: Passed on to `temporalio.client.Client.connect`.
 
     Raises:
-        TemporalUnavailableError: Nobody answers there.
-        InvalidRequestError: The environment configuration, the key file or the place of the
-            payloads cannot be used.
-        StoreUnavailableError: The place of the payloads does not answer.
+        TemporalUnavailableError: No server answers at the address.
+        InvalidRequestError: The environment configuration, the key file or the payload storage
+            cannot be used.
+        StoreUnavailableError: The payload storage does not answer.
     """
     settings = _environment()
     converter = await asyncio.to_thread(converter_of, Settings())
@@ -66,7 +66,7 @@ async def connect(address: str | None = None, **options: Any) -> Client:
     settings.setdefault("target_host", "localhost:7233")
     try:
         return await Client.connect(**settings)
-    except RuntimeError as error:  # what the SDK raises when the first connection fails
+    except RuntimeError as error:  # raised by the SDK if the first connection fails
         raise TemporalUnavailableError(
             f"Temporal does not answer at {settings['target_host']}: {error}. Start one with "
             "`durable-adk dev`, or set TEMPORAL_ADDRESS (or --address) to where it runs."
@@ -74,10 +74,10 @@ async def connect(address: str | None = None, **options: Any) -> Client:
 
 
 def configured_address() -> str | None:
-    """Where the environment configuration says that Temporal is; None: it does not say.
+    """The address in the environment configuration; None if it has none.
 
     Raises:
-        InvalidRequestError: It cannot be read, or has no such profile.
+        InvalidRequestError: The configuration cannot be read, or lacks the profile.
     """
     return _environment().get("target_host")
 
@@ -85,27 +85,27 @@ def configured_address() -> str | None:
 def _environment() -> dict[str, Any]:
     try:
         return dict(ClientConfig.load_client_connect_config())
-    except RuntimeError as error:  # of a class that the SDK does not export
+    except RuntimeError as error:  # a class that the SDK does not export
         raise InvalidRequestError(
-            f"Temporal's environment configuration cannot be used: {error}. Look at "
+            f"Temporal's environment configuration cannot be used: {error}. Check "
             "TEMPORAL_PROFILE and TEMPORAL_CONFIG_FILE."
         ) from error
 
 
 def is_local(target: str) -> bool:
-    """Whether an address is of this machine only."""
+    """Whether an address is only reachable from this machine."""
     return target.startswith(_HERE)
 
 
 async def refuse_development_server(client: Client) -> None:
-    """Raise InvalidRequestError for a development server that others can reach (S26).
+    """Raise InvalidRequestError for a development server on another machine (S26).
 
-    It asks nobody who they are. ``durable-adk worker`` does this unless told not to. `worker` and
-    the plugin do not: a program that hands a client over has chosen its server, and may be a test.
+    Such a server has no authentication. ``durable-adk worker`` makes this check unless it has
+    --dev. `worker` and the plugin do not: a program that passes a client has chosen its server.
 
     Raises:
-        InvalidRequestError: It is one, on another machine.
-        TemporalUnavailableError: It does not answer.
+        InvalidRequestError: It is a development server on another machine.
+        TemporalUnavailableError: The server does not answer.
     """
     target = client.service_client.config.target_host
     if is_local(target):
@@ -114,12 +114,12 @@ async def refuse_development_server(client: Client) -> None:
         cluster = await client.workflow_service.get_cluster_info(GetClusterInfoRequest())
     except RPCError as error:
         if error.status in _SECURED:
-            return  # it asks who they are, and does not tell those of one namespace of the others
+            return  # it has authentication, and this client may only use its namespace
         raise TemporalUnavailableError(
             f"Temporal does not answer at {target}: {error.message}"
         ) from error
     if cluster.persistence_store == "sqlite":
         raise InvalidRequestError(
-            f"The Temporal at {target} is a development server: it asks nobody who they are. "
-            "Use a real one, or --dev if you mean it."
+            f"The Temporal at {target} is a development server, which has no authentication. "
+            "Use a production server, or add --dev to accept it."
         )

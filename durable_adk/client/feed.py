@@ -1,8 +1,8 @@
 """The committed events of an invocation, by cursor.
 
-The session store is the feed: a sequence number is the cursor, so following needs no subscription
-that could be lost, and any number of clients may follow, also after the end. Nothing is shown that
-is not stored (DUR-7), nothing twice and nothing left out (TRAP-45).
+The session store is the feed and sequence numbers are the cursor. So there is no subscription to
+lose, and any number of clients can follow, also after the end. Only stored events are yielded
+(DUR-7), each exactly once (TRAP-45).
 """
 
 import asyncio
@@ -25,22 +25,22 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import InvocationResult
 
 POLL = 1.0
-"""Seconds after which the feed looks even if nothing woke it."""
-ORPHANED_LOOKS = 3
-"""An invocation that is just being closed looks like an orphan once."""
-PATIENCE = 60.0
-"""Seconds that the store may be away."""
-SEALING = 3.0
-"""Seconds that a feed waits for the last events of an invocation that has ended while it was
-paused: they come when the session is free, which may be much later. Its end is told before."""
+"""Seconds between two reads of the store if no notification arrives."""
+ORPHANED_READS = 3
+"""An invocation that is being closed may look orphaned in one read."""
+STORE_TIMEOUT = 60.0
+"""Seconds for which an unavailable store is retried."""
+CLOSING_TIMEOUT = 3.0
+"""Seconds to wait for the closing events of an invocation that ended while it was paused. They are
+committed once the session is free, which may be much later; the feed ends before that."""
 
 
-class DeliveredToOther(Exception):  # noqa: N818 - no error: what comes next is to be followed there
-    """What comes of a message is in another invocation, which has heard it."""
+class DeliveredToOther(Exception):  # noqa: N818 - no error: the caller follows the other one
+    """The message was delivered to another, active invocation (steering)."""
 
-    def __init__(self, listener: str) -> None:
-        super().__init__(listener)
-        self.listener = listener
+    def __init__(self, recipient: str) -> None:
+        super().__init__(recipient)
+        self.recipient = recipient
 
 
 async def follow(
@@ -52,50 +52,50 @@ async def follow(
     run: "asyncio.Task[object] | None" = None,
     pauses: int = 0,
 ) -> AsyncGenerator[StoredEvent, None]:
-    """Yield an invocation's committed events beyond a cursor until it is sealed, or paused.
+    """Yield an invocation's committed events after a cursor, until it is closed or pauses.
 
     Args:
-        sessions: The store the invocation's worker writes to.
+        sessions: The store that the invocation's worker writes to.
         key: The session.
-        invocation_id: May not be open yet (enqueued).
-        after: Events up to this sequence number are left out.
-        run: What runs the invocation. When it ends without closing the invocation, e.g. because
-            the request was refused or the workflow terminated, its exception is raised.
-        pauses: How often the invocation had been paused at the cursor; the next pause ends this.
+        invocation_id: The invocation; it may not be open yet (enqueued).
+        after: The cursor: events up to this sequence number are skipped.
+        run: The task of the invocation. If it ends without closing the invocation, e.g. because the
+            request was refused or the workflow was terminated, its exception is raised.
+        pauses: The number of pauses before the cursor; the next pause ends the feed.
 
     Raises:
-        Elsewhere: Another invocation has heard the message.
-        DurableAdkError: The invocation failed; its events have been yielded before, see SEALING.
+        DeliveredToOther: The message was delivered to another invocation.
+        DurableAdkError: The invocation failed; its events were yielded before.
     """
     cursor, orphaned = after, 0
     loop, until = asyncio.get_running_loop(), 0.0
     while True:
         over = run is not None and run.done()
-        record, news = await _look(sessions, key, invocation_id, cursor)
+        record, news = await _read(sessions, key, invocation_id, cursor)
         for stored in news:
             cursor = stored.seq
             if stored.event.invocation_id == invocation_id:
                 yield stored
         if record is not None and record.status.closed:
-            until = until or loop.time() + SEALING
+            until = until or loop.time() + CLOSING_TIMEOUT
         if record is not None and _ends(record, pauses, late=loop.time() >= until):
             return
         if until:
             await _wait(sessions, key, cursor, None)
             continue
         orphaned = orphaned + 1 if run is None and await _orphan(sessions, key, record) else 0
-        if orphaned > ORPHANED_LOOKS:
+        if orphaned > ORPHANED_READS:
             raise InvocationTerminatedError(
-                f"Whatever ran invocation {invocation_id!r} has ended without it. The session's "
-                "next message ends it; send the message again."
+                f"The process that ran invocation {invocation_id!r} died before finishing it. Send "
+                "the message again; the session's next message closes this invocation."
             )
         if over and run is not None:
-            raise DeliveredToOther(_listener(invocation_id, await run))
+            raise DeliveredToOther(_recipient(invocation_id, await run))
         await _wait(sessions, key, cursor, run)
 
 
 def _ends(record: InvocationRecord, pauses: int, *, late: bool) -> bool:
-    """Whether there is nothing more to follow, but for seals for which it is too late.
+    """Whether the feed is complete, except for closing events that are late.
 
     Raises:
         DurableAdkError: The invocation failed.
@@ -110,17 +110,17 @@ def _ends(record: InvocationRecord, pauses: int, *, late: bool) -> bool:
     return True
 
 
-def _listener(invocation_id: str, result: object) -> str:
-    """The invocation that has heard the message of one that has no events.
+def _recipient(invocation_id: str, result: object) -> str:
+    """The invocation that the message was delivered to.
 
     Raises:
-        InvocationNotFoundError: None has: `result` is of an invocation that the store lacks.
+        InvocationNotFoundError: It was delivered to none: the store lacks the invocation.
     """
     name = result.steered if isinstance(result, InvocationResult) else None
     if name is None:
         raise InvocationNotFoundError(
-            f"Invocation {invocation_id!r} has ended, but this session store does not know it. "
-            "Give the client and the worker the same store."
+            f"Invocation {invocation_id!r} has ended, but is not in this session store. Give the "
+            "client and the worker the same store."
         )
     return name
 
@@ -128,23 +128,23 @@ def _listener(invocation_id: str, result: object) -> str:
 async def _orphan(
     sessions: BaseSessionService, key: SessionKey, record: InvocationRecord | None
 ) -> bool:
-    """Whether the invocation runs by the record, and has lost its lease to time or to another."""
+    """Whether a running invocation has lost its lease, by expiry or to another invocation."""
     if record is None:
         return False
     active = await sessions.active_invocation(key)
     return active is None or active.invocation_id != record.invocation_id
 
 
-async def _look(
+async def _read(
     sessions: BaseSessionService, key: SessionKey, invocation_id: str, cursor: int
 ) -> tuple[InvocationRecord | None, list[StoredEvent]]:
-    """The invocation and the events beyond the cursor; waits for a store that is away."""
+    """The invocation and the events after the cursor; retries while the store is unavailable."""
     loop = asyncio.get_running_loop()
-    until = loop.time() + PATIENCE
+    until = loop.time() + STORE_TIMEOUT
     while True:
         try:
             record = await sessions.get_invocation(key, invocation_id)
-            # Read after the record: when that is sealed, all events are there to be read.
+            # Read after the record: once that has its last event, all events can be read.
             upto = record.end_seq if record else None
             return record, await sessions.read_events(key, after=cursor, upto=upto)
         except StoreUnavailableError:

@@ -1,4 +1,4 @@
-"""What becomes of a user's message: a new invocation, an answer to one, or the look at one."""
+"""Starting, following, answering and cancelling invocations."""
 
 import asyncio
 import uuid
@@ -11,17 +11,16 @@ from google.genai import types
 
 from durable_adk.activities.invocation.steering import delivered_event
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+from durable_adk.client.answers import (
+    answer_id_of,
+    checked_answers,
+    save_credentials,
+    sent_before,
+)
 from durable_adk.client.feed import DeliveredToOther, follow
 from durable_adk.client.pending import InvocationFilter, find_pending_calls
-from durable_adk.client.repeated import answer_id_of, sent_before
 from durable_adk.client.streaming import with_partials
-from durable_adk.conversation.answers import (
-    Answer,
-    answer_message,
-    answered_call_ids,
-    answered_invocation_ids,
-    check_answers,
-)
+from durable_adk.conversation.answers import answer_message
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.conversation.sent_message import is_sent_as
 from durable_adk.errors import (
@@ -35,60 +34,58 @@ from durable_adk.partials import PartialChannel, Subscription
 from durable_adk.sessions.base_session_service import (
     BaseSessionService,
     InvocationRecord,
-    Status,
     StoredEvent,
 )
-from durable_adk.sessions.reading import read_from_calls
 from durable_adk.sessions.session import SessionKey
 from durable_adk.telemetry.clients import following
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, user_content
 from durable_adk.wire.run_config import StreamingMode
 
 Feed = AsyncGenerator[Event, None]
-"""An invocation's events, with the chunks of those that are still being written."""
+"""The events of an invocation: committed ones, and partial ones while a model streams."""
 
 
 class Backend(Protocol):
-    """How invocations are run."""
+    """Runs invocations, each represented by a task that ends when the invocation ends."""
 
     async def start(self, request: InvocationRequest) -> "asyncio.Task[Any]":
-        """Start a checked request, or attach to it; the task ends with the invocation."""
+        """Start a checked request, or attach to the invocation that has its ids."""
         ...
 
     async def attach(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> "asyncio.Task[Any] | None":
-        """What runs an invocation that was started before; None if it is not known here."""
+        """The task of an invocation that was started earlier; None if it does not run here."""
         ...
 
     async def answer(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
     ) -> "asyncio.Task[Any] | None":
-        """Hand an answer over and wait until it is taken; None: nothing runs it any more.
+        """Send an answer and wait until it is accepted; None if the invocation no longer runs.
 
         Raises:
-            InvalidRequestError: It is refused.
+            InvalidRequestError: The answer is refused.
         """
         ...
 
     async def cancel(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> bool:
-        """Ask an invocation to end; False if nothing runs it."""
+        """Request cancellation of an invocation; False if it does not run."""
         ...
 
     def release(self, run: "asyncio.Task[Any]") -> None:
-        """The caller follows no longer."""
+        """Note that the caller has stopped following a task."""
         ...
 
     async def close(self) -> None:
-        """End what runs in this process."""
+        """Stop everything that runs in this process."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class InvocationClient:
-    """The invocations of an app's sessions, as a client deals with them."""
+    """A client of the invocations of a session store, whatever backend runs them."""
 
     sessions: BaseSessionService
     backend: Backend
@@ -97,13 +94,13 @@ class InvocationClient:
     auto_create_session: bool = False
 
     def send(self, request: InvocationRequest) -> Feed:
-        """Follow what comes of a checked request: an answer to calls, or a message."""
+        """Send a checked request, a message or an answer, and yield the events that follow."""
         return self.answer(request) if _is_answer(request.message) else self.start(request)
 
     async def start(self, request: InvocationRequest) -> Feed:
-        """Run a checked request; follow it from its user event on.
+        """Start an invocation and yield its events, from the user's on.
 
-        The same request under the same id follows the first one, from its beginning (DUR-13).
+        The same request with the same id follows the first invocation from its start (DUR-13).
         """
         if not request.invocation_id:
             request = request.model_copy(update={"invocation_id": f"e-{uuid.uuid4()}"})
@@ -124,7 +121,7 @@ class InvocationClient:
                         yield event
 
     async def attach(self, key: SessionKey, invocation_id: str) -> Feed:
-        """Follow an invocation that was started before, from its user event on.
+        """Yield the events of an invocation that was started earlier, from the user's on.
 
         Raises:
             InvocationNotFoundError: The session has none of this id.
@@ -134,7 +131,7 @@ class InvocationClient:
         async with self._watch(key, invocation_id, wanted=not over) as chunks:
             run = await self.backend.attach(key, invocation_id, record)
             if record is None and run is None:
-                async for event in self._heard(key, invocation_id):
+                async for event in self._delivered(key, invocation_id):
                     yield event
                 return
             cursor = record.start_seq - 1 if record else 0
@@ -143,38 +140,39 @@ class InvocationClient:
                 async for event in events:
                     yield event
 
-    async def _heard(self, key: SessionKey, invocation_id: str) -> Feed:
-        """What came of a message that another invocation has heard, whose own run is forgotten."""
+    async def _delivered(self, key: SessionKey, invocation_id: str) -> Feed:
+        """Follow a message that was delivered to another invocation and has no workflow."""
         event = await delivered_event(self.sessions, key, invocation_id)
         if event is None:
             raise InvocationNotFoundError(
                 f"Session {key.session_id!r} has no invocation {invocation_id!r}."
             )
-        async with aclosing(self._elsewhere(key, invocation_id, event.invocation_id)) as events:
+        feed = self._follow_delivered(key, invocation_id, event.invocation_id)
+        async with aclosing(feed) as events:
             async for event in events:
                 yield event
 
-    async def _elsewhere(self, key: SessionKey, invocation_id: str, listener: str) -> Feed:
-        """What comes of a message that another invocation has heard, from the message on."""
-        record = await self.sessions.get_invocation(key, listener)
+    async def _follow_delivered(self, key: SessionKey, invocation_id: str, recipient: str) -> Feed:
+        """Follow the invocation that a message was delivered to, from the message on."""
+        record = await self.sessions.get_invocation(key, recipient)
         cursor = record.start_seq - 1 if record else 0
-        # Watched as by who has started it: whatever runs it may be ended from outside.
-        run = await self.backend.attach(key, listener, record)
+        # Watch its workflow, which may be terminated.
+        run = await self.backend.attach(key, recipient, record)
         found = False
-        async with aclosing(self._follow(key, listener, cursor, run, None)) as events:
+        async with aclosing(self._follow(key, recipient, cursor, run, None)) as events:
             async for event in events:
                 found = found or event.id == f"{invocation_id}.0"
                 if found:
                     yield event
 
     async def answer(self, request: InvocationRequest) -> Feed:
-        """Hand an answer to the invocation that waits for it; follow what comes of it (D9).
+        """Answer pending calls of an invocation, and yield the events that follow (D9).
 
-        A later update to an invocation that is over starts another one (OPEN-3, TOL-41). With an
-        `invocation_id` it may be sent again: what came of the first one is followed (I12).
+        An update of a call whose invocation has ended starts another invocation (OPEN-3, TOL-41).
+        An answer with an `invocation_id` may be sent again; the first one is followed then (I12).
 
         Raises:
-            InvalidRequestError: It answers nothing that waits; nothing was stored (TRAP-28).
+            InvalidRequestError: It answers no pending call; nothing was stored (TRAP-28).
         """
         key = SessionKey(request.app, request.user, request.session or "")
         cursor = await self._revision(key)
@@ -182,12 +180,12 @@ class InvocationClient:
         if request.invocation_id and (
             first := await sent_before(self.sessions, key, request, answer_id)
         ):
-            async with aclosing(self._again(key, first)) as events:
+            async with aclosing(self._follow_stored(key, first)) as events:
                 async for event in events:
                     yield event
             return
-        answers = await self._checked(key, request)
-        await self._keep_credentials(key, answers)
+        answers = await checked_answers(self.sessions, key, request)
+        await save_credentials(self.credentials, key, answers)
         message = answer_message(answers)
         name = answers[0].call.invocation_id
         record = await self.sessions.get_invocation(key, name)
@@ -198,13 +196,13 @@ class InvocationClient:
             answer = InvocationAnswer(
                 message=message, state_delta=request.state_delta, answer_id=answer_id
             )
-            feed = self._go_on(key, record, answer, cursor)
+            feed = self._send_answer(key, record, answer, cursor)
         async with aclosing(feed) as events:
             async for event in events:
                 yield event
 
-    async def _again(self, key: SessionKey, first: StoredEvent) -> Feed:
-        """Follow what has come, and comes, of an answer that is stored."""
+    async def _follow_stored(self, key: SessionKey, first: StoredEvent) -> Feed:
+        """Follow an invocation from an answer that is already stored."""
         name = first.event.invocation_id
         record = await self.sessions.get_invocation(key, name)
         over = record is None or record.status.closed
@@ -214,13 +212,13 @@ class InvocationClient:
                 yield event
 
     async def pending(self, key: SessionKey) -> list[PendingCall]:
-        """The session's calls that wait for an answer, of invocations that can still take it."""
+        """The session's pending calls, oldest first."""
         app, user, session = key
         where = InvocationFilter(app=app, user=user, session=session)
         return [item.call for item in await find_pending_calls(self.sessions, where)]
 
     async def cancel(self, key: SessionKey, invocation_id: str) -> bool:
-        """Ask an invocation to end; what is committed stays (CAN-1). False: it had ended.
+        """Request cancellation; committed events stay (CAN-1). False: it had already ended.
 
         Raises:
             InvocationNotFoundError: The session has none of this id.
@@ -236,65 +234,34 @@ class InvocationClient:
             )
         return False
 
-    async def _checked(self, key: SessionKey, request: InvocationRequest) -> list[Answer]:
-        message = request.message
-        if not isinstance(message, types.Content):
-            raise InvalidRequestError("An answer is a message of function responses, not text.")
-        stored = await read_from_calls(self.sessions, key, answered_call_ids(message))
-        events = [item.event for item in stored]
-        statuses: dict[str, Status] = {}
-        for name in answered_invocation_ids(events, message):
-            record = await self.sessions.get_invocation(key, name)
-            if record is not None:
-                statuses[name] = record.status
-        return check_answers(events, message, statuses=statuses)
-
-    async def _keep_credentials(self, key: SessionKey, answers: list[Answer]) -> None:
-        """Put secrets where they belong, before anything else hears of the answer (TRAP-48)."""
-        for answer in answers:
-            given = answer.credential
-            if given is None or given.exchanged_auth_credential is None:
-                continue
-            if self.credentials is None:
-                raise InvalidRequestError(
-                    "The message holds a credential, but there is no credential_service to keep "
-                    "it; give Runner the one that the workers use."
-                )
-            await self.credentials.save(
-                app_name=key.app_name,
-                user_id=key.user_id,
-                key=given.key,
-                credential=given.exchanged_auth_credential,
-            )
-
-    async def _go_on(
+    async def _send_answer(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer, cursor: int
     ) -> Feed:
         name = record.invocation_id
         with following("answer", key, name):
             async with self._watch(key, name) as chunks:
-                run = await self._hand_over(key, record, answer)
+                run = await self._accepted(key, record, answer)
                 feed = self._follow(key, name, cursor, run, chunks, pauses=record.pauses)
                 async with aclosing(feed) as events:
                     async for event in events:
                         yield event
 
-    async def _hand_over(
+    async def _accepted(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
     ) -> "asyncio.Task[Any]":
         run = await self.backend.answer(key, record, answer)
         if run is not None:
             return run
-        # Not closed in the store: from the wrong server it looks gone too, and waits all the same.
+        # It is open in the store. A client of the wrong Temporal must not close it.
         raise InvalidRequestError(
-            f"Nothing here runs invocation {record.invocation_id!r} ({record.holder}): it was "
-            "ended from outside, or this client looks in the wrong place. Nothing was stored."
+            f"Invocation {record.invocation_id!r} ({record.holder}) does not run here: its "
+            "workflow was terminated, or this client uses another Temporal. Nothing was stored."
         )
 
     async def _start_of(
         self, key: SessionKey, record: InvocationRecord, request: InvocationRequest
     ) -> int:
-        """The cursor before an invocation's user event, if that has the request's message."""
+        """The cursor before an invocation's user event, which must have the request's message."""
         start = record.start_seq - 1
         stored = await self.sessions.read_events(key, after=start, upto=record.start_seq)
         if not stored or not is_sent_as(stored[0].event, user_content(request.message)):
@@ -322,22 +289,22 @@ class InvocationClient:
             run=run,
             pauses=pauses,
         )
-        listener: str | None = None
+        recipient: str | None = None
         try:
-            async with aclosing(self._shown(feed, chunks, cursor)) as events:
+            async with aclosing(self._with_partials(feed, chunks, cursor)) as events:
                 async for event in events:
                     yield event
         except DeliveredToOther as elsewhere:
-            listener = elsewhere.listener
+            recipient = elsewhere.recipient
         finally:
             if run is not None:
                 self.backend.release(run)
-        if listener is not None:
-            async with aclosing(self._elsewhere(key, invocation_id, listener)) as events:
+        if recipient is not None:
+            async with aclosing(self._follow_delivered(key, invocation_id, recipient)) as events:
                 async for event in events:
                     yield event
 
-    async def _shown(
+    async def _with_partials(
         self,
         feed: AsyncGenerator[StoredEvent, None],
         chunks: Subscription | None,
@@ -355,10 +322,11 @@ class InvocationClient:
     def _watch(
         self, key: SessionKey, invocation_id: str, *, wanted: bool = True
     ) -> AbstractAsyncContextManager[Subscription | None]:
-        """The chunks from now on; to be entered before the invocation is set going.
+        """Subscribe to partial events; enter this before the invocation is started.
 
-        Who attaches or answers cannot know whether there will be any: that was said at the start.
-        Measured, it costs them 2 ms on a SQLite store, and a run that is not streamed nothing.
+        Whether an invocation streams is known at its start only, so attaching and answering always
+        subscribe. That was measured to cost 2 ms on a SQLite store, and nothing to runs that do not
+        stream.
         """
         if self.partials is None or not wanted:
             return nullcontext()
@@ -379,17 +347,17 @@ class InvocationClient:
 
 
 def _require_sent(event: Event, invocation_id: str, request: InvocationRequest) -> None:
-    """Make sure that what another invocation has heard under this id is the request's message.
+    """Check that the message delivered under this id is the request's message.
 
     Raises:
-        EventConflictError: It is another one.
+        EventConflictError: It is a different message.
     """
     if event.id != f"{invocation_id}.0" or event.invocation_id == invocation_id:
         return
     if not is_sent_as(event, user_content(request.message)):
         raise EventConflictError(
-            f"Message {invocation_id!r} was heard by invocation {event.invocation_id!r}, and was "
-            "another one; use a new invocation_id, or none."
+            f"A different message {invocation_id!r} was delivered to invocation "
+            f"{event.invocation_id!r}; use a new invocation_id, or none."
         )
 
 

@@ -1,4 +1,4 @@
-"""Starting invocations on Temporal, and finding them again."""
+"""Invocation workflows on Temporal: starting them, and their handles."""
 
 import hashlib
 import time
@@ -58,33 +58,33 @@ from durable_adk.wire.messages import (
 
 QUERY_TIMEOUT = timedelta(seconds=2)
 TASK_TIMEOUT = timedelta(seconds=3)
-"""A local activity takes a second at most, and ends with its task (D19)."""
+"""A local activity takes at most a second, and ends with its workflow task (D19)."""
 POLLER_MAX_AGE = 75.0
-"""Seconds; a live worker's long poll is renewed every 60."""
+"""Seconds; a live worker renews its long poll every 60."""
 
 _CLOSED_FROM_OUTSIDE = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT)
 
 
 def only_waits(description: WorkflowExecutionDescription) -> bool:
-    """Whether nothing is under way in an open workflow, so that only a message moves it."""
-    told = description.raw_description
-    busy = told.HasField("pending_workflow_task") or told.pending_activities
-    return not (busy or told.pending_children)
+    """Whether an open workflow has no pending task, activity or child: only messages wake it."""
+    raw = description.raw_description
+    busy = raw.HasField("pending_workflow_task") or raw.pending_activities
+    return not (busy or raw.pending_children)
 
 
 @dataclass(frozen=True)
 class InvocationHandle:
-    """A started invocation."""
+    """The handle of an invocation's workflow."""
 
     key: SessionKey
     invocation_id: str
     workflow: WorkflowHandle[Any, Any]
 
     async def result(self) -> InvocationResult:
-        """Wait for the end.
+        """Wait for the result.
 
         Raises:
-            DurableAdkError: It failed, was cancelled or terminated, or was never opened.
+            DurableAdkError: The invocation failed, was cancelled or terminated, or never opened.
         """
         try:
             return InvocationResult.read(await self.workflow.result())
@@ -93,30 +93,30 @@ class InvocationHandle:
         except PayloadLostError as error:
             if await self._status() is not WorkflowExecutionStatus.TERMINATED:
                 raise
-            # What somebody without our keys gave as the reason.
+            # The reason was given without our encryption keys.
             raise _closed_outside(f"terminated, for a reason that is lost: {error}") from error
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise InvocationNotFoundError(
-                    f"Temporal knows no workflow of invocation {self.invocation_id!r}."
+                    f"Temporal has no workflow of invocation {self.invocation_id!r}."
                 ) from error
             raise
 
     async def cancel(self) -> bool:
-        """Ask the invocation to end; what is committed stays (CAN-1). False: it is closed."""
+        """Request cancellation; committed events stay (CAN-1). False: the workflow is closed."""
         return await self._reached(self.workflow.cancel())
 
     async def answer(self, answer: InvocationAnswer) -> bool:
-        """Signal an answer to calls that wait; False if the workflow is closed (design D9)."""
+        """Signal an answer to pending calls; False if the workflow is closed (D9)."""
         payload = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
         return await self._reached(self.workflow.signal("answer", payload))
 
     async def took(self, answer: InvocationAnswer) -> bool:
-        """Whether the workflow has taken an answer.
+        """Whether the workflow has accepted an answer.
 
         Raises:
-            InvalidRequestError: It has refused it, or has taken another one of its id.
-            TemporalUnavailableError: Nobody can say at the moment.
+            InvalidRequestError: It was refused, or a different answer has its id.
+            TemporalUnavailableError: The workflow cannot be queried at the moment.
         """
         answer_id = answer.answer_id or ""
         try:
@@ -128,21 +128,21 @@ class InvocationHandle:
                     "taken", rpc_timeout=QUERY_TIMEOUT
                 )
                 if taken.get(answer_id) == answer.digest():
-                    return True  # it is the other one of this id that is refused
+                    return True  # a different answer with this id was refused
         except (RPCError, WorkflowQueryFailedError) as error:
             raise TemporalUnavailableError(
-                f"No worker has said which answers {self.workflow.id} has taken: {error}"
+                f"No worker could tell which answers {self.workflow.id} has accepted: {error}"
             ) from error
         if outcomes.get(answer_id) is not None:
             raise InvalidRequestError(str(outcomes[answer_id]))
         return answer_id in outcomes
 
     async def is_open(self) -> bool:
-        """Whether the workflow still runs."""
+        """Whether the workflow is open."""
         return await self._status() is WorkflowExecutionStatus.RUNNING
 
     async def rests(self) -> bool:
-        """Whether the workflow is closed, or waits for somebody."""
+        """Whether the workflow is closed, or only waits for messages."""
         description = await self.workflow.describe()
         return description.status is not WorkflowExecutionStatus.RUNNING or only_waits(description)
 
@@ -150,16 +150,16 @@ class InvocationHandle:
         return (await self.workflow.describe()).status
 
     async def check_store(self) -> None:
-        """Raise SessionRegressedError if the run waits for the repair of a store that is older."""
+        """Raise SessionRegressedError if the run waits for the repair of a restored store."""
         description = await self.workflow.describe()
         for pending in description.raw_description.pending_activities:
             failure = pending.last_failure
-            if failure.HasField("server_failure_info"):  # it was larger than the server keeps
+            if failure.HasField("server_failure_info"):  # it was too large for the server
                 failure = failure.cause
             kind = failure.application_failure_info.type
             if kind == SessionRegressedError.__name__:
-                told = await description.data_converter.decode_failure(failure)
-                raise SessionRegressedError(getattr(told, "message", failure.message))
+                cause = await description.data_converter.decode_failure(failure)
+                raise SessionRegressedError(getattr(cause, "message", failure.message))
 
     async def _reached(self, call: Awaitable[None]) -> bool:
         try:
@@ -179,25 +179,25 @@ class Invocations:
     task_queue: str = DEFAULT_TASK_QUEUE
 
     async def start(self, request: InvocationRequest) -> InvocationHandle:
-        """Start an invocation, or attach to the one that was started with the same ids.
+        """Start an invocation, or attach to the one with the same ids.
 
         Args:
-            request: Checked, with `session` and `invocation_id`.
+            request: A checked request, with `session` and `invocation_id`.
 
         Raises:
-            PayloadTooLargeError: The server does not take a request of this size.
+            PayloadTooLargeError: The server refuses a request of this size.
             TemporalUnavailableError: The server does not answer.
         """
         key = SessionKey(request.app, request.user, request.session or "")
         invocation_id = request.invocation_id or ""
-        marks = await search_attributes(self.client, request)
+        attributes = await search_attributes(self.client, request)
         try:
             try:
-                handle = await self._start(request, marks)
+                handle = await self._start(request, attributes)
             except RPCError as error:
-                if marks is None or error.status is not RPCStatusCode.INVALID_ARGUMENT:
+                if attributes is None or error.status is not RPCStatusCode.INVALID_ARGUMENT:
                     raise
-                forget(self.client)  # somebody has removed them, or the server is yet to know them
+                forget(self.client)  # they were removed, or the server does not have them yet
                 handle = await self._start(request, None)
         except WorkflowAlreadyStartedError:
             return self.handle(key, invocation_id)  # it has ended; its events are in the store
@@ -206,7 +206,7 @@ class Invocations:
         return InvocationHandle(key, invocation_id, handle)
 
     async def _start(
-        self, request: InvocationRequest, marks: TypedSearchAttributes | None
+        self, request: InvocationRequest, attributes: TypedSearchAttributes | None
     ) -> WorkflowHandle[Any, Any]:
         key = SessionKey(request.app, request.user, request.session or "")
         invocation_id = request.invocation_id or ""
@@ -216,20 +216,20 @@ class Invocations:
             id=workflow_id(key, invocation_id),
             task_queue=self.task_queue,
             task_timeout=TASK_TIMEOUT,
-            # A client that does not know whether its start arrived repeats it (I12).
+            # A client that does not know whether its start arrived sends it again (I12).
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             static_summary=f"{request.app}: {invocation_id}",
-            search_attributes=marks,
+            search_attributes=attributes,
             priority=priority_of(request),
         )
 
     def handle(
         self, key: SessionKey, invocation_id: str, *, workflow: str | None = None
     ) -> InvocationHandle:
-        """The invocation of that id, which may not exist.
+        """The handle of an invocation, which may not exist.
 
-        `workflow` is its workflow's id if somebody else than `start` chose it.
+        `workflow` is the workflow's id if it was not started by `start`.
         """
         handle = self.client.get_workflow_handle(workflow or workflow_id(key, invocation_id))
         return InvocationHandle(key, invocation_id, handle)
@@ -237,11 +237,11 @@ class Invocations:
     async def after_reset(
         self, followed: InvocationHandle, first_run_id: str | None
     ) -> InvocationHandle | None:
-        """The run that a reset has put in the place of the one that was followed; None: none has.
+        """The workflow run that a reset has created; None if there was no reset.
 
         Args:
-            followed: What was terminated, or is not known any more.
-            first_run_id: Of the chain of runs that has the invocation; None: that of its start.
+            followed: The run that was terminated, or that Temporal no longer has.
+            first_run_id: First run of the chain that owns the invocation; None: that of `followed`.
 
         Raises:
             RPCError: The server does not answer.
@@ -255,14 +255,14 @@ class Invocations:
             raise
         chain = first_run_id or old.first_execution_run_id
         if chain not in (None, latest.raw_info.first_run_id):
-            return None  # another workflow has taken the id since
+            return None  # another workflow has the id now
         if latest.run_id == old.result_run_id or latest.status in _CLOSED_FROM_OUTSIDE:
             return None
         run = self.client.get_workflow_handle(old.id, run_id=latest.run_id)
         return InvocationHandle(followed.key, followed.invocation_id, run)
 
     async def check_worker(self, invocation_id: str) -> None:
-        """Raise NoWorkerError when nobody has polled the task queue lately."""
+        """Raise NoWorkerError if no worker has polled the task queue lately."""
         request = DescribeTaskQueueRequest(
             namespace=self.client.namespace,
             task_queue=TaskQueue(name=self.task_queue),
@@ -274,16 +274,16 @@ class Invocations:
         seen = [poller.last_access_time.seconds for poller in answer.pollers]
         if not any(time.time() - at < POLLER_MAX_AGE for at in seen):
             raise NoWorkerError(
-                f"No worker listens on task queue {self.task_queue!r}. The message is kept: "
-                f"start one with `durable-adk worker`, then attach to invocation {invocation_id}."
+                f"No worker polls task queue {self.task_queue!r}. The message is kept: start a "
+                f"worker with `durable-adk worker`, then attach to invocation {invocation_id}."
             )
 
 
 def as_argument(request: InvocationRequest) -> dict[str, Any]:
-    """The request as the workflow's argument: without what only its start needs.
+    """The workflow's argument, without what only its start needs.
 
-    What is as by default is left out: an older worker refuses fields that it does not know, which
-    is right where something new is asked for, and only there.
+    Fields with their default are left out. So an older worker, which refuses unknown fields, only
+    refuses a request that uses a new one.
     """
     return request.model_dump(
         mode="json", by_alias=True, exclude_defaults=True, exclude={"run_config": {"priority"}}
@@ -291,23 +291,23 @@ def as_argument(request: InvocationRequest) -> dict[str, Any]:
 
 
 def priority_of(request: InvocationRequest) -> Priority:
-    """What the start is given; the activities and children of the workflow inherit it.
+    """The priority of the workflow, which its activities and children inherit.
 
-    The default fairness key is a hash: the key is shown to everybody who may read the workflow.
+    The default fairness key is a hash, because everyone who may read the workflow can see it.
     """
-    wish = request.run_config.priority or run_config.Priority()
+    chosen = request.run_config.priority or run_config.Priority()
     digest = hashlib.sha256(canonical([request.app, request.user]).encode()).hexdigest()
     return Priority(
-        priority_key=wish.priority_key,
-        fairness_key=wish.fairness_key or digest[:32],
-        fairness_weight=wish.fairness_weight,
+        priority_key=chosen.priority_key,
+        fairness_key=chosen.fairness_key or digest[:32],
+        fairness_weight=chosen.fairness_weight,
     )
 
 
 def _start_error(error: RPCError) -> Exception:
     if error.status is RPCStatusCode.INVALID_ARGUMENT or "larger than max" in error.message:
         return PayloadTooLargeError(f"Temporal refused the request: {error.message}")
-    return TemporalUnavailableError(f"Temporal did not take the request: {error.message}")
+    return TemporalUnavailableError(f"Temporal did not accept the request: {error.message}")
 
 
 def _reason(error: WorkflowFailureError) -> Exception:
@@ -322,4 +322,4 @@ def _reason(error: WorkflowFailureError) -> Exception:
 
 
 def _closed_outside(why: str) -> InvocationTerminatedError:
-    return InvocationTerminatedError(f"The invocation's workflow was closed from outside: {why}")
+    return InvocationTerminatedError(f"The invocation's workflow was terminated: {why}")

@@ -1,4 +1,4 @@
-"""Runs invocations in this process."""
+"""Invocations as tasks of this process."""
 
 import asyncio
 import uuid
@@ -32,9 +32,9 @@ from durable_adk.wire.messages import (
 )
 
 ANSWER_POLL = 0.02
-"""Seconds between two looks at what became of an answer."""
-CLOSE_PATIENCE = 30.0
-"""Seconds a summary may take after the runner was closed."""
+"""Seconds between two checks whether an answer was accepted."""
+COMPACTION_TIMEOUT = 30.0
+"""Seconds for compactions to finish after the runner was closed."""
 
 
 class LocalBackend:
@@ -72,10 +72,10 @@ class LocalBackend:
         """See `LocalRuntime`; for tests."""
 
     async def start(self, request: InvocationRequest) -> asyncio.Task[Any]:
-        """Start a task, or find the running one of the same ids.
+        """Start a task, or return the running one with the same ids.
 
         Raises:
-            InvalidRequestError: It claims to be an agent's run as a tool, or names its session.
+            InvalidRequestError: It claims to be the run of an agent tool, or uses its session.
         """
         require_no_tool_run(request.session or "", request.tool_run)
         key = SessionKey(request.app, request.user, request.session or "")
@@ -91,14 +91,14 @@ class LocalBackend:
     async def attach(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> asyncio.Task[Any] | None:
-        """The running task, if it runs here."""
+        """The running task; None if it does not run here."""
         del record
         return self._tasks.get((key, invocation_id))
 
     async def answer(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
     ) -> asyncio.Task[Any] | None:
-        """Put the answer into the run's inbox; None if it does not run here."""
+        """Put the answer into the task's inbox; None if it does not run here."""
         name = (key, record.invocation_id)
         task = self._tasks.get(name)
         if task is None:
@@ -117,26 +117,26 @@ class LocalBackend:
     async def cancel(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> bool:
-        """Cancel the task, which seals its session."""
+        """Cancel the task, which commits its closing events."""
         del record
         task = self._tasks.get((key, invocation_id))
         return task is not None and task.cancel()
 
     def release(self, run: asyncio.Task[Any]) -> None:
-        """A client that leaves cancels nothing: the task goes on."""
+        """Do nothing: the task continues without the client."""
 
     async def close(self) -> None:
-        """Cancel what runs; each seals its session before it ends.
+        """Cancel all tasks; each commits its closing events before it ends.
 
-        What only summarises its session still may finish that for a while: a process that sends one
-        message and ends would never come to it.
+        Tasks that only compact their session still may finish that for a while. Otherwise a process
+        that sends one message and ends would never compact.
         """
         tasks = dict(self._tasks)
-        summing = {task for name, task in tasks.items() if await self._is_closed(*name)}
-        for task in {*tasks.values()} - summing:
+        compacting = {task for name, task in tasks.items() if await self._is_closed(*name)}
+        for task in {*tasks.values()} - compacting:
             task.cancel()
-        if summing:
-            _, late = await asyncio.wait(summing, timeout=CLOSE_PATIENCE)
+        if compacting:
+            _, late = await asyncio.wait(compacting, timeout=COMPACTION_TIMEOUT)
             for task in late:
                 task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
@@ -149,7 +149,7 @@ class LocalBackend:
         return False
 
     async def _interrupt(self, key: SessionKey, record: InvocationRecord) -> None:
-        """Cancel a run of this process, once: asked again it must not be cut off while it seals."""
+        """Cancel a task once: a second time would interrupt its closing events."""
         task = self._tasks.get((key, record.invocation_id))
         if task is None or record.holder != self._holder(record.invocation_id):
             return
@@ -163,7 +163,7 @@ class LocalBackend:
     async def _steer(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
     ) -> None:
-        """Tell a run of this process, which may be in another event loop, of a message."""
+        """Deliver a message to a task, which may be in another event loop."""
         name = (key, record.invocation_id)
         task = self._tasks.get(name)
         if task is not None and record.holder == self._holder(record.invocation_id):
@@ -192,7 +192,7 @@ class LocalBackend:
         self._tasks.pop(name, None)
         self._inboxes.pop(name, None)
         if not task.cancelled():
-            task.exception()  # whoever follows has it from the store; without one it is no warning
+            task.exception()  # clients read it from the store; retrieve it to avoid a warning
 
     async def _run(
         self, runtime: LocalRuntime, key: SessionKey, request: InvocationRequest
@@ -226,15 +226,15 @@ class LocalBackend:
         return outcome
 
     async def _leave(self, key: SessionKey, invocation_id: str, holder: str) -> None:
-        """Let those go on who wait behind a message that was cancelled before it was opened."""
-        with suppress(StoreUnavailableError):  # then they wait until its ticket expires
+        """Leave the queue after a cancellation before opening, so that later messages continue."""
+        with suppress(StoreUnavailableError):  # then they wait until the ticket expires
             await self._sessions.leave_queue(key, invocation_id=invocation_id, holder=holder)
 
     async def _renew(self, key: SessionKey, invocation_id: str) -> None:
-        """Keep the lease during steps that take longer than its time to live."""
+        """Renew the lease during steps that take longer than its time to live."""
         while True:
             await asyncio.sleep(LOCAL_TTL / 3)
-            with suppress(StoreUnavailableError):  # the next time is before the lease expires
+            with suppress(StoreUnavailableError):  # the next renewal still comes in time
                 record = await self._sessions.get_invocation(key, invocation_id)
                 if record is not None:
                     await self._sessions.renew(key, invocation_id=invocation_id, epoch=record.epoch)

@@ -1,4 +1,4 @@
-"""Taking a session back to before an invocation (semantics REW-1..4, RUN-32)."""
+"""Rewinding a session to before an invocation (REW-1..4, RUN-32)."""
 
 import asyncio
 import time
@@ -17,11 +17,11 @@ from durable_adk.sessions.base_session_service import BaseSessionService, Invoca
 from durable_adk.sessions.session import Session, SessionKey
 
 ATTEMPTS = 5
-"""How often to begin anew because something else was stored meanwhile."""
-PATIENCE = 30.0
-"""Seconds that an invocation which waits may take to end."""
+"""How often to retry if something else was stored meanwhile."""
+CANCEL_TIMEOUT = 30.0
+"""Seconds for a paused invocation to end after its cancellation."""
 _EMPTY = types.Part(inline_data=types.Blob(data=b"", mime_type="application/octet-stream"))
-"""The content of a file that did not exist: versions are never taken back (REW-3)."""
+"""The content of a file that did not exist: versions are never deleted (REW-3)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,31 +33,30 @@ class Rewinding:
     artifacts: BaseArtifactService | None
 
     async def rewind(self, key: SessionKey, before_invocation_id: str) -> None:
-        """Make everything since an invocation's first event count no more; nothing is deleted.
+        """Rewind a session to before an invocation's first event; nothing is deleted.
 
-        The invocations that wait and are taken back are cancelled first: who answers them then is
-        refused. Files are saved, and then the event is appended, which alone decides.
+        Paused invocations that are rewound are cancelled first, so answers to them are refused.
+        Then files are saved. The event that is appended last takes effect.
 
         Raises:
             InvocationNotFoundError: The session has no such invocation (REW-4).
             SessionNotFoundError: There is no such session.
-            SessionBusyError: An invocation is active in the session, or one that waits does not
-                end.
-            InvalidRequestError: Files are to be restored, and there is no artifact service.
+            SessionBusyError: An invocation is active in the session, or a paused one does not end.
+            InvalidRequestError: Artifacts must be restored, and there is no artifact service.
         """
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 await self._rewind(key, before_invocation_id)
             except StaleSessionError:
-                # By a summary of the last invocation, or by a message: then this is refused next.
+                # A compaction, or a message; the latter is refused in the next attempt.
                 if attempt == ATTEMPTS:
                     raise
             else:
                 return
 
     async def _rewind(self, key: SessionKey, before: str) -> None:
-        await self._end_waiting(key, before)
-        revision, state = await self._at_rest(key)
+        await self._cancel_paused(key, before)
+        revision, state = await self._idle_state(key)
         events = [item.event for item in await self.sessions.read_events(key, upto=revision)]
         marker = rewind_event(
             events,
@@ -71,31 +70,31 @@ class Rewinding:
         marker.actions.artifact_delta = await self._restored(key, versions)
         app_name, user_id, session_id = key
         session = Session(id=session_id, app_name=app_name, user_id=user_id, revision=revision)
-        # Refused if a message has come since `revision`, before or after it was looked for.
+        # Refused if a message has come since `revision`.
         await self.sessions.append_event(session, marker)
 
-    async def _at_rest(self, key: SessionKey) -> tuple[int, dict[str, Any]]:
-        """The session's revision and state, while nothing runs in it."""
+    async def _idle_state(self, key: SessionKey) -> tuple[int, dict[str, Any]]:
+        """The session's revision and state, if no invocation is active."""
         revision, state = await self.sessions.read_state(key)
         active = await self.sessions.active_invocation(key)
         if active is not None:
             raise SessionBusyError(
                 f"Invocation {active.invocation_id!r} is active in this session; wait for its end, "
-                "or cancel it, before you rewind."
+                "or cancel it, then rewind."
             )
         return revision, state
 
-    async def _end_waiting(self, key: SessionKey, before: str) -> None:
-        revision, _ = await self._at_rest(key)
+    async def _cancel_paused(self, key: SessionKey, before: str) -> None:
+        revision, _ = await self._idle_state(key)
         events = [item.event for item in await self.sessions.read_events(key, upto=revision)]
         for invocation_id in taken_back(events, before_invocation_id=before):
             record = await self.sessions.get_invocation(key, invocation_id)
             if record is not None and record.status is Status.PAUSED:
-                await self._end(key, record)
+                await self._cancel(key, record)
 
-    async def _end(self, key: SessionKey, record: InvocationRecord) -> None:
+    async def _cancel(self, key: SessionKey, record: InvocationRecord) -> None:
         if not await self.backend.cancel(key, record.invocation_id, record):
-            # Whatever waited is gone; say so in the store, for everybody.
+            # Its workflow is gone; close it in the store.
             await self.sessions.close_invocation(
                 key,
                 invocation_id=record.invocation_id,
@@ -104,12 +103,12 @@ class Rewinding:
             )
             return
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(CANCEL_TIMEOUT):
                 await self._until_closed(key, record.invocation_id)
         except TimeoutError:
             raise SessionBusyError(
-                f"Invocation {record.invocation_id!r}, which waits for an answer, was cancelled "
-                f"and has not ended in {PATIENCE:g} s; make sure that a worker is running."
+                f"Invocation {record.invocation_id!r}, which is paused, was cancelled "
+                f"and has not ended in {CANCEL_TIMEOUT:g} s; check that a worker is running."
             ) from None
 
     async def _until_closed(self, key: SessionKey, invocation_id: str) -> None:
@@ -123,13 +122,13 @@ class Rewinding:
     async def _restored(
         self, key: SessionKey, versions: Mapping[str, int | None]
     ) -> dict[str, int]:
-        """Save each file's old content as a new version, each time, so that it is the newest."""
+        """Save each artifact's old content as its newest version."""
         if not versions:
             return {}
         if self.artifacts is None:
             raise InvalidRequestError(
-                f"To take back changes of {', '.join(map(repr, versions))}, give Runner the "
-                "artifact_service that the workers use."
+                f"Restoring {', '.join(map(repr, versions))} needs the artifact_service that the "
+                "workers use; give it to Runner."
             )
         owner = key._asdict()
         saved: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Invocations that Temporal starts by itself, at times that somebody has set."""
+"""Temporal schedules that start invocations."""
 
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ WORKFLOW = "Invocation"
 
 @dataclass(frozen=True)
 class ScheduleLine:
-    """A schedule, as a list shows it."""
+    """A schedule in a list."""
 
     name: str
     paused: bool
@@ -52,32 +52,32 @@ async def create_schedule(
     paused: bool = False,
     note: str | None = None,
 ) -> ScheduleHandle:
-    """Have an invocation started again and again.
+    """Create a Temporal schedule that starts invocations.
 
-    Each firing is an invocation with an id of its own. If the request names a session, they all run
-    in that; else each in a new one. What is created is an ordinary schedule of Temporal.
+    Each firing starts an invocation with its own id: in the request's session if it names one, else
+    in a new session.
 
     Args:
         client: Connected.
         name: The schedule's id.
-        request: What is sent at each firing; without `invocation_id`.
-        cron: When: lines like ``0 9 * * MON-FRI``.
-        every: When: at intervals. Both may be given, but not neither.
-        time_zone: Of `cron`, such as ``Europe/Berlin``; None: UTC.
-        task_queue: Where the app's workers listen.
-        overlap: What a firing does while the invocation before is open, also if that waits for
-            somebody: skip by default.
-        paused: Create it without letting it fire.
-        note: For people.
+        request: The request of each firing; without `invocation_id`.
+        cron: Cron lines such as ``0 9 * * MON-FRI``.
+        every: An interval. At least one of `cron` and `every` is needed.
+        time_zone: Time zone of `cron`, such as ``Europe/Berlin``; None: UTC.
+        task_queue: Task queue of the app's workers.
+        overlap: What a firing does while the previous invocation is open, which includes paused:
+            skip by default.
+        paused: Create the schedule paused.
+        note: A comment.
 
     Raises:
-        InvalidRequestError: There is no time, the server refuses it, or the request is malformed
-            or so large that it would be kept outside of Temporal.
-        AlreadyExistsError: There is a schedule of that name.
+        InvalidRequestError: No time is given, the server refuses it, or the request is malformed
+            or so large that it would go to external storage.
+        AlreadyExistsError: A schedule has that name.
         TemporalUnavailableError: The server does not answer.
     """
     if not cron and every is None:
-        raise InvalidRequestError("A schedule needs a time: give cron, or every.")
+        raise InvalidRequestError("A schedule needs a time: give cron or every.")
     schedule = Schedule(
         action=await _action(client, name, request, task_queue),
         spec=ScheduleSpec(
@@ -94,10 +94,10 @@ async def create_schedule(
 async def _action(
     client: Client, name: str, request: InvocationRequest, task_queue: str
 ) -> ScheduleActionStartWorkflow:
-    """What each firing does."""
+    """The action of each firing."""
     if request.invocation_id is not None:
         raise InvalidRequestError(
-            "A schedule's request has an invocation_id; leave it out, as each firing gets its own."
+            "A schedule's request must not have an invocation_id: each firing gets its own."
         )
     request = request.checked()
     _require_in_history(client, request)
@@ -115,14 +115,14 @@ async def _action(
 
 
 def _require_in_history(client: Client, request: InvocationRequest) -> None:
-    """Payloads outside of Temporal are a workflow's own; a schedule is none."""
+    """Refuse requests for external storage: its payloads belong to workflows, not to schedules."""
     storage = client.data_converter.external_storage
     size = len(request.to_json().encode())
     if storage is not None and size >= (storage.payload_size_threshold or 0):
         raise InvalidRequestError(
-            f"The request has {size} bytes, and from {storage.payload_size_threshold} on payloads "
-            "are kept outside of Temporal, where a schedule's firings could not read them. Send "
-            "less, or use a client without such storage."
+            f"The request has {size} bytes. Payloads of {storage.payload_size_threshold} bytes or "
+            "more go to external storage, which a schedule's firings cannot read. Send less, or "
+            "use a client without external storage."
         )
 
 
@@ -131,14 +131,14 @@ async def _created(client: Client, name: str, schedule: Schedule) -> ScheduleHan
         return await client.create_schedule(name, schedule)
     except ScheduleAlreadyRunningError:
         raise AlreadyExistsError(
-            f"There is a schedule {name!r} already; delete it first, or take another name."
+            f"Schedule {name!r} already exists; delete it first, or use another name."
         ) from None
     except RPCError as error:
         raise _schedule_error(name, error) from error
 
 
 async def list_schedules(client: Client) -> AsyncGenerator[ScheduleLine]:
-    """The schedules that start invocations; one that was just created may be missing."""
+    """Yield the schedules that start invocations; a new one may be missing for a moment."""
     async for one in await client.list_schedules():
         schedule, info = one.schedule, one.info
         if schedule is None or not isinstance(schedule.action, ScheduleListActionStartWorkflow):
@@ -151,10 +151,10 @@ async def list_schedules(client: Client) -> AsyncGenerator[ScheduleLine]:
 
 
 async def change_schedule(name: str, change: Awaitable[None]) -> None:
-    """Wait for a change to a schedule, such as ``handle.pause()``.
+    """Await a change of a schedule, such as ``handle.pause()``.
 
     Raises:
-        InvalidRequestError: There is no such schedule.
+        InvalidRequestError: The schedule does not exist.
         TemporalUnavailableError: The server does not answer.
     """
     try:
@@ -165,7 +165,7 @@ async def change_schedule(name: str, change: Awaitable[None]) -> None:
 
 def _schedule_error(name: str, error: RPCError) -> Exception:
     if error.status is RPCStatusCode.NOT_FOUND:
-        return InvalidRequestError(f"There is no schedule {name!r}; see durable-adk schedule list.")
+        return InvalidRequestError(f"No schedule {name!r}; run `durable-adk schedule list`.")
     if error.status is RPCStatusCode.INVALID_ARGUMENT:
         return InvalidRequestError(f"Temporal refused schedule {name!r}: {error.message}")
     return TemporalUnavailableError(f"Temporal did not answer: {error.message}")

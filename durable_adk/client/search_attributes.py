@@ -1,4 +1,4 @@
-"""The search attributes by which invocations are found in Temporal (design D18)."""
+"""Search attributes of invocations in Temporal (D18)."""
 
 import time
 from dataclasses import dataclass
@@ -33,9 +33,9 @@ from durable_adk.wire.search_attributes import (
 )
 
 PERSONAL = {USER.name, SESSION.name}
-"""What may tell who somebody is."""
-LOOKED_FOR = 60.0
-"""Seconds after which a namespace is asked again what it has."""
+"""Search attributes that may identify a person."""
+CACHED_FOR = 60.0
+"""Seconds for which a namespace's search attributes are cached."""
 _TIMEOUT = timedelta(seconds=5)
 _KINDS = {
     SearchAttributeIndexedValueType.KEYWORD: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
@@ -54,7 +54,7 @@ _FINAL = {
 
 @dataclass(frozen=True)
 class _Seen:
-    """Which of ours may be set, and when that was found out."""
+    """Which of our search attributes may be set, and when that was read."""
 
     names: frozenset[str]
     at: float
@@ -64,20 +64,20 @@ _seen: WeakKeyDictionary[Client, _Seen] = WeakKeyDictionary()
 
 
 async def register_search_attributes(client: Client, *, personal: bool = True) -> list[str]:
-    """Make the search attributes known to the client's namespace, those that it lacks.
+    """Register the search attributes that the client's namespace lacks.
 
-    Doing it again changes nothing. Clients use them from their next minute on.
+    This is idempotent. Clients use new ones after a minute at most.
 
     Args:
-        client: One that may change the namespace.
-        personal: Whether the user's and the session's id are among them.
+        client: A client that may change the namespace.
+        personal: Include the ids of user and session.
 
     Returns:
         The names that were added.
 
     Raises:
-        SearchAttributesError: It may not, or cannot; the message has the commands for somebody who
-            may.
+        SearchAttributesError: The client may not, or cannot; the message has the commands for an
+            administrator.
         TemporalUnavailableError: The server does not answer.
     """
     try:
@@ -98,7 +98,7 @@ async def register_search_attributes(client: Client, *, personal: bool = True) -
         raise _refused(client, error.message, personal=personal) from error
     forget(client)
     if wrong := [name for name in there if there[name] != _TYPES[name]]:
-        why = f"{', '.join(wrong)} has another type there; remove it first"
+        why = f"{', '.join(wrong)} has another type; remove it first"
         raise _refused(client, why, personal=personal)
     return sorted(missing)
 
@@ -106,10 +106,10 @@ async def register_search_attributes(client: Client, *, personal: bool = True) -
 async def search_attributes(
     client: Client, request: InvocationRequest
 ) -> TypedSearchAttributes | None:
-    """What a start of an invocation is marked with; None: nothing.
+    """The search attributes of a new invocation; None: none.
 
-    Only what the namespace has, since a start with anything else is refused. The workflow changes
-    its status only if that is there from the start.
+    Only those that the namespace has: Temporal refuses a start with others. The workflow updates
+    its status only if it was started with one.
     """
     names = await _settable(client)
     values = {
@@ -128,19 +128,19 @@ async def search_attributes(
 
 
 def forget(client: Client) -> None:
-    """Ask the namespace again at the next start."""
+    """Read the namespace's search attributes again at the next start."""
     _seen.pop(client, None)
 
 
 async def _settable(client: Client) -> frozenset[str]:
     seen = _seen.get(client)
-    if seen is None or time.monotonic() - seen.at > LOOKED_FOR:
+    if seen is None or time.monotonic() - seen.at > CACHED_FOR:
         seen = _seen[client] = _Seen(await _look(client), time.monotonic())
     return seen.names
 
 
 async def _look(client: Client) -> frozenset[str]:
-    """The names that may be set, by the settings and by what the namespace has."""
+    """The names that both the settings and the namespace allow."""
     mode = Settings().search_attributes
     if mode == "off":
         return frozenset()
@@ -149,15 +149,15 @@ async def _look(client: Client) -> frozenset[str]:
     try:
         there = await _listed(client)
     except RPCError:
-        return frozenset()  # whoever may not ask goes on without
+        return frozenset()  # a client without the permission sets none
     names = {name for name, kind in there.items() if kind == _TYPES[name]}
     if not {STATUS.name, AGENT.name, WAITING_SINCE.name} <= names:
-        names.discard(STATUS.name)  # the workflow sets all three, or none
+        names.discard(STATUS.name)  # the workflow sets all three or none
     return frozenset(names - PERSONAL if mode == "impersonal" else names)
 
 
 async def _listed(client: Client) -> dict[str, IndexedValueType.ValueType]:
-    """Those of ours that the namespace has, with their types."""
+    """Our search attributes in the namespace, with their types."""
     answer = await client.operator_service.list_search_attributes(
         ListSearchAttributesRequest(namespace=client.namespace), timeout=_TIMEOUT
     )
@@ -165,7 +165,7 @@ async def _listed(client: Client) -> dict[str, IndexedValueType.ValueType]:
 
 
 def _refused(client: Client, why: str, *, personal: bool) -> SearchAttributesError:
-    commands = " && ".join(  # one each: of several names a command takes the first
+    commands = " && ".join(  # one command each, as it only uses the first --name
         f"temporal operator search-attribute create --namespace {client.namespace} "
         f"--name {key.name} --type {key.indexed_value_type.name.capitalize()}"
         for key in MARKS
@@ -173,6 +173,5 @@ def _refused(client: Client, why: str, *, personal: bool) -> SearchAttributesErr
     )
     return SearchAttributesError(
         f"The search attributes of namespace {client.namespace!r} were not registered: {why}. "
-        f"Somebody who may change the namespace can do it with: {commands}. Invocations run "
-        "without them too."
+        f"An administrator can run: {commands}. Invocations run without them, too."
     )

@@ -1,9 +1,9 @@
-"""An invocation's committed events, with the chunks of those that are still being written.
+"""Merging an invocation's committed events with the partial events of streaming models.
 
-Every committed event comes through, in order; of the chunks only those that fit: none before what
-the model had read when it wrote them, none after their whole event, none of an attempt that was
-given up, and none behind a hole, because text with a hole is worse than text that stops. The
-committed event has the whole text in every case, so a viewer replaces and never appends (EVT-15).
+Every committed event is yielded, in order. Partial events are dropped if they come after their
+committed event, belong to an attempt that was given up, or follow a missing one, because text with
+a gap is worse than text that stops. They are held back until the events that the model had read are
+yielded. The committed event always has the whole text, so viewers replace, never append (EVT-15).
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from durable_adk.partials.partial import PartialEvent
 from durable_adk.partials.subscription import BUFFER, Subscription
 from durable_adk.sessions.base_session_service import StoredEvent
 
-_HOLE = -1
-"""In place of the next index: none fits any more."""
+_GAP = -1
+"""In place of the next index: no later chunk is yielded."""
 
 
 async def with_partials(
     committed: AsyncIterator[StoredEvent], subscription: Subscription, *, after: int = 0
 ) -> AsyncGenerator[Event]:
-    """Yield all committed events and, before each, its chunks that have arrived.
+    """Yield all committed events and, before each, its partial events that have arrived.
 
     Chunks carry ``custom_metadata["partial"] == {"attempt": n, "index": i}``. With a greater
     attempt the text of the event begins anew (TRAP-6).
@@ -60,44 +60,44 @@ async def with_partials(
             chunks.close(stored)
             item = asyncio.ensure_future(anext(committed, None))
     finally:
-        # The feed must have stopped before its owner closes it.
+        # The feed must not be running when its owner closes it.
         item.cancel()
         chunk.cancel()
         await asyncio.gather(item, chunk, return_exceptions=True)
 
 
 @dataclass
-class _Place:
-    """Where the text of an event has got to."""
+class _Progress:
+    """How far the text of an event has been yielded."""
 
     attempt: int
     next: int = 0
 
 
 class _Chunks:
-    """Chunks that wait for their turn."""
+    """Partial events that have arrived and not been yielded."""
 
     def __init__(self, after: int) -> None:
         self._cursor = after
         self._waiting: deque[PartialEvent] = deque(maxlen=BUFFER)
-        self._places: dict[str, _Place] = {}
+        self._progress: dict[str, _Progress] = {}
         self._whole: set[str] = set()
 
     def add(self, partial: PartialEvent) -> None:
-        """Take what has arrived."""
+        """Add a partial event that has arrived."""
         self._waiting.append(partial)
 
     def close(self, stored: StoredEvent) -> None:
-        """Note that an event has been shown."""
+        """Note that a committed event has been yielded."""
         self._cursor = stored.seq
         self._whole.add(stored.event.id)
-        self._places.pop(stored.event.id, None)
+        self._progress.pop(stored.event.id, None)
 
     def fitting(self, *, before: int | None = None) -> Iterator[Event]:
-        """Take out the chunks whose turn it is, in order of arrival.
+        """Remove and yield the partial events that may be shown now, in order of arrival.
 
-        A chunk often overtakes the committed event its step has read, which is noticed by polling;
-        it then waits for it.
+        A partial event often arrives before the committed event that its step has read, which is
+        found by polling; it is held back until then.
 
         Args:
             before: Sequence number of the committed event that comes next, if there is one.
@@ -112,11 +112,11 @@ class _Chunks:
 
     def _fits(self, partial: PartialEvent) -> bool:
         name = partial.event.id
-        place = self._places.get(name)
+        place = self._progress.get(name)
         if name in self._whole or (place and partial.attempt < place.attempt):
             return False
         if place is None or partial.attempt > place.attempt:
-            place = self._places[name] = _Place(partial.attempt)
+            place = self._progress[name] = _Progress(partial.attempt)
         fits = partial.index == place.next
-        place.next = place.next + 1 if fits else _HOLE
+        place.next = place.next + 1 if fits else _GAP
         return fits

@@ -1,4 +1,4 @@
-"""Runs invocations as workflows on Temporal."""
+"""Invocations as workflows on Temporal."""
 
 import asyncio
 import time
@@ -27,73 +27,73 @@ from durable_adk.wire.messages import (
 )
 
 WORKER_CHECK = 5.0
-"""Seconds an invocation may wait to be opened before the client asks whether a worker is there."""
+"""Seconds for an invocation to open; then the client checks that a worker polls the queue."""
 ANSWER_POLL = 0.02
 MAX_ANSWER_POLL = 1.0
-"""Seconds between two looks at what became of an answer, the first and the most."""
-ENDING = 1.0
-"""Seconds that a workflow may take to end, or to pause, after who followed it has left."""
-PATIENCE = 120.0
-"""Seconds the server may be away before a client that waits for a result gives up."""
+"""Seconds between two checks whether an answer was accepted: the first delay and the longest."""
+CLOSE_TIMEOUT = 1.0
+"""Seconds for workflows to complete or pause when the client that followed them closes."""
+SERVER_TIMEOUT = 120.0
+"""Seconds for which an unavailable server is retried."""
 
 _NEVER = 2**62
-"""After this many events: any change is news."""
+"""A cursor after all events, so that any change ends a wait."""
 
 
 class TemporalBackend:
-    """Runs invocations as workflows; the task only watches."""
+    """Runs invocations as workflows; its tasks only wait for their results."""
 
     def __init__(self, invocations: Invocations, sessions: BaseSessionService) -> None:
         self._invocations = invocations
         self._sessions = sessions
         self._tasks: dict[asyncio.Task[Any], InvocationHandle] = {}
         self._left: deque[tuple[float, InvocationHandle]] = deque()
-        """What was followed of late, and until when."""
+        """Recently released workflows, and when they were released."""
 
     async def start(self, request: InvocationRequest) -> asyncio.Task[Any]:
-        """Start the workflow, or attach to the one of the same ids."""
+        """Start the workflow, or attach to the one with the same ids."""
         return self._watch(await self._invocations.start(request))
 
     async def attach(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> asyncio.Task[Any] | None:
-        """Watch a workflow: the one that holds the invocation, whatever its id, or will."""
+        """Wait for the workflow that owns the invocation's lease, or will own it."""
         return self._watch(self._handle(key, invocation_id, record))
 
     async def answer(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
     ) -> asyncio.Task[Any] | None:
-        """Signal the workflow, then watch it; None if it is closed."""
+        """Signal the workflow, then wait for it; None if it is closed."""
         handle = self._handle(key, record.invocation_id, record)
         if not await handle.answer(answer):
             return None
-        if not await self._is_taken(handle, answer):
+        if not await self._is_accepted(handle, answer):
             return None
         return self._watch(handle)
 
     async def cancel(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> bool:
-        """Ask the workflow to end; False if it is closed."""
+        """Request cancellation of the workflow; False if it is closed."""
         return await self._handle(key, invocation_id, record).cancel()
 
     def release(self, run: asyncio.Task[Any]) -> None:
-        """Stop watching; the workflow goes on."""
-        if run in self._tasks:  # else it has seen the end
+        """Stop waiting; the workflow continues."""
+        if run in self._tasks:  # else the workflow has ended
             self._left.append((time.monotonic(), self._tasks[run]))
         self._prune()
         run.cancel()
 
     def _prune(self) -> None:
-        while self._left and self._left[0][0] < time.monotonic() - ENDING:
+        while self._left and self._left[0][0] < time.monotonic() - CLOSE_TIMEOUT:
             self._left.popleft()
 
     async def close(self) -> None:
-        """Stop watching; the workflows go on.
+        """Stop waiting; the workflows continue.
 
-        An invocation ends in the store a moment before its workflow hears of that. A worker that
-        stops then, as an embedded one does with this process, drops what it is just given, and the
-        workflow would stay open until there is another worker.
+        An invocation ends in the store a moment before its workflow completes. If an embedded
+        worker stopped in between, the workflow would stay open until another worker runs. So wait
+        a moment for recent workflows to complete.
         """
         self._prune()
         left = [*self._tasks.values(), *(handle for _, handle in self._left)]
@@ -102,13 +102,13 @@ class TemporalBackend:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         with suppress(TimeoutError):
-            async with asyncio.timeout(ENDING):
+            async with asyncio.timeout(CLOSE_TIMEOUT):
                 await asyncio.gather(*map(_at_rest, left), return_exceptions=True)
 
     def _handle(
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> InvocationHandle:
-        """The workflow that holds the invocation, whatever its id, or the one that will."""
+        """The workflow that owns the invocation's lease, else the one that will own it."""
         holder = TemporalHolder.parse(record.holder) if record else None
         workflow = holder.workflow_id if holder else None
         return self._invocations.handle(key, invocation_id, workflow=workflow)
@@ -124,13 +124,14 @@ class TemporalBackend:
         if not task.cancelled():
             task.exception()
 
-    async def _is_taken(self, handle: InvocationHandle, answer: InvocationAnswer) -> bool:
-        """Wait for what becomes of an answer; False if the workflow has ended without it.
+    async def _is_accepted(self, handle: InvocationHandle, answer: InvocationAnswer) -> bool:
+        """Wait until an answer is accepted; False if the workflow has ended without it.
 
         Raises:
-            InvalidRequestError: It was refused.
-            NoWorkerError: The answer is kept, but nobody is there to take it.
-            TemporalUnavailableError: The workflow has ended, and nobody says whether with it.
+            InvalidRequestError: The answer was refused.
+            NoWorkerError: The answer is kept, but no worker polls the task queue.
+            TemporalUnavailableError: The workflow has ended, and it is unknown whether it had
+                accepted the answer.
         """
         now = asyncio.get_running_loop().time
         looked, ended = now(), None
@@ -140,13 +141,13 @@ class TemporalBackend:
                 if await handle.took(answer):
                     return True
                 if ended is not None:
-                    return False  # asked after its end, so this is its last word
+                    return False  # queried after its end, so this is final
             except TemporalUnavailableError as silence:
-                if ended is not None and now() - ended > PATIENCE:
+                if ended is not None and now() - ended > SERVER_TIMEOUT:
                     raise TemporalUnavailableError(
-                        f"Nobody has said for {PATIENCE:g} s whether invocation "
-                        f"{handle.invocation_id!r}, which has ended, had taken the answer: look at "
-                        "its session, or answer again."
+                        f"Invocation {handle.invocation_id!r} has ended, and for "
+                        f"{SERVER_TIMEOUT:g} s no worker could tell whether it had accepted it: "
+                        "check its session, or answer again."
                     ) from silence
             if ended is None and await self._is_stored_in(delay, handle, answer):
                 return True
@@ -163,7 +164,7 @@ class TemporalBackend:
     async def _is_stored_in(
         self, delay: float, handle: InvocationHandle, answer: InvocationAnswer
     ) -> bool:
-        """Whether the session has an answer, looked up when the session has changed, or later."""
+        """Whether the session has an answer; checked when it changes, or after the delay."""
         waited = asyncio.get_running_loop().time() + delay
         with suppress(StoreUnavailableError):
             await self._sessions.wait_for_change(handle.key, after=_NEVER, timeout=delay)
@@ -173,19 +174,24 @@ class TemporalBackend:
         return False
 
     async def _is_stored(self, handle: InvocationHandle, answer: InvocationAnswer) -> bool:
-        """Whether the session has an answer; what has ended has stored whatever it took.
+        """Whether the session has an answer: an ended invocation has stored all it accepted.
 
-        So the answer is known also where no worker is left that could replay the workflow. Of
-        another one of its name the workflow says that this one is refused.
+        So this is known even if no worker is left that could replay the workflow. If a different
+        answer has the same id, the workflow tells that this one is refused.
         """
         name = answer_event(handle.invocation_id, answer.answer_id or "")
-        with suppress(StoreUnavailableError):  # then only the workflow can say
+        with suppress(StoreUnavailableError):  # then only the workflow can tell
             stored = await self._sessions.find_event(handle.key, name)
             return stored is not None and stored.event.content == answer.message
         return False
 
     async def _until_end(self, handle: InvocationHandle) -> InvocationResult:
-        """The result, however often the connection breaks; NoWorkerError if nobody will run it."""
+        """The result, however often the connection fails.
+
+        Raises:
+            NoWorkerError: The invocation is not open, and no worker polls the task queue.
+            TemporalUnavailableError: The server does not answer for a long time.
+        """
         loop = asyncio.get_running_loop()
         lost_since: float | None = None
         while True:
@@ -196,14 +202,14 @@ class TemporalBackend:
                 lost_since = await self._still_waiting(handle, lost_since)
             except RPCError as error:
                 lost_since = lost_since or loop.time()
-                if loop.time() - lost_since > PATIENCE:
+                if loop.time() - lost_since > SERVER_TIMEOUT:
                     raise TemporalUnavailableError(
-                        f"Temporal has not answered for {PATIENCE:g} s: {error.message}"
+                        f"Temporal has not answered for {SERVER_TIMEOUT:g} s: {error.message}"
                     ) from error
                 await asyncio.sleep(0.5)
 
     async def _result(self, handle: InvocationHandle) -> InvocationResult:
-        """The result; that of the new run, if the one that was followed was reset."""
+        """The result; if the workflow run was reset, the result of the new run."""
         while True:
             try:
                 return await handle.result()
@@ -221,7 +227,7 @@ class TemporalBackend:
     async def _still_waiting(
         self, handle: InvocationHandle, lost_since: float | None
     ) -> float | None:
-        """Make sure that somebody will run what is not open yet; the news of a lost connection."""
+        """Check that an invocation that is not open has a worker; when the connection was lost."""
         try:
             opened = await self._sessions.get_invocation(handle.key, handle.invocation_id)
             if opened is None:
@@ -230,7 +236,7 @@ class TemporalBackend:
         except SessionRegressedError:
             raise
         except (RPCError, StoreUnavailableError):
-            return lost_since  # whoever is away is asked again
+            return lost_since  # retried at the next check
         return None
 
 

@@ -1,4 +1,4 @@
-"""What clients send to an invocation and get from it: plain JSON for any Temporal client."""
+"""Requests, answers and results of invocations: plain JSON for any Temporal client."""
 
 import hashlib
 import re
@@ -18,29 +18,29 @@ from durable_adk.wire.run_config import RunConfig
 W = TypeVar("W", bound=JsonModel)
 
 MAX_RESULT_TEXT = 65_536
-"""Characters of the final text that an invocation's result holds; the store has it all."""
+"""Characters of the final text in an invocation's result; the store has the whole text."""
 
 
 class WhenBusy(StrEnum):
-    """What a message does while another invocation is active in its session (design D7)."""
+    """What to do with a message while another invocation is active in its session (D7)."""
 
     ENQUEUE = "enqueue"
-    """Wait for its end, then run."""
+    """Wait until it ends, then run."""
     REJECT = "reject"
     """Fail at once with SessionBusyError."""
     INTERRUPT = "interrupt"
-    """Ask the active one to end, as `Runner.cancel` does, then run before those that wait."""
+    """Cancel the active one, as `Runner.cancel` does, then run before waiting messages."""
     STEER = "steer"
-    """Be heard by the active one before its next model call; if there is none, as `ENQUEUE`."""
+    """Deliver it to the active one before its next model call; without an active one, `ENQUEUE`."""
 
 
 class ToolRun(JsonModel):
-    """That an invocation is an agent's run as a tool of another invocation (OPEN-6)."""
+    """Marks an invocation as the run of an agent tool of another invocation (OPEN-6)."""
 
     agent: str
-    """Whom the tool wraps."""
+    """The agent that the tool wraps."""
     caller: SessionKey
-    """The calling session: its state is the start, its artifacts are shared."""
+    """The calling session: its state is the initial state, its artifacts are shared."""
     include_plugins: bool = True
 
 
@@ -57,22 +57,22 @@ class InvocationRequest(JsonModel):
     message: str | types.Content
     """The user's message, as text or as ADK's Content."""
     invocation_id: str | None = None
-    """A second start with the same id attaches to the first; None: a new id."""
+    """A second start with the same id attaches to the first one; None: a new id."""
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """State changes that ride on the user's event (TRAP-17)."""
+    """State changes, committed with the user's event (TRAP-17)."""
     run_config: RunConfig = Field(default_factory=RunConfig)
     create_session: bool = True
-    """Whether a missing session is created; Runner says no unless told otherwise (RUN-16)."""
+    """Whether a missing session is created; by default, Runner sends False (RUN-16)."""
     when_busy: WhenBusy = WhenBusy.ENQUEUE
     tool_run: ToolRun | None = None
-    """Set by the runtime for an agent that is used as a tool."""
+    """Set by the runtime for an agent that is a tool."""
 
     @classmethod
     def parse(cls, raw: Any) -> Self:
         """Read a request, or raise InvalidRequestError naming each bad field.
 
         Raises:
-            InvalidRequestError: Not an object, unknown or missing fields, unusable ids, no message.
+            InvalidRequestError: Not an object, unknown or missing fields, invalid ids, no message.
             StateValueError: `state_delta` is not JSON.
             PayloadTooLargeError: The message is larger than one event may be.
         """
@@ -81,7 +81,7 @@ class InvocationRequest(JsonModel):
                 "The argument of Invocation must be one JSON object with app, user and message; "
                 f"got {type(raw).__name__}."
             )
-        of_runtime = "toolRun" in raw or "tool_run" in raw  # a parent's, which may be newer
+        of_runtime = "toolRun" in raw or "tool_run" in raw  # from a parent, which may be newer
         extra = "ignore" if of_runtime else "forbid"
         return parsed(cls, raw, "invocation request", extra=extra).checked()
 
@@ -98,24 +98,24 @@ class InvocationRequest(JsonModel):
         metadata = canonical(self.run_config.custom_metadata)
         check_size(metadata, "custom_metadata", MAX_METADATA_BYTES)
         self.message = user_content(self.message)
-        if self.state_delta:  # it rides on the message's event
+        if self.state_delta:  # both are in the message's event
             both = self.message.model_dump_json(exclude_none=True) + canonical(self.state_delta)
             check_size(both, "message with its state_delta")
         return self
 
 
 EXPIRED = ".expired"
-"""What the names end with of the answers that deadlines give."""
+"""Suffix of the ids of answers that deadlines give."""
 _RESERVED = re.compile(r"(unnamed|malformed)-\d+$|.*" + re.escape(EXPIRED) + "$", re.DOTALL)
 
 
 def is_reserved(answer_id: str) -> bool:
-    """Whether only the loop names answers so."""
+    """Whether an answer id is reserved for the loop."""
     return _RESERVED.match(answer_id) is not None
 
 
 class InvocationAnswer(JsonModel):
-    """An answer to calls that wait: the argument of signal ``answer`` (design D9).
+    """An answer to pending calls: the argument of signal ``answer`` (D9).
 
     Either a whole `message` of function responses, as ADK's clients send, or one call by its id
     with `response` (any JSON object), or with `confirmed` for a confirmation.
@@ -126,11 +126,11 @@ class InvocationAnswer(JsonModel):
     response: dict[str, Any] | None = None
     confirmed: bool | None = None
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """State changes that ride on the answer's event (TRAP-17)."""
+    """State changes, committed with the answer's event (TRAP-17)."""
     steers: str | None = None
-    """It is no answer: the message of this invocation waits for the active one to hear it."""
+    """Not an answer: the message of this invocation is to be delivered to the active one."""
     answer_id: str | None = None
-    """A second answer with the same id is the first one; None: it is named by its place."""
+    """A second answer with the same id is ignored; None: numbered in order of arrival."""
 
     @classmethod
     def parse(cls, raw: Any) -> Self:
@@ -151,7 +151,7 @@ class InvocationAnswer(JsonModel):
         return answer
 
     def digest(self) -> str:
-        """What it says, in short: the same for the same answer, whatever it is named."""
+        """A hash of the answer without its id."""
         said = self.model_dump(mode="json", exclude_none=True, exclude={"answer_id"})
         return hashlib.sha256(canonical(said).encode()).hexdigest()[:16]
 
@@ -164,9 +164,9 @@ def parsed(
     Args:
         cls: The value's class.
         raw: A JSON object.
-        what: How the message names it.
-        extra: Whether unknown fields are an error. They are a typing error in what people write,
-            and a newer release's in what our own processes write.
+        what: Its name in the error message.
+        extra: Whether unknown fields are an error. In users' input they are typing errors, in
+            payloads of our own processes they come from a newer release.
     """
     try:
         return cls.model_validate(raw, extra=extra)
@@ -179,12 +179,12 @@ def parsed(
 
 
 def user_content(message: str | types.Content) -> types.Content:
-    """The user's message as Content of role ``user`` (semantics RUN-20, RUN-21).
+    """The user's message as Content of role ``user`` (RUN-20, RUN-21).
 
     Raises:
-        InvalidRequestError: It is empty, or holds function calls. What its function responses
-            answer is checked against the session.
-        StateValueError: Its text holds characters that cannot be stored.
+        InvalidRequestError: It is empty, or holds function calls. Function responses are checked
+            against the session later.
+        StateValueError: Its text has characters that cannot be stored.
         PayloadTooLargeError: It is larger than one event may be.
     """
     if isinstance(message, str):
@@ -216,22 +216,22 @@ def check_size(text: str, what: str, limit: int = MAX_BYTES) -> None:
 
 
 def workflow_id(key: SessionKey, invocation_id: str) -> str:
-    """The workflow of an invocation, the same for every start of it (semantics DUR-1).
+    """The workflow id of an invocation, the same for every start (DUR-1).
 
-    A hash of the parts as a JSON list: no two invocations share one however their ids are spelled,
-    and no personal data of an id is in it (reliability S2).
+    It is a hash of the ids as a JSON list: different invocations never share it, and it reveals no
+    personal data in the ids (S2).
     """
     digest = hashlib.sha256(canonical([*key, invocation_id]).encode()).hexdigest()
     return f"invocation-{key.app_name}-{digest[:32]}"
 
 
 def answer_event(invocation_id: str, answer_id: str = "") -> str:
-    """Id of the event that an answer becomes; without a name, what those of all begin with."""
+    """The id of an answer's event; without an answer id, the prefix of all such ids."""
     return f"{invocation_id}.answer.{answer_id}"
 
 
 def child_key(key: SessionKey, invocation_id: str, call_id: str) -> SessionKey:
-    """The session of the agent that a call asks: one per call, the same at every replay."""
+    """The session of an agent tool's run: one per call, the same at every replay."""
     digest = hashlib.sha256(canonical([key.session_id, invocation_id, call_id]).encode())
     return key._replace(session_id=f"{CHILD_PREFIX}{digest.hexdigest()[:32]}")
 
@@ -245,15 +245,15 @@ class InvocationResult(JsonModel):
     invocation_id: str
     status: Status
     text: str
-    """The text of the last final response that had any (EVT-10), at most 64 KiB of it."""
+    """The text of the last final response that has text (EVT-10), at most 64 KiB."""
     last_event_id: str | None = None
     steered: str | None = None
-    """The active invocation that has heard the message, which then ran none of its own."""
+    """The active invocation that the message was delivered to; then no other one ran."""
     events: int
-    """Events committed, the user's included."""
+    """Committed events, the user's included."""
     model_calls: int
     tool_calls: int
     tokens: int = 0
-    """As the models have reported them, those of agents used as tools included."""
+    """As reported by the models, those of agent tools included."""
     revision: int
     """The session's revision at the end: the cursor after the last event."""

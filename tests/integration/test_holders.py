@@ -9,7 +9,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 
 from durable_adk.client.invocations import Invocations
-from durable_adk.serving import LeaseWatcher
+from durable_adk.client.lease_owners import LeaseOwners
 from durable_adk.sessions import InvocationRecord, SessionKey, Status
 from durable_adk.sessions.lease_owner import TemporalHolder
 from durable_adk.wire.messages import InvocationRequest
@@ -48,7 +48,7 @@ async def two_runs(client: Client) -> AsyncGenerator[Runs]:
 
 async def test_a_holder_whose_workflow_id_another_one_has_taken_is_gone(client: Client) -> None:
     """I24: or its session would wait for a workflow that does not know of it."""
-    watcher = LeaseWatcher(client)
+    watcher = LeaseOwners(client)
     async with two_runs(client) as runs:
         holders = [runs.record(run).holder for run in runs]
         assert [await watcher.is_alive(holder) for holder in holders] == [False, True]
@@ -56,7 +56,7 @@ async def test_a_holder_whose_workflow_id_another_one_has_taken_is_gone(client: 
 
 async def test_an_interrupt_ends_only_the_run_that_is_meant(client: Client) -> None:
     """D7: another one of its workflow id goes on undisturbed."""
-    watcher, key = LeaseWatcher(client), SessionKey("app", "u", "s")
+    watcher, key = LeaseOwners(client), SessionKey("app", "u", "s")
     asked: list[bool] = []
     async with two_runs(client) as runs:
         for run in runs:

@@ -166,4 +166,4 @@ async def test_the_command_line_makes_pauses_and_fires_schedules(
     (result,) = await finished(client, task_queue, 1)
     assert (result["session"], result["text"]) == ("daily", "Hear!")
     await run("delete", name)
-    assert "There is no schedule" in await run("trigger", name, code=1)
+    assert "No schedule" in await run("trigger", name, code=1)

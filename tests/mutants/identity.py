@@ -7,9 +7,9 @@ from durable_adk.activities.invocation import open as opening
 from durable_adk.activities.tool import call as tool_call
 from durable_adk.client import invocation_client
 from durable_adk.client.invocations import Invocations
+from durable_adk.client.lease_owners import LeaseOwners
 from durable_adk.json_model import JsonModel
 from durable_adk.runtime import Inbox
-from durable_adk.serving import LeaseWatcher
 from durable_adk.sessions._head import Head
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
 from durable_adk.tools import function_tool
@@ -67,7 +67,7 @@ IDENTITY = [
         "a workflow that has taken a holder's id counts as the holder",
         "holders by their runs",
         rewrites(
-            LeaseWatcher,
+            LeaseOwners,
             "is_alive",
             ("description.raw_info.first_run_id != parsed.first_run_id", "False"),
         ),
@@ -75,7 +75,7 @@ IDENTITY = [
     mutant(
         "an interrupt ends whatever workflow has the id",
         "interrupts by their runs",
-        rewrites(LeaseWatcher, "interrupt", (", first_execution_run_id=parsed.first_run_id", "")),
+        rewrites(LeaseOwners, "interrupt", (", first_execution_run_id=parsed.first_run_id", "")),
     ),
     mutant(
         "an invocation that has ended is started again",

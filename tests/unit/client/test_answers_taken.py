@@ -70,13 +70,13 @@ Taken = Callable[..., Coroutine[Any, Any, bool]]
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> Taken:
-    """`TemporalBackend._is_taken`, with little patience."""
+    """`TemporalBackend._is_accepted`, with little patience."""
     monkeypatch.setattr(temporal_backend, "WORKER_CHECK", 0.05)
-    monkeypatch.setattr(temporal_backend, "PATIENCE", 0.5)
+    monkeypatch.setattr(temporal_backend, "SERVER_TIMEOUT", 0.5)
 
     def ask(handle: Handle, store: Store | None = None) -> Coroutine[Any, Any, bool]:
         made: Any = TemporalBackend(Workers(), store or Store())  # pyright: ignore[reportArgumentType]
-        return made._is_taken(handle, InvocationAnswer(answer_id="a"))
+        return made._is_accepted(handle, InvocationAnswer(answer_id="a"))
 
     return ask
 
@@ -97,7 +97,7 @@ async def test_a_no_before_the_end_is_asked_again(taken: Taken) -> None:
 @pytest.mark.parametrize("store", [Store("i.0", "i.1"), Store("i.answer.a", away=True)])
 async def test_silence_has_an_end(taken: Taken, store: Store) -> None:
     """I11: nothing waits for ever, and nobody is told what is not known; the reason is."""
-    with pytest.raises(TemporalUnavailableError, match="had taken the answer") as caught:
+    with pytest.raises(TemporalUnavailableError, match="had accepted it") as caught:
         await taken(Handle(None), store)
     assert str(caught.value.__cause__) == "Timeout expired"
 

@@ -71,7 +71,7 @@ async def test_a_follower_sees_what_seals_an_end() -> None:
 
 async def test_a_follower_does_not_wait_for_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """I15: it has ended, and the session may be busy for hours."""
-    monkeypatch.setattr(feed, "SEALING", 0.1)
+    monkeypatch.setattr(feed, "CLOSING_TIMEOUT", 0.1)
     monkeypatch.setattr(feed, "POLL", 0.1)
     ending = Ending()
     await ending.begin()

@@ -66,7 +66,7 @@ async def test_it_waits_until_they_rest(*, released: bool) -> None:
 
 async def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """I11: a workflow whose worker is gone ends when there is another one."""
-    monkeypatch.setattr(temporal_backend, "ENDING", 0.1)
+    monkeypatch.setattr(temporal_backend, "CLOSE_TIMEOUT", 0.1)
     leaving = runs(Handle(None))
     leaving.release(await leaving.start(REQUEST))
     await asyncio.wait_for(leaving.close(), 5)
@@ -74,7 +74,7 @@ async def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> Non
 
 async def test_it_waits_for_nothing_that_it_left_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is under way there is not what it has heard the end of."""
-    monkeypatch.setattr(temporal_backend, "ENDING", 0.05)
+    monkeypatch.setattr(temporal_backend, "CLOSE_TIMEOUT", 0.05)
     old = Handle(3)
     leaving = runs(old)
     leaving.release(await leaving.start(REQUEST))

@@ -1,0 +1,101 @@
+"""Answers to pending calls: their validation, their credentials, and answers sent twice."""
+
+import hashlib
+import uuid
+
+from google.genai import types
+
+from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+from durable_adk.conversation.answers import (
+    Answer,
+    answer_message,
+    answered_call_ids,
+    answered_invocation_ids,
+    check_answers,
+)
+from durable_adk.errors import InvalidRequestError
+from durable_adk.json_values import canonical
+from durable_adk.sessions.base_session_service import BaseSessionService, Status, StoredEvent
+from durable_adk.sessions.reading import read_from_calls
+from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.state import without_temp
+from durable_adk.wire.messages import InvocationRequest, answer_event, user_content
+
+
+async def checked_answers(
+    sessions: BaseSessionService, key: SessionKey, request: InvocationRequest
+) -> list[Answer]:
+    """The answers in a message, checked against the session's pending calls.
+
+    Raises:
+        InvalidRequestError: The message is text, or answers no pending call (TRAP-28).
+    """
+    message = request.message
+    if not isinstance(message, types.Content):
+        raise InvalidRequestError("An answer is a message of function responses, not text.")
+    stored = await read_from_calls(sessions, key, answered_call_ids(message))
+    events = [item.event for item in stored]
+    statuses: dict[str, Status] = {}
+    for name in answered_invocation_ids(events, message):
+        record = await sessions.get_invocation(key, name)
+        if record is not None:
+            statuses[name] = record.status
+    return check_answers(events, message, statuses=statuses)
+
+
+async def save_credentials(
+    service: BaseCredentialService | None, key: SessionKey, answers: list[Answer]
+) -> None:
+    """Save the credentials in answers, before the answers are sent anywhere (TRAP-48).
+
+    Raises:
+        InvalidRequestError: There is a credential, and no credential service.
+    """
+    for answer in answers:
+        given = answer.credential
+        if given is None or given.exchanged_auth_credential is None:
+            continue
+        if service is None:
+            raise InvalidRequestError(
+                "The message holds a credential, but there is no credential_service to save it; "
+                "give Runner the one that the workers use."
+            )
+        await service.save(
+            app_name=key.app_name,
+            user_id=key.user_id,
+            key=given.key,
+            credential=given.exchanged_auth_credential,
+        )
+
+
+def answer_id_of(request: InvocationRequest) -> str:
+    """The id of an answer; sending a request with an invocation_id again gives the same one."""
+    if not request.invocation_id:
+        return uuid.uuid4().hex
+    calls = answered_call_ids(user_content(request.message)) if request.message else []
+    return hashlib.sha256(canonical([request.invocation_id, *calls]).encode()).hexdigest()[:32]
+
+
+async def sent_before(
+    sessions: BaseSessionService, key: SessionKey, request: InvocationRequest, answer_id: str
+) -> StoredEvent | None:
+    """The event of the same answer, if it was sent and stored earlier.
+
+    Raises:
+        InvalidRequestError: A different answer was sent with this id.
+    """
+    message = user_content(request.message)
+    stored = await read_from_calls(sessions, key, answered_call_ids(message))
+    events = [item.event for item in stored]
+    names = {answer_event(name, answer_id) for name in answered_invocation_ids(events, message)}
+    index = next((i for i, event in enumerate(events) if event.id in names), None)
+    if index is None:
+        return None
+    # Check it against the events before it, when its calls were pending.
+    same = answer_message(check_answers(events[:index], message)) == events[index].content
+    if not same or without_temp(request.state_delta) != events[index].actions.state_delta:
+        raise InvalidRequestError(
+            f"invocation_id {request.invocation_id!r} was already used for another "
+            "answer to the same calls, which was kept."
+        )
+    return stored[index]
