@@ -20,13 +20,14 @@ from durable_adk.activities.invocation.compact import compact
 from durable_adk.activities.invocation.open import open_invocation
 from durable_adk.activities.invocation.pause import pause_invocation, take_answer
 from durable_adk.activities.model.call import call_model
-from durable_adk.activities.tool import activity_result
+from durable_adk.activities.tool import delegated
 from durable_adk.activities.tool.call import call_tool
 from durable_adk.activities.tool.run import RetryLater
 from durable_adk.activities.user_code.agent_callbacks import run_callback
 from durable_adk.activities.user_code.code import execute_code
 from durable_adk.activities.user_code.function import run_function
 from durable_adk.activities.user_code.plugin_hooks import run_hook
+from durable_adk.closing import uninterrupted
 from durable_adk.errors import SessionBusyError
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import (
@@ -118,7 +119,14 @@ class StepEffect(CodeEffect[A, StepResult]):
         """One attempt."""
         with lifecycle.told(self.name, step, attempt=attempt.number, shown=self.span(step)):
             work = self.function(deps, step, attempt)
-            return await (run_and_commit(deps, step, work, attempt) if self.commits else work)
+            if not self.commits:
+                return await work
+            result, closed = await run_and_commit(deps, step, work, attempt)
+            if closed and step.grant is not None:
+                # Not to be interrupted: the loop has to learn what is stored.
+                again = closed == "before"
+                await uninterrupted(lifecycle.closed_by_step(deps, step, step.grant, again=again))
+            return result
 
 
 EffectRow = StoreEffect[Any, R] | CodeEffect[Any, R]
@@ -261,7 +269,7 @@ class EffectPerformer:
 
     async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
         """See `activity_answer.run_activity`; on Temporal a worker of others runs it."""
-        return await activity_result.run_activity(self.deps, step, call)
+        return await delegated.run_activity(self.deps, step, call)
 
     async def wait_for_turn(self, step: waiting.WaitingStep, busy: SessionBusyError) -> None:
         """See `waiting.wait_locally`."""

@@ -310,7 +310,9 @@ MUTANTS = [
         "a zombie's answer stands beside the one that is stored",
         "no asking again",
         rewrites(
-            early_commit, "_commit", ("return await _earlier(deps, step) or result", "seq = 0")
+            early_commit,
+            "_commit",
+            ("return CommittedStep(await _earlier(", "seq = 0 and (await _earlier("),
         ),
     ),
     mutant(

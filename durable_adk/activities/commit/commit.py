@@ -1,6 +1,6 @@
 """Committing an event."""
 
-from durable_adk.activities.commit.regressed import require_known
+from durable_adk.activities.commit.staleness import require_known
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.errors import LeaseLostError
 from durable_adk.failpoints import failpoint

@@ -2,12 +2,11 @@
 
 import time
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 from durable_adk.activities.commit.commit import commit_event
 from durable_adk.activities.commit.notes import keep_outcome
 from durable_adk.activities.dependencies import STORE_TIMEOUT, Dependencies
-from durable_adk.activities.lifecycle import closed_by_step
 from durable_adk.activities.user_code.plugin_hooks import seen_by_plugins
 from durable_adk.closing import uninterrupted
 from durable_adk.code_executors.code_execution_utils import pending_code
@@ -22,6 +21,14 @@ from durable_adk.wire.steps import CommitStep, EarlyCommit, ModelStep, Step, Ste
 
 RETRY_TIMEOUT: Final = 2.0
 """Seconds in which an attempt that is not the first asks the store again to take its event."""
+
+
+class CommittedStep(NamedTuple):
+    """A step's result after its commit."""
+
+    result: StepResult
+    closed: Literal["now", "before"] | None = None
+    """Whether this attempt, or an earlier one, closed the invocation with the step's event."""
 
 
 class AlreadyStoredError(Exception):
@@ -112,7 +119,7 @@ async def run_and_commit(
     step: Step,
     work: Coroutine[Any, Any, StepResult],
     attempt: EffectAttempt,
-) -> StepResult:
+) -> CommittedStep:
     """A step's result, with its event committed if the step may.
 
     The work is not done when an earlier attempt has committed the event: its worker died between
@@ -128,21 +135,21 @@ async def run_and_commit(
         raise
     if found is not None:
         work.close()
-        return await _told(deps, step, found)
+        return _found(step, found)
     if step.grant is None:
         work = _reported(deps, step, work)
     try:
         result = await work
     except AlreadyStoredError as before:
-        return await _told(deps, step, before.result)
+        return _found(step, before.result)
     if step.grant is None:
-        return result
+        return CommittedStep(result)
     event = result.event
     if event is not None and step.grant.on_event:
         event = await seen_by_plugins(deps, step, _completed(event, step.grant))
         result = result.model_copy(update={"event": event, "hooked": True})
     if event is None or not _complete_without_loop(step, result, event):
-        return await _left_to_loop(deps, step, step.grant, result, attempt)
+        return CommittedStep(await _left_to_loop(deps, step, step.grant, result, attempt))
     # Not to be interrupted: the loop has to learn what is stored.
     return await uninterrupted(_commit(deps, step, step.grant, result, event, attempt=attempt))
 
@@ -159,10 +166,10 @@ async def _reported(
     return await (work if noted else keep_outcome(deps, step, work))
 
 
-async def _told(deps: Dependencies, step: Step, found: StepResult) -> StepResult:
-    if found.closed and step.grant is not None:
-        await closed_by_step(deps, step, step.grant, again=True)
-    return found
+def _found(step: Step, found: StepResult) -> CommittedStep:
+    """The result of an earlier attempt, which committed the event."""
+    closed = found.closed and step.grant is not None
+    return CommittedStep(found, "before" if closed else None)
 
 
 def _completed(event: Event, grant: EarlyCommit) -> Event:
@@ -208,7 +215,7 @@ async def _commit(
     event: Event,
     *,
     attempt: EffectAttempt,
-) -> StepResult:
+) -> CommittedStep:
     event = _completed(event, grant)
     closes = grant.closes and _ends_the_run(step, event)
     commit = CommitStep(
@@ -227,14 +234,13 @@ async def _commit(
         )
     except StoreUnavailableError:
         # The loop has more patience, and commits by the same id.
-        return await _left_to_loop(deps, step, grant, result, attempt)
+        return CommittedStep(await _left_to_loop(deps, step, grant, result, attempt))
     except EventConflictError:
         # A slower attempt of this step was not dead: the event it has committed stands. Or a later
         # one was, or has left another to the loop, which alone commits then.
-        return await _earlier(deps, step) or result
-    if closes:
-        await closed_by_step(deps, step, grant, again=False)
-    return result.model_copy(update={"seq": seq, "closed": closes})
+        return CommittedStep(await _earlier(deps, step) or result)
+    stored = result.model_copy(update={"seq": seq, "closed": closes})
+    return CommittedStep(stored, "now" if closes else None)
 
 
 def _ends_the_run(step: Step, event: Event) -> bool:

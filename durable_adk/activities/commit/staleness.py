@@ -1,7 +1,8 @@
-"""Noticing that a store is older than it was, before a new run appends to it (I21).
+"""Staleness checks: detect that the session store is older than what was committed to it (I21).
 
-A run that goes on knows how long its session was. A new one knows nothing, so something else has to
-remember: Temporal does. The store has to know every invocation that Temporal has seen completed.
+A running invocation knows how long its session was, so `require_known` compares the two. A new
+invocation knows nothing: Temporal does, and the store must know every invocation that Temporal has
+seen completed (`StalenessCheck`).
 """
 
 import asyncio
@@ -12,7 +13,8 @@ from dataclasses import dataclass, field
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 
-from durable_adk.errors import SessionRegressedError
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.errors import SessionNotFoundError, SessionRegressedError
 from durable_adk.log import get_logger
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.session import SessionKey
@@ -197,3 +199,40 @@ def _refusal(key: SessionKey, look: _Look) -> SessionRegressedError:
         f"{what}: the session store is older than it was, as after the restoring of a backup. "
         "Nothing is written to it; run `durable-adk doctor --fix` to put back what is missing."
     )
+
+
+async def require_known(
+    deps: Dependencies,
+    key: SessionKey,
+    invocation_id: str,
+    *,
+    epoch: int,
+    revision: int | None = None,
+) -> None:
+    """Make sure that a session knows of an invocation that was opened in it.
+
+    A record never goes while its session is there, and a log never gets shorter. A session that is
+    missing altogether counts as deleted: of that nothing is left to tell it by.
+
+    Args:
+        deps: Where the store is.
+        key: The session.
+        invocation_id: It was opened.
+        epoch: Of the invocation's lease; 0: it is not known.
+        revision: Number of an event that was stored; None: none is known of.
+
+    Raises:
+        LeaseLostError: It was opened in a session that was deleted; the one there is another.
+        SessionRegressedError: It was opened in a session that is older now than it was then.
+    """
+    try:
+        present, _ = await deps.sessions.read_state(key, epoch=epoch or None)
+    except SessionNotFoundError:
+        return
+    record = await deps.sessions.get_invocation(key, invocation_id)
+    if record is None or present < (revision or 0):
+        raise SessionRegressedError(
+            f"The store is older than the history of invocation {invocation_id!r}, as after the "
+            f"restoring of a backup: session {key.session_id!r} has {present} events. Nothing is "
+            "written to it; run `durable-adk doctor --fix` to put back what is missing."
+        )

@@ -5,7 +5,7 @@ committed an event that the loop never heard of, because its worker died. The sa
 invocation that was taken over: whoever takes over seals it.
 """
 
-from durable_adk.activities.commit.regressed import require_known
+from durable_adk.activities.commit.staleness import require_known
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.steering import delivered_event
 from durable_adk.activities.invocation.waiting import check_turn

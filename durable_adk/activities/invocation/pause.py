@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from google.genai import types
 
-from durable_adk.activities.commit.regressed import require_known
+from durable_adk.activities.commit.staleness import require_known
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.past_state import state_as_of
 from durable_adk.activities.invocation.steering import deliver

@@ -14,12 +14,16 @@ from durable_adk.activities.commit.early_commit import (
 from durable_adk.activities.commit.notes import ReceivedResult
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.lifecycle import others_have_answered
-from durable_adk.activities.tool.activity_result import ActivityResult, activity_call
-from durable_adk.activities.tool.agent_result import AgentResult, read_agent_result
 from durable_adk.activities.tool.confirmation import (
     record_requester,
     request_metadata,
     waits_for_user,
+)
+from durable_adk.activities.tool.delegated import (
+    ActivityResult,
+    AgentResult,
+    activity_call,
+    read_agent_result,
 )
 from durable_adk.activities.tool.response_event import pending_result, response_event, unknown_tool
 from durable_adk.activities.tool.run import (

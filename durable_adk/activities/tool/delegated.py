@@ -1,4 +1,4 @@
-"""A tool that is an activity of others: what it is given, and what it has come to."""
+"""Tools whose work runs outside the tool step: agents as tools, and external activities."""
 
 import asyncio
 from dataclasses import dataclass
@@ -15,11 +15,64 @@ from durable_adk.errors import (
     from_detail,
     text_of,
 )
+from durable_adk.events.event import Event
+from durable_adk.failpoints import failpoint
 from durable_adk.json_values import to_json_value
+from durable_adk.sessions.state import without_temp
 from durable_adk.tools.activity_tool import ActivityTool
+from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.output_schema import parse_output
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd, failed, overdue
-from durable_adk.wire.steps import ToolStep
+from durable_adk.wire.steps import ChildEnd, ToolStep
+
+
+@dataclass(frozen=True)
+class AgentResult:
+    """The events of the agent's run, and what it failed with."""
+
+    events: list[Event]
+    error: dict[str, Any] | None
+
+    def taken(self, tool: BaseTool, context: ToolContext) -> Any:
+        """The tool's result; state and artifacts that the agent changed go to the caller (TOL-21).
+
+        Raises:
+            DurableAdkError: What the agent's run failed with; it is the tool's error then.
+        """
+        if self.error is not None:
+            raise from_detail(self.error)
+        for event in self.events:
+            context.state.update(without_temp(event.actions.state_delta))
+            context.actions.artifact_delta |= event.actions.artifact_delta
+        if isinstance(tool, AgentTool) and tool.skip_summarization:
+            context.actions.skip_summarization = True
+        return self._result(tool)
+
+    def _result(self, tool: BaseTool) -> Any:
+        last = next((event for event in reversed(self.events) if event.content), None)
+        failed = next((event for event in reversed(self.events) if event.error_message), None)
+        if failed is not None and failed is self.events[-1]:
+            return failed.error_message
+        if last is None:
+            return ""
+        texts = [part.text for part in last.parts if part.text and not part.thought]
+        text = "\n".join(texts)
+        agent = tool.agent if isinstance(tool, AgentTool) else None
+        schema = agent.output_schema if isinstance(agent, LlmAgent) else None
+        if schema is None:
+            return text
+        return parse_output(schema, text)
+
+
+async def read_agent_result(deps: Dependencies, end: ChildEnd, invocation_id: str) -> AgentResult:
+    """The agent's events without the question, by reference to its session (D3)."""
+    record = await deps.sessions.get_invocation(end.key, invocation_id)
+    if record is None:
+        return AgentResult([], end.error)
+    stored = await deps.sessions.read_events(end.key, after=record.start_seq)
+    failpoint("child.read")
+    return AgentResult([item.event for item in stored], end.error)
 
 
 @dataclass(frozen=True)
