@@ -347,7 +347,9 @@ MUTANTS = [
     ),
     # ----- endings
     mutant(
-        "open calls are not sealed", "pairing", replaces(close, "unanswered", lambda *_args: [])
+        "open calls are not sealed",
+        "pairing",
+        replaces(close, "closing_responses", lambda *_args: []),
     ),
     mutant(
         "a cancellation is heeded only where the loop waits",
@@ -375,7 +377,7 @@ MUTANTS = [
         # An answer carries no hash of arguments: they are in the stored call, whose id it names.
         "an approval holds for other arguments",
         "each approval for its call",
-        replaces(tool_call, "answer_to", _any_approval),
+        replaces(tool_call, "response_to", _any_approval),
         replaces(client_requests, "response_to", _any_approval),
     ),
     mutant(

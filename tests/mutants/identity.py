@@ -111,7 +111,7 @@ IDENTITY = [
     mutant(
         "a function runs that does not know of a no",
         "denied through another tool",
-        replaces(function_tool, "denied", ignored),
+        replaces(function_tool, "rejection", ignored),
     ),
     mutant(
         "the next run does not know what answers said",

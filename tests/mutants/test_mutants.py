@@ -9,9 +9,14 @@ from tests.mutants.mutant import Mutant
 
 def test_every_seeded_bug_can_be_planted() -> None:
     """What a mutant changes is still there, under the name and with the text that it expects."""
+    gone: dict[str, str] = {}
     for mutant in MUTANTS:
         with pytest.MonkeyPatch.context() as patch:
-            mutant.breaks(patch)
+            try:
+                mutant.breaks(patch)
+            except (AssertionError, AttributeError) as error:
+                gone[mutant.name] = str(error)
+    assert gone == {}
 
 
 @pytest.mark.thorough

@@ -33,7 +33,7 @@ WAITING = [
     mutant(
         "attempts wait in place whose turn is far away",
         "few attempts in place",
-        replaces(waiting, "NEXT", 10**9),
+        replaces(waiting, "IN_PLACE_TICKETS", 10**9),
     ),
     mutant(
         "any number of attempts wait in place",
