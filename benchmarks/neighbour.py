@@ -26,8 +26,8 @@ from durable_adk.apps import App
 from durable_adk.client import connect
 from durable_adk.embedded import TemporalServer
 from durable_adk.models import LlmRequest, ScriptedModel
-from durable_adk.sessions import BaseSessionService, DatabaseSessionService, SessionKey
-from durable_adk.sessions._waiting import TransactionalQueue
+from durable_adk.sessions import DatabaseSessionService, SessionKey, SessionLog
+from durable_adk.sessions.log.queue import Queue
 from durable_adk.tools import FunctionTool
 from durable_adk.worker import WorkerOptions, worker
 
@@ -46,13 +46,13 @@ class Counted:
 
 def counting() -> None:
     """Have each look of this process counted."""
-    check_turn = TransactionalQueue.check_turn
+    check_turn = Queue.check_turn
 
-    async def counted(self: TransactionalQueue, key: SessionKey, **options: Any) -> None:
+    async def counted(self: Queue, key: SessionKey, **options: Any) -> None:
         Counted.count += 1
         await check_turn(self, key, **options)
 
-    TransactionalQueue.check_turn = counted
+    Queue.check_turn = counted
 
 
 async def slow() -> str:
@@ -116,7 +116,7 @@ async def measured(address: str, turns: int) -> tuple[float, float, float]:
     return statistics.median(times), statistics.quantiles(times, n=20)[-1], rate
 
 
-async def until(sessions: BaseSessionService, status: str, count: int) -> None:
+async def until(sessions: SessionLog, status: str, count: int) -> None:
     """Wait until so many invocations have a status."""
     async with asyncio.timeout(60):
         while True:
@@ -126,7 +126,7 @@ async def until(sessions: BaseSessionService, status: str, count: int) -> None:
             await asyncio.sleep(0.1)
 
 
-async def on(name: str, sessions: BaseSessionService, turns: int, table: Table) -> None:
+async def on(name: str, sessions: SessionLog, turns: int, table: Table) -> None:
     """All three measurements on one store."""
     with tempfile.TemporaryDirectory() as folder:
         async with TemporalServer.start(data_dir=Path(folder), headless=True) as server:

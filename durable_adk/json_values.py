@@ -168,7 +168,7 @@ def check_id(value: Any, field: str) -> str:
     and lone surrogates are refused: they do not survive logs and stores. Separators need no rule:
     keys hold ids apart, and workflow ids are hashes of lists of them (reliability S2). Event ids
     are the invocation's id, a dot and a position, so who opens an invocation is refused an id that
-    the events of another one of the session may begin with (`sessions._log`).
+    the events of another one of the session may begin with (`sessions.log.invocations`).
 
     Args:
         value: The id, at most `MAX_ID` characters.

@@ -30,7 +30,7 @@ from durable_adk.context.activity import Services
 from durable_adk.errors import InvalidRequestError
 from durable_adk.memory.base_memory_service import BaseMemoryService
 from durable_adk.partials import PartialChannel
-from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import Limits
 from durable_adk.wire.converter import data_converter, with_our_payloads
 from durable_adk.worker import (
@@ -65,7 +65,7 @@ class DurableAdkPlugin(SimplePlugin):
         self,
         *,
         apps: Sequence[App] = (),
-        session_service: BaseSessionService | None = None,
+        session_service: SessionLog | None = None,
         artifact_service: BaseArtifactService | None = None,
         memory_service: BaseMemoryService | None = None,
         credential_service: BaseCredentialService | None = None,

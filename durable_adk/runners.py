@@ -29,9 +29,9 @@ from durable_adk.json_values import check_id
 from durable_adk.memory import BaseMemoryService, InMemoryMemoryService
 from durable_adk.models.model_attempt import ModelAttempt
 from durable_adk.partials import PartialChannel, partials_of
-from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits
 from durable_adk.wire.messages import InvocationRequest, WhenBusy
 from durable_adk.wire.run_config import RunConfig
@@ -47,7 +47,7 @@ class Runner:
     def __init__(
         self,
         *,
-        session_service: BaseSessionService,
+        session_service: SessionLog,
         app: App | None = None,
         app_name: str | None = None,
         agent: BaseAgent | None = None,

@@ -36,7 +36,7 @@ from durable_adk.errors import InvalidRequestError, WorkerStuckError
 from durable_adk.log import get_logger
 from durable_adk.memory.base_memory_service import BaseMemoryService
 from durable_adk.partials import PartialChannel, partials_of
-from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits, Settings
 from durable_adk.storage import OwnedStorage, ResultUpload
 from durable_adk.telemetry.headers import BindsTrace, HandsOn
@@ -213,7 +213,7 @@ class WorkerApps:
         task_queue: str,
         *,
         apps: Sequence[App],
-        session_service: BaseSessionService,
+        session_service: SessionLog,
         services: Services,
         partials: PartialChannel | None,
         limits: Limits,
@@ -329,7 +329,7 @@ async def worker(
     client: Client,
     *,
     apps: Sequence[App],
-    session_service: BaseSessionService,
+    session_service: SessionLog,
     artifact_service: BaseArtifactService | None = None,
     memory_service: BaseMemoryService | None = None,
     credential_service: BaseCredentialService | None = None,

@@ -18,8 +18,8 @@ from durable_adk.activities.definitions import InvocationActivities
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.effects import EffectPerformer
 from durable_adk.sessions import InMemorySessionService, SessionKey
-from durable_adk.sessions._tables import Tables
-from durable_adk.sessions._transactional import TransactionalSessionService
+from durable_adk.sessions.log.storage import Tables
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.converter import data_converter
 from simulation.loop import VirtualLoop
 
@@ -157,7 +157,7 @@ class _Store:
         return result
 
 
-class SimulatedSessions(TransactionalSessionService):
+class SimulatedSessions(SessionLog):
     """The session service, over tables in memory."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from durable_adk.errors import SessionBusyError
-from durable_adk.sessions.base_session_service import Status
+from durable_adk.sessions.records import Status
 from durable_adk.wire.messages import WhenBusy
 from simulation.simulation import Result
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.events import Event
-from durable_adk.sessions import _log
-from durable_adk.sessions._entry import Entry
-from durable_adk.sessions._queue import live
-from durable_adk.sessions._tables import Window
-from durable_adk.sessions.base_session_service import InvocationRecord
-from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
+from durable_adk.sessions.log import invocations
+from durable_adk.sessions.log.entry import Entry
+from durable_adk.sessions.log.queue import live
+from durable_adk.sessions.log.storage import Window
+from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import InvocationAnswer, WhenBusy
 from simulation.attempts import SimulatedSessions, gate, skew
@@ -120,19 +120,19 @@ class Simulation:
             steer=self._steer,
         )
 
-    async def _is_alive(self, holder: str) -> bool:
-        return self._held(holder) is not None
+    async def _is_alive(self, lease_owner: str) -> bool:
+        return self._held(lease_owner) is not None
 
-    def _held(self, holder: str) -> WorkflowRun | None:
-        """The open run of a holder."""
-        held = TemporalHolder.parse(holder)
+    def _held(self, lease_owner: str) -> WorkflowRun | None:
+        """The open run of a lease owner."""
+        held = TemporalLeaseOwner.parse(lease_owner)
         runs = (run for run in self.server.runs if held and run.first_run_id == held.first_run_id)
         return next((run for run in runs if run.closed is None), None)
 
     async def _interrupt(self, key: SessionKey, record: InvocationRecord) -> None:
         del key
         await gate("tell.before")
-        run = self._held(record.holder)
+        run = self._held(record.lease_owner)
         if run is not None:
             self.server.cancel(run)
         await gate("tell.after")
@@ -142,7 +142,7 @@ class Simulation:
     ) -> None:
         del key
         await gate("tell.before")
-        run = self._held(record.holder)
+        run = self._held(record.lease_owner)
         if run is not None:
             told = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
             self.server.signal(run, "answer", told)
@@ -211,12 +211,12 @@ class Simulation:
         tables = self.sessions.tables
         events = [json.loads(body) for body in self.bodies()]
         tables.remove_session(KEY)
-        _log.create(tables, KEY, {})
+        invocations.create(tables, KEY, {})
         self.cleared = [event["id"] for event in events if event["id"].endswith(".0")]
         for event in events:
             if event["id"] in self.cleared:
                 entry = Entry.of(Event.model_validate(event))
-                _log.append(tables, KEY, entry, len(self.bodies()))
+                invocations.append(tables, KEY, entry, len(self.bodies()))
 
     def deploy(self) -> None:
         """Replace the first worker, after its attempts have ended, by one of the next release."""

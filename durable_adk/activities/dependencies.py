@@ -17,8 +17,9 @@ from durable_adk.events.event import Event
 from durable_adk.log import get_logger
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.plugins.plugin_manager import PluginManager
-from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
+from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import Session, SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import Limits
 from durable_adk.wire.messages import InvocationAnswer
 from durable_adk.wire.run_config import RunConfig
@@ -38,9 +39,9 @@ def _seen(step: Step, known: KnownEvents) -> list[Event]:
     return [*recent(known.events[: known.start], config), *known.events[known.start :]]
 
 
-async def assume_alive(holder: str) -> bool:
+async def assume_alive(lease_owner: str) -> bool:
     """The answer of a process that cannot look: nobody is taken over from."""
-    del holder
+    del lease_owner
     return True
 
 
@@ -66,13 +67,13 @@ class Dependencies:
     registry: AppRegistry
     registry_name: str = "local"
     """Under which name workflows find the registry; see `apps.registry.serve`."""
-    sessions: BaseSessionService
+    sessions: SessionLog
     limits: Limits = field(default_factory=Limits)
     model_task_queues: Mapping[str, str] = field(default_factory=dict[str, str])
     """By a model's name, where it is called; other ones where the invocation is."""
     services: Services = field(default_factory=Services)
     is_alive: Callable[[str], Awaitable[bool]] = assume_alive
-    """Whether the holder of a lease still runs; see `InvocationRecord.holder`."""
+    """Whether the lease owner of a lease still runs; see `InvocationRecord.lease_owner`."""
     check_store: Callable[[SessionKey], Awaitable[None]] = skip_staleness_check
     """Raises SessionRegressedError if a session is older than it was; see `StalenessCheck`."""
     interrupt: Callable[[SessionKey, InvocationRecord], Awaitable[None]] = interrupt_nobody

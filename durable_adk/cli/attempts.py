@@ -18,8 +18,8 @@ from durable_adk.client.attempts import read_attempts
 from durable_adk.client.pending import InvocationFilter, find_invocations
 from durable_adk.log import printable
 from durable_adk.models.model_attempt import ModelAttempt
-from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 
 AttemptLines = Annotated[bool, typer.Option("--json", help="One attempt a line, as JSON.")]
 OneInvocation = Annotated[
@@ -66,7 +66,7 @@ async def attempts(
 
 
 async def _find(
-    sessions: BaseSessionService, where: InvocationFilter, invocation: str | None
+    sessions: SessionLog, where: InvocationFilter, invocation: str | None
 ) -> list[LocatedAttempt]:
     """The attempts, those of the newest invocation first."""
     found = [

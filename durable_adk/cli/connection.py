@@ -22,10 +22,13 @@ from durable_adk.embedded.shared import embedded_client, prepare_data_dir
 from durable_adk.embedded.stores import Stores, folder_stores
 from durable_adk.errors import InvalidRequestError, NoWorkerError, TemporalUnavailableError
 from durable_adk.runners import Runner
-from durable_adk.sessions.base_session_service import InvocationRecord
-from durable_adk.sessions.database_url import shown
-from durable_adk.sessions.lease_owner import TemporalHolder
-from durable_adk.sessions.sql_session_service import DatabaseSessionService, SqliteSessionService
+from durable_adk.sessions.database_session_service import (
+    DatabaseSessionService,
+    SqliteSessionService,
+)
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
+from durable_adk.sessions.records import InvocationRecord
+from durable_adk.sessions.sql.database_url import shown
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Settings
 from durable_adk.worker import WorkerOptions, worker
 
@@ -280,20 +283,20 @@ async def _task_queue(client: Client, record: InvocationRecord) -> str:
     It is looked up before anything else: another Temporal does not have the workflow, and the
     invocation would be closed as abandoned.
     """
-    holder = TemporalHolder.parse(record.holder)
-    if holder is None:
+    lease_owner = TemporalLeaseOwner.parse(record.lease_owner)
+    if lease_owner is None:
         raise InvalidRequestError(
             f"Invocation {record.invocation_id!r} runs in another process, without Temporal; "
             "answer it in that process."
         )
-    handle = client.get_workflow_handle(holder.workflow_id)
+    handle = client.get_workflow_handle(lease_owner.workflow_id)
     try:
         description = await handle.describe()
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
         description = None
-    if description is None or description.raw_info.first_run_id != holder.first_run_id:
+    if description is None or description.raw_info.first_run_id != lease_owner.first_run_id:
         raise InvalidRequestError(
             f"The Temporal at {client.service_client.config.target_host} (namespace "
             f"{client.namespace}) does not run invocation {record.invocation_id!r}; select the "

@@ -30,9 +30,10 @@ from durable_adk.embedded.shared import (
 from durable_adk.embedded.worker_process import start_worker_process
 from durable_adk.errors import DurableAdkError
 from durable_adk.runners import Runner
-from durable_adk.sessions.base_session_service import BaseSessionService, Status
+from durable_adk.sessions.database_session_service import SqliteSessionService
+from durable_adk.sessions.records import Status
 from durable_adk.sessions.session import SessionKey
-from durable_adk.sessions.sql_session_service import SqliteSessionService
+from durable_adk.sessions.session_log import SessionLog
 
 MESSAGE = "Find the capital of France and book a trip to Paris."
 KILL_AFTER = 0.7
@@ -187,7 +188,7 @@ class Records:
     """When the tool's second attempt began, in seconds since the epoch."""
 
     @classmethod
-    async def read(cls, client: Client, sessions: BaseSessionService, story: Story) -> "Records":
+    async def read(cls, client: Client, sessions: SessionLog, story: Story) -> "Records":
         """Read the store, the history and the ledger."""
         record = await sessions.get_invocation(story.key, story.invocation)
         stored = [

@@ -27,12 +27,9 @@ from durable_adk.client.pending import (
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import InvalidRequestError
 from durable_adk.log import printable
-from durable_adk.sessions.base_session_service import (
-    BaseSessionService,
-    InvocationRecord,
-    Status,
-)
+from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 
 SHORTEST = 12
 """Characters of a shortened id at least."""
@@ -62,7 +59,7 @@ class InvocationOptions:
     detach: Detach = False
     as_json: Json = False
 
-    async def scope(self, sessions: BaseSessionService) -> tuple[InvocationFilter, App | None]:
+    async def scope(self, sessions: SessionLog) -> tuple[InvocationFilter, App | None]:
         """Where to search, and the app to serve meanwhile.
 
         Raises:
@@ -108,7 +105,7 @@ async def pending(
         typer.echo("No calls are waiting for an answer.")
 
 
-async def app_name(sessions: BaseSessionService, target: str | None) -> str | None:
+async def app_name(sessions: SessionLog, target: str | None) -> str | None:
     """The name of an app in the store, or of the app that a target defines.
 
     Raises:
@@ -120,7 +117,7 @@ async def app_name(sessions: BaseSessionService, target: str | None) -> str | No
 
 
 async def find_invocation(
-    sessions: BaseSessionService, where: InvocationFilter, start: str
+    sessions: SessionLog, where: InvocationFilter, start: str
 ) -> tuple[SessionKey, InvocationRecord]:
     """The one invocation whose id is `start` or begins with it; open ones come first.
 
@@ -134,7 +131,7 @@ async def find_invocation(
 
 
 async def _beginning(
-    sessions: BaseSessionService, where: InvocationFilter, start: str, status: Status | None
+    sessions: SessionLog, where: InvocationFilter, start: str, status: Status | None
 ) -> dict[tuple[SessionKey, str], tuple[SessionKey, InvocationRecord]]:
     """The invocations whose ids begin with `start`; none if it is empty."""
     return {
@@ -144,9 +141,7 @@ async def _beginning(
     }
 
 
-async def find_call(
-    sessions: BaseSessionService, where: InvocationFilter, start: str
-) -> LocatedCall:
+async def find_call(sessions: SessionLog, where: InvocationFilter, start: str) -> LocatedCall:
     """The one pending call whose id is `start` or begins with it.
 
     Raises:

@@ -20,7 +20,7 @@ from durable_adk.client.pending import pending_calls_of
 from durable_adk.errors import DurableAdkError
 from durable_adk.json_values import check_id
 from durable_adk.runners import Runner
-from durable_adk.sessions.base_session_service import InvocationRecord
+from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import WhenBusy
 from durable_adk.wire.run_config import RunConfig, StreamingMode

@@ -15,7 +15,7 @@ from durable_adk.errors import InvalidRequestError
 from durable_adk.log import printable
 from durable_adk.ops.codec_server import Access, Decoder, application, serve
 from durable_adk.ops.codec_server.access import LOOPBACK, is_loopback
-from durable_adk.sessions.schema_version import SchemaVersion
+from durable_adk.sessions.sql.schema_version import SchemaVersion
 
 HELP = {"help_option_names": ["-h", "--help"]}
 

@@ -15,15 +15,16 @@ from durable_adk.conversation.answers import (
 )
 from durable_adk.errors import InvalidRequestError
 from durable_adk.json_values import canonical
-from durable_adk.sessions.base_session_service import BaseSessionService, Status, StoredEvent
 from durable_adk.sessions.reading import read_from_calls
+from durable_adk.sessions.records import Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sessions.state import without_temp
 from durable_adk.wire.messages import InvocationRequest, answer_event, user_content
 
 
 async def checked_answers(
-    sessions: BaseSessionService, key: SessionKey, request: InvocationRequest
+    sessions: SessionLog, key: SessionKey, request: InvocationRequest
 ) -> list[Answer]:
     """The answers in a message, checked against the session's pending calls.
 
@@ -77,7 +78,7 @@ def answer_id_of(request: InvocationRequest) -> str:
 
 
 async def sent_before(
-    sessions: BaseSessionService, key: SessionKey, request: InvocationRequest, answer_id: str
+    sessions: SessionLog, key: SessionKey, request: InvocationRequest, answer_id: str
 ) -> StoredEvent | None:
     """The event of the same answer, if it was sent and stored earlier.
 

@@ -1,13 +1,13 @@
 """Model calls without a response, and the tokens they used."""
 
 from durable_adk.models.model_attempt import ModelAttempt
-from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.records import ATTEMPT
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 
 
 async def read_attempts(
-    sessions: BaseSessionService, key: SessionKey, invocation_id: str
+    sessions: SessionLog, key: SessionKey, invocation_id: str
 ) -> list[ModelAttempt]:
     """The model calls of an invocation that failed, were cancelled or were lost, in order.
 

@@ -15,13 +15,9 @@ from durable_adk.errors import (
     StoreUnavailableError,
     from_detail,
 )
-from durable_adk.sessions.base_session_service import (
-    BaseSessionService,
-    InvocationRecord,
-    Status,
-    StoredEvent,
-)
+from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.messages import InvocationResult
 
 POLL = 1.0
@@ -44,7 +40,7 @@ class DeliveredToOther(Exception):  # noqa: N818 - no error: the caller follows 
 
 
 async def follow(
-    sessions: BaseSessionService,
+    sessions: SessionLog,
     key: SessionKey,
     *,
     invocation_id: str,
@@ -125,9 +121,7 @@ def _recipient(invocation_id: str, result: object) -> str:
     return name
 
 
-async def _orphan(
-    sessions: BaseSessionService, key: SessionKey, record: InvocationRecord | None
-) -> bool:
+async def _orphan(sessions: SessionLog, key: SessionKey, record: InvocationRecord | None) -> bool:
     """Whether a running invocation has lost its lease, by expiry or to another invocation."""
     if record is None:
         return False
@@ -136,7 +130,7 @@ async def _orphan(
 
 
 async def _read(
-    sessions: BaseSessionService, key: SessionKey, invocation_id: str, cursor: int
+    sessions: SessionLog, key: SessionKey, invocation_id: str, cursor: int
 ) -> tuple[InvocationRecord | None, list[StoredEvent]]:
     """The invocation and the events after the cursor; retries while the store is unavailable."""
     loop = asyncio.get_running_loop()
@@ -154,7 +148,7 @@ async def _read(
 
 
 async def _wait(
-    sessions: BaseSessionService, key: SessionKey, cursor: int, run: "asyncio.Task[object] | None"
+    sessions: SessionLog, key: SessionKey, cursor: int, run: "asyncio.Task[object] | None"
 ) -> None:
     change = asyncio.ensure_future(sessions.wait_for_change(key, after=cursor, timeout=POLL))
     try:

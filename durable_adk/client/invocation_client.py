@@ -31,12 +31,9 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.partials import PartialChannel, Subscription
-from durable_adk.sessions.base_session_service import (
-    BaseSessionService,
-    InvocationRecord,
-    StoredEvent,
-)
+from durable_adk.sessions.records import InvocationRecord, StoredEvent
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.telemetry.clients import following
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, user_content
 from durable_adk.wire.run_config import StreamingMode
@@ -87,7 +84,7 @@ class Backend(Protocol):
 class InvocationClient:
     """A client of the invocations of a session store, whatever backend runs them."""
 
-    sessions: BaseSessionService
+    sessions: SessionLog
     backend: Backend
     credentials: BaseCredentialService | None = None
     partials: PartialChannel | None = None
@@ -254,7 +251,7 @@ class InvocationClient:
             return run
         # It is open in the store. A client of the wrong Temporal must not close it.
         raise InvalidRequestError(
-            f"Invocation {record.invocation_id!r} ({record.holder}) does not run here: its "
+            f"Invocation {record.invocation_id!r} ({record.lease_owner}) does not run here: its "
             "workflow was terminated, or this client uses another Temporal. Nothing was stored."
         )
 

@@ -6,8 +6,8 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.errors import TemporalUnavailableError
-from durable_adk.sessions.base_session_service import InvocationRecord
-from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
+from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import InvocationAnswer
 
@@ -18,12 +18,12 @@ class LeaseOwners:
 
     client: Client
 
-    async def is_alive(self, holder: str) -> bool:
-        """Whether the workflow named by `InvocationRecord.holder` is open.
+    async def is_alive(self, lease_owner: str) -> bool:
+        """Whether the workflow named by `InvocationRecord.lease_owner` is open.
 
         Owners that are not workflows count as alive: their leases expire.
         """
-        parsed = TemporalHolder.parse(holder)
+        parsed = TemporalLeaseOwner.parse(lease_owner)
         if parsed is None or parsed.namespace != self.client.namespace:
             return True
         handle = self.client.get_workflow_handle(parsed.workflow_id)
@@ -45,7 +45,7 @@ class LeaseOwners:
         Does nothing for owners that are not workflows of this namespace.
         """
         del key
-        parsed = TemporalHolder.parse(record.holder)
+        parsed = TemporalLeaseOwner.parse(record.lease_owner)
         if parsed is None or parsed.namespace != self.client.namespace:
             return
         handle = self.client.get_workflow_handle(
@@ -64,7 +64,7 @@ class LeaseOwners:
     ) -> None:
         """Deliver a message to the workflow of an invocation, unless it is closed."""
         del key
-        parsed = TemporalHolder.parse(record.holder)
+        parsed = TemporalLeaseOwner.parse(record.lease_owner)
         if parsed is None or parsed.namespace != self.client.namespace:
             return
         handle = self.client.get_workflow_handle(parsed.workflow_id)

@@ -16,9 +16,10 @@ from durable_adk.flows.event_loop import run_invocation
 from durable_adk.local_runtime import LocalRuntime
 from durable_adk.partials import PartialChannel
 from durable_adk.runtime import Inbox
-from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
 from durable_adk.sessions.lease_owner import LOCAL_PREFIX, LOCAL_TTL
+from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import Limits
 from durable_adk.telemetry.identity import TraceIdentity
 from durable_adk.telemetry.steps import for_invocation
@@ -43,7 +44,7 @@ class LocalBackend:
     def __init__(
         self,
         app: App,
-        sessions: BaseSessionService,
+        sessions: SessionLog,
         limits: Limits,
         services: Services,
         *,
@@ -151,7 +152,7 @@ class LocalBackend:
     async def _interrupt(self, key: SessionKey, record: InvocationRecord) -> None:
         """Cancel a task once: a second time would interrupt its closing events."""
         task = self._tasks.get((key, record.invocation_id))
-        if task is None or record.holder != self._holder(record.invocation_id):
+        if task is None or record.lease_owner != self._lease_owner(record.invocation_id):
             return
 
         def cancel() -> None:
@@ -166,10 +167,10 @@ class LocalBackend:
         """Deliver a message to a task, which may be in another event loop."""
         name = (key, record.invocation_id)
         task = self._tasks.get(name)
-        if task is not None and record.holder == self._holder(record.invocation_id):
+        if task is not None and record.lease_owner == self._lease_owner(record.invocation_id):
             task.get_loop().call_soon_threadsafe(self._inboxes[name].put, answer)
 
-    def _holder(self, invocation_id: str) -> str:
+    def _lease_owner(self, invocation_id: str) -> str:
         return f"{LOCAL_PREFIX}{self._process}:{invocation_id}"
 
     def _runtime(self) -> LocalRuntime:
@@ -205,12 +206,12 @@ class LocalBackend:
     async def _driven(
         self, runtime: LocalRuntime, key: SessionKey, request: InvocationRequest
     ) -> InvocationResult:
-        holder = self._holder(request.invocation_id or "")
+        lease_owner = self._lease_owner(request.invocation_id or "")
         renewing = asyncio.create_task(self._renew(key, request.invocation_id or ""))
         try:
-            return await self._to_end(runtime, request, holder)
+            return await self._to_end(runtime, request, lease_owner)
         except asyncio.CancelledError:
-            await self._leave(key, request.invocation_id or "", holder)
+            await self._leave(key, request.invocation_id or "", lease_owner)
             raise
         finally:
             renewing.cancel()
@@ -218,17 +219,19 @@ class LocalBackend:
                 await renewing
 
     async def _to_end(
-        self, runtime: LocalRuntime, request: InvocationRequest, holder: str
+        self, runtime: LocalRuntime, request: InvocationRequest, lease_owner: str
     ) -> InvocationResult:
-        outcome = await run_invocation(runtime, request, holder=holder)
+        outcome = await run_invocation(runtime, request, lease_owner=lease_owner)
         while isinstance(outcome, Cursor):
-            outcome = await run_invocation(runtime, outcome, holder=holder)
+            outcome = await run_invocation(runtime, outcome, lease_owner=lease_owner)
         return outcome
 
-    async def _leave(self, key: SessionKey, invocation_id: str, holder: str) -> None:
+    async def _leave(self, key: SessionKey, invocation_id: str, lease_owner: str) -> None:
         """Leave the queue after a cancellation before opening, so that later messages continue."""
         with suppress(StoreUnavailableError):  # then they wait until the ticket expires
-            await self._sessions.leave_queue(key, invocation_id=invocation_id, holder=holder)
+            await self._sessions.leave_queue(
+                key, invocation_id=invocation_id, lease_owner=lease_owner
+            )
 
     async def _renew(self, key: SessionKey, invocation_id: str) -> None:
         """Renew the lease during steps that take longer than its time to live."""

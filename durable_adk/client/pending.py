@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
 from durable_adk.conversation.pending_calls import PendingCall, pending_calls
-from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.reading import all_invocations, read_from
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class LocatedCall:
 
 
 async def find_invocations(
-    sessions: BaseSessionService, where: InvocationFilter, *, status: Status | None = None
+    sessions: SessionLog, where: InvocationFilter, *, status: Status | None = None
 ) -> AsyncGenerator[tuple[SessionKey, InvocationRecord]]:
     """Yield all invocations of the matching sessions, however many there are."""
     for name in [where.app] if where.app else await sessions.list_apps():
@@ -43,9 +43,7 @@ async def find_invocations(
             yield one
 
 
-async def find_pending_calls(
-    sessions: BaseSessionService, where: InvocationFilter
-) -> list[LocatedCall]:
+async def find_pending_calls(sessions: SessionLog, where: InvocationFilter) -> list[LocatedCall]:
     """The pending calls of invocations that are paused, or run in another branch; oldest first."""
     found: dict[SessionKey, dict[str, InvocationRecord]] = {}
     for status in (Status.PAUSED, Status.RUNNING):
@@ -56,7 +54,7 @@ async def find_pending_calls(
 
 
 async def pending_calls_of(
-    sessions: BaseSessionService, key: SessionKey, invocation_id: str
+    sessions: SessionLog, key: SessionKey, invocation_id: str
 ) -> list[LocatedCall]:
     """The calls that an invocation has paused for; [] if it is not paused."""
     record = await sessions.get_invocation(key, invocation_id)
@@ -66,7 +64,7 @@ async def pending_calls_of(
 
 
 async def _of(
-    sessions: BaseSessionService, key: SessionKey, records: Mapping[str, InvocationRecord]
+    sessions: SessionLog, key: SessionKey, records: Mapping[str, InvocationRecord]
 ) -> list[LocatedCall]:
     """The pending calls of open invocations; reads no event before the first of these began."""
     first = min(record.start_seq for record in records.values())

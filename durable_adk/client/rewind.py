@@ -13,8 +13,9 @@ from durable_adk.artifacts.base_artifact_service import BaseArtifactService
 from durable_adk.client.invocation_client import Backend
 from durable_adk.conversation.rewind import artifacts_to_restore, rewind_event, taken_back
 from durable_adk.errors import InvalidRequestError, SessionBusyError, StaleSessionError
-from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord, Status
+from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import Session, SessionKey
+from durable_adk.sessions.session_log import SessionLog
 
 ATTEMPTS = 5
 """How often to retry if something else was stored meanwhile."""
@@ -28,7 +29,7 @@ _EMPTY = types.Part(inline_data=types.Blob(data=b"", mime_type="application/octe
 class Rewinding:
     """Rewinds the sessions of a store."""
 
-    sessions: BaseSessionService
+    sessions: SessionLog
     backend: Backend
     artifacts: BaseArtifactService | None
 

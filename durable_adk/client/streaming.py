@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from durable_adk.events.event import Event
 from durable_adk.partials.partial import PartialEvent
 from durable_adk.partials.subscription import BUFFER, Subscription
-from durable_adk.sessions.base_session_service import StoredEvent
+from durable_adk.sessions.records import StoredEvent
 
 _GAP = -1
 """In place of the next index: no later chunk is yielded."""

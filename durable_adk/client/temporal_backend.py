@@ -16,9 +16,10 @@ from durable_adk.errors import (
     StoreUnavailableError,
     TemporalUnavailableError,
 )
-from durable_adk.sessions.base_session_service import BaseSessionService, InvocationRecord
-from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
+from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.messages import (
     InvocationAnswer,
     InvocationRequest,
@@ -43,7 +44,7 @@ _NEVER = 2**62
 class TemporalBackend:
     """Runs invocations as workflows; its tasks only wait for their results."""
 
-    def __init__(self, invocations: Invocations, sessions: BaseSessionService) -> None:
+    def __init__(self, invocations: Invocations, sessions: SessionLog) -> None:
         self._invocations = invocations
         self._sessions = sessions
         self._tasks: dict[asyncio.Task[Any], InvocationHandle] = {}
@@ -109,8 +110,8 @@ class TemporalBackend:
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> InvocationHandle:
         """The workflow that owns the invocation's lease, else the one that will own it."""
-        holder = TemporalHolder.parse(record.holder) if record else None
-        workflow = holder.workflow_id if holder else None
+        lease_owner = TemporalLeaseOwner.parse(record.lease_owner) if record else None
+        workflow = lease_owner.workflow_id if lease_owner else None
         return self._invocations.handle(key, invocation_id, workflow=workflow)
 
     def _watch(self, handle: InvocationHandle) -> asyncio.Task[Any]:
@@ -217,7 +218,7 @@ class TemporalBackend:
                 record = None
                 with suppress(StoreUnavailableError):
                     record = await self._sessions.get_invocation(handle.key, handle.invocation_id)
-                chain = TemporalHolder.parse(record.holder) if record else None
+                chain = TemporalLeaseOwner.parse(record.lease_owner) if record else None
                 first_run_id = chain.first_run_id if chain else None
                 latest = await self._invocations.after_reset(handle, first_run_id)
                 if latest is None:

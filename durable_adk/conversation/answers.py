@@ -26,7 +26,7 @@ from durable_adk.errors import InvalidRequestError, StateValueError
 from durable_adk.events.event import Event
 from durable_adk.events.tool_confirmation import ToolConfirmation
 from durable_adk.json_values import check_json
-from durable_adk.sessions.base_session_service import Status
+from durable_adk.sessions.records import Status
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from durable_adk.embedded.stores import Stores, folder_stores
 from durable_adk.memory import BaseMemoryService
 from durable_adk.partials import PartialChannel
 from durable_adk.runners import Runner
-from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Settings
 from durable_adk.storage import blobs_at, sweep
 from durable_adk.worker import WorkerOptions, worker
@@ -33,7 +33,7 @@ async def embedded_runner(
     app: App | BaseAgent,
     *,
     data_dir: Path | None = None,
-    session_service: BaseSessionService | None = None,
+    session_service: SessionLog | None = None,
     artifact_service: BaseArtifactService | None = None,
     memory_service: BaseMemoryService | None = None,
     credential_service: BaseCredentialService | None = None,

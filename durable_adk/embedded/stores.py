@@ -19,8 +19,11 @@ from durable_adk.encryption import KeyFile
 from durable_adk.errors import InvalidRequestError
 from durable_adk.memory import BaseMemoryService, PostgresMemoryService, SqliteMemoryService
 from durable_adk.partials import PartialChannel, partials_at
-from durable_adk.sessions.base_session_service import BaseSessionService
-from durable_adk.sessions.sql_session_service import DatabaseSessionService, SqliteSessionService
+from durable_adk.sessions.database_session_service import (
+    DatabaseSessionService,
+    SqliteSessionService,
+)
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import Settings
 
 
@@ -28,7 +31,7 @@ from durable_adk.settings import Settings
 class Stores:
     """The services of an app's workers, and of the clients that share them."""
 
-    session_service: BaseSessionService
+    session_service: SessionLog
     artifact_service: BaseArtifactService
     memory_service: BaseMemoryService
     credential_service: BaseCredentialService
@@ -49,7 +52,7 @@ async def folder_stores(
     data_dir: Path,
     *,
     settings: Settings | None = None,
-    session_service: BaseSessionService | None = None,
+    session_service: SessionLog | None = None,
     artifact_service: BaseArtifactService | None = None,
     memory_service: BaseMemoryService | None = None,
     credential_service: BaseCredentialService | None = None,
@@ -104,16 +107,14 @@ async def _redis(url: SecretStr) -> AsyncGenerator[PartialChannel]:
         await channel.close()
 
 
-def _memory(data_dir: Path, place: str | None, sessions: BaseSessionService) -> BaseMemoryService:
+def _memory(data_dir: Path, place: str | None, sessions: SessionLog) -> BaseMemoryService:
     """The memory in a place that was named, else beside the sessions."""
     if url := _database(place, sessions):
         return PostgresMemoryService(url)
     return SqliteMemoryService(Path(place).expanduser() if place else data_dir / "memory.db")
 
 
-def _credentials(
-    data_dir: Path, settings: Settings, sessions: BaseSessionService
-) -> BaseCredentialService:
+def _credentials(data_dir: Path, settings: Settings, sessions: SessionLog) -> BaseCredentialService:
     """Those in a place that was named; else beside the sessions if there are keys for them."""
     place, keys = settings.credentials, settings.encryption_keys
     url = _database(place, sessions)
@@ -127,7 +128,7 @@ def _credentials(
     return FileCredentialService(Path(place).expanduser() if place else data_dir / "credentials")
 
 
-def _database(place: str | None, sessions: BaseSessionService) -> str | URL | None:
+def _database(place: str | None, sessions: SessionLog) -> str | URL | None:
     """The PostgreSQL that something is kept in: the one named, or that of the sessions."""
     if place is not None:
         return place if "://" in place else None

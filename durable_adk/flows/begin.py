@@ -20,7 +20,7 @@ from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.plugin_hooks import prepared
 from durable_adk.flows.state import LoopState
 from durable_adk.runtime import Runtime
-from durable_adk.sessions.base_session_service import InvocationRecord, Status
+from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.checkpoint import Checkpoint, Cursor, ReadCheckpointStep, unpacked
 from durable_adk.wire.messages import InvocationRequest, InvocationResult, user_content
@@ -91,7 +91,7 @@ class Steered:
 
 
 async def begin(
-    runtime: Runtime, request: InvocationRequest, holder: str
+    runtime: Runtime, request: InvocationRequest, lease_owner: str
 ) -> Invocation | Ended | Steered:
     """Open an invocation, unless it has ended or its message was delivered to the active one.
 
@@ -104,7 +104,7 @@ async def begin(
     step = OpenStep(
         key=key,
         invocation_id=invocation_id,
-        holder=holder,
+        lease_owner=lease_owner,
         event_id=f"{invocation_id}.0",
         timestamp=runtime.now(),
         message=user_content(request.message),
@@ -132,7 +132,7 @@ async def begin(
         runtime=runtime,
         checkpoint=_first_checkpoint(runtime, request, opened, opened.record),
         key=key,
-        holder=holder,
+        lease_owner=lease_owner,
         message=step.message,
         state=opened.state,
     )
@@ -155,7 +155,7 @@ def _first_checkpoint(
     )
 
 
-async def resume(runtime: Runtime, cursor: Cursor, holder: str) -> Invocation | Ended:
+async def resume(runtime: Runtime, cursor: Cursor, lease_owner: str) -> Invocation | Ended:
     """Continue an invocation from its checkpoint, unless it has ended meanwhile (design D10).
 
     Raises:
@@ -163,7 +163,7 @@ async def resume(runtime: Runtime, cursor: Cursor, holder: str) -> Invocation | 
         DurableAdkError: It cannot continue; it is closed with that error.
     """
     try:
-        loaded = await runtime.perform(ReadCheckpointStep(cursor=cursor, holder=holder))
+        loaded = await runtime.perform(ReadCheckpointStep(cursor=cursor, lease_owner=lease_owner))
         if loaded.ending is not None:
             return Ended(cursor.key, loaded.ending)
         checkpoint = Checkpoint.from_json(unpacked(loaded.place))
@@ -173,7 +173,11 @@ async def resume(runtime: Runtime, cursor: Cursor, holder: str) -> Invocation | 
     except (asyncio.CancelledError, DurableAdkError) as error:
         cancelled = isinstance(error, asyncio.CancelledError)
         step = _unknown(
-            cursor.key, cursor.invocation_id, holder, runtime.now(), None if cancelled else error
+            cursor.key,
+            cursor.invocation_id,
+            lease_owner,
+            runtime.now(),
+            None if cancelled else error,
         )
         await uninterrupted(runtime.perform(step))
         raise
@@ -182,7 +186,7 @@ async def resume(runtime: Runtime, cursor: Cursor, holder: str) -> Invocation | 
         runtime=runtime,
         checkpoint=checkpoint,
         key=cursor.key,
-        holder=holder,
+        lease_owner=lease_owner,
         message=loaded.message or types.Content(role="user"),
         state=loaded.state,
         past=past,
@@ -203,7 +207,7 @@ async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Steered, b
         except (asyncio.CancelledError, SessionBusyError, RunError, TransientError):
             # Only the store knows now whether it was opened: the result may have been lost, or the
             # worker, which Temporal reports as a timeout if it was cancelled meanwhile.
-            end = _unknown(step.key, step.invocation_id, step.holder, step.timestamp)
+            end = _unknown(step.key, step.invocation_id, step.lease_owner, step.timestamp)
             end.create_session = step.create_session
             ending = await uninterrupted(runtime.perform(end))
             if ending.heard_by is not None:
@@ -214,7 +218,7 @@ async def _opened(runtime: Runtime, step: OpenStep) -> tuple[Opened | Steered, b
 def _unknown(
     key: SessionKey,
     invocation_id: str,
-    holder: str,
+    lease_owner: str,
     timestamp: float,
     error: DurableAdkError | None = None,
 ) -> CloseStep:
@@ -226,6 +230,6 @@ def _unknown(
         status=Status.FAILED if error else Status.CANCELLED,
         author="",
         timestamp=timestamp,
-        holder=holder,
+        lease_owner=lease_owner,
         error=as_detail(error or InvocationCancelledError()),
     )

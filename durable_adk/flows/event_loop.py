@@ -30,7 +30,7 @@ from durable_adk.flows.begin import Ended, Steered, begin, resume
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.plugin_hooks import hooked_run, run_failed
 from durable_adk.runtime import Runtime
-from durable_adk.sessions.base_session_service import Status
+from durable_adk.sessions.records import Status
 from durable_adk.wire.checkpoint import Cursor
 from durable_adk.wire.messages import InvocationRequest, InvocationResult
 from durable_adk.wire.steps import (
@@ -44,7 +44,7 @@ async def run_invocation(
     runtime: Runtime,
     request: InvocationRequest | Cursor,
     *,
-    holder: str,
+    lease_owner: str,
     opened: Callable[[Invocation], None] | None = None,
 ) -> InvocationResult | Cursor:
     """Run one invocation to its end, or until its workflow is to continue as new.
@@ -53,7 +53,7 @@ async def run_invocation(
         runtime: The port to everything outside of the loop.
         request: A checked request (`InvocationRequest.checked`), or the cursor that the previous
             workflow run returned.
-        holder: The lease owner; see `InvocationRecord.holder`.
+        lease_owner: The lease owner; see `InvocationRecord.lease_owner`.
         opened: Called with the invocation once it is open.
 
     Returns:
@@ -64,9 +64,9 @@ async def run_invocation(
         DurableAdkError: The run failed; an error event is stored and the invocation closed.
     """
     invocation = await (
-        resume(runtime, request, holder)
+        resume(runtime, request, lease_owner)
         if isinstance(request, Cursor)
-        else begin(runtime, request, holder)
+        else begin(runtime, request, lease_owner)
     )
     if isinstance(invocation, Ended | Steered):
         return invocation.result(runtime)
@@ -185,7 +185,7 @@ async def _close(
         status=status,
         author=state.checkpoint.opened.agent,
         timestamp=state.runtime.now(),
-        holder=state.holder,
+        lease_owner=state.lease_owner,
         seals=state.checkpoint.left_calls,
         revision=state.checkpoint.revision,
         error=as_detail(error) if error else None,

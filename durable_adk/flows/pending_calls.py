@@ -201,7 +201,7 @@ class PendingCalls:
             key=self._state.key,
             invocation_id=self._state.invocation_id,
             epoch=self._state.checkpoint.epoch,
-            holder=self._state.holder,
+            lease_owner=self._state.lease_owner,
             revision=self._state.checkpoint.revision,
         )
         self._pending.paused = True
@@ -279,7 +279,7 @@ class PendingCalls:
         return AnswerStep(
             key=state.key,
             invocation_id=state.invocation_id,
-            holder=state.holder,
+            lease_owner=state.lease_owner,
             epoch=state.checkpoint.epoch,
             start_seq=state.checkpoint.record.start_seq,
             event_id=event_id,

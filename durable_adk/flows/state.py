@@ -32,7 +32,7 @@ class LoopState:
         runtime: The port to everything outside of the loop.
         checkpoint: The part that continue-as-new carries over; changed in place.
         key: The session.
-        holder: The lease owner; see `InvocationRecord.holder`.
+        lease_owner: The lease owner; see `InvocationRecord.lease_owner`.
         message: The user's message.
         state: The session's state, if custom agents are there to read it.
         past: By name, the entries of the journals that were begun in earlier workflow runs.
@@ -44,7 +44,7 @@ class LoopState:
         runtime: Runtime,
         checkpoint: Checkpoint,
         key: SessionKey,
-        holder: str,
+        lease_owner: str,
         message: types.Content,
         state: dict[str, Any] | None,
         past: dict[str, list[Entry]] | None = None,
@@ -52,7 +52,7 @@ class LoopState:
         self.runtime = runtime
         self.checkpoint = checkpoint
         self.key = key
-        self.holder = holder
+        self.lease_owner = lease_owner
         self.user_content = message
         self.invocation_id = checkpoint.record.invocation_id
         self.resumed = past is not None

@@ -16,9 +16,9 @@ from sqlalchemy.dialects.postgresql import insert
 from durable_adk.memory._stored import Memory, Owner, StoredMemoryService
 from durable_adk.memory._words import words as words_of
 from durable_adk.memory.memory_entry import MemoryEntry
-from durable_adk.sessions._schema import MEMORIES
-from durable_adk.sessions.database import PostgresDatabase
-from durable_adk.sessions.database_url import parse
+from durable_adk.sessions.sql.database import PostgresDatabase
+from durable_adk.sessions.sql.database_url import parse
+from durable_adk.sessions.sql.schema import MEMORIES
 
 _MAX_WORD = 256
 """Characters by which a word is known: an index entry has at most 2,700 bytes."""

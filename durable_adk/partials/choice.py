@@ -7,14 +7,14 @@ from durable_adk.partials.in_process import InProcessPartials
 from durable_adk.partials.postgres import PostgresPartials
 from durable_adk.partials.redis import RedisPartials
 from durable_adk.partials.sockets import SocketPartials
-from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.sessions.database_session_service import DatabaseSessionService
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
-from durable_adk.sessions.sql_session_service import DatabaseSessionService
+from durable_adk.sessions.session_log import SessionLog
 
-_IN_PROCESS: WeakKeyDictionary[BaseSessionService, InProcessPartials] = WeakKeyDictionary()
+_IN_PROCESS: WeakKeyDictionary[SessionLog, InProcessPartials] = WeakKeyDictionary()
 
 
-def partials_of(sessions: BaseSessionService) -> PartialChannel | None:
+def partials_of(sessions: SessionLog) -> PartialChannel | None:
     """The channel on which all meet who use the same store, without being told of each other.
 
     Returns:

@@ -8,9 +8,9 @@ from durable_adk.errors import DurableAdkError
 from durable_adk.partials.channel import PartialChannel, channel_name
 from durable_adk.partials.partial import PartialEvent, encode
 from durable_adk.partials.subscription import Subscription
-from durable_adk.sessions.database import PostgresDatabase
-from durable_adk.sessions.notices import MAX_BYTES, Listener
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.sql.database import PostgresDatabase
+from durable_adk.sessions.sql.notices import MAX_BYTES, Listener
 
 MAX_CHUNK = 32 * 1024
 """Bytes of a chunk; larger ones are lost. A text chunk has some hundred."""

@@ -1,6 +1,10 @@
 """Sessions, their state, and where they are stored."""
 
 from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.sessions.database_session_service import (
+    DatabaseSessionService,
+    SqliteSessionService,
+)
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
 from durable_adk.sessions.records import (
     GetSessionConfig,
@@ -13,7 +17,7 @@ from durable_adk.sessions.records import (
     Ticket,
 )
 from durable_adk.sessions.session import Session, SessionKey
-from durable_adk.sessions.sql_session_service import DatabaseSessionService, SqliteSessionService
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sessions.state import State
 
 __all__ = [
@@ -27,6 +31,7 @@ __all__ = [
     "Place",
     "Session",
     "SessionKey",
+    "SessionLog",
     "SqliteSessionService",
     "State",
     "Status",

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from heapq import nlargest, nsmallest
 from threading import Lock
 
-from durable_adk.sessions._entry import Entry
-from durable_adk.sessions._head import Head
-from durable_adk.sessions._tables import (
+from durable_adk.sessions.log.entry import Entry
+from durable_adk.sessions.log.head import Head
+from durable_adk.sessions.log.storage import (
     InvocationPage,
     NoteKey,
     Page,
@@ -21,7 +21,6 @@ from durable_adk.sessions._tables import (
     owner,
     owners,
 )
-from durable_adk.sessions._transactional import TransactionalSessionService
 from durable_adk.sessions.records import (
     ATTEMPT,
     WITHDRAWN,
@@ -31,9 +30,10 @@ from durable_adk.sessions.records import (
     Ticket,
 )
 from durable_adk.sessions.session import CHILD_PREFIX, Creation, SessionKey
+from durable_adk.sessions.session_log import SessionLog
 
 
-class InMemorySessionService(TransactionalSessionService):
+class InMemorySessionService(SessionLog):
     """The whole session store in memory, for tests and scripts; usable from any thread (TRAP-8)."""
 
     def __init__(self) -> None:

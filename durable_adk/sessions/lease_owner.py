@@ -1,22 +1,29 @@
-"""Who holds a session's lease, as text."""
+"""Names of lease owners.
+
+A lease owner is the workflow or the process that runs the invocation which holds a session's lease.
+"""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
-LOCAL_PREFIX = "local:"
-"""A run inside a process; its lease expires when the process stops renewing it."""
-LOCAL_TTL = 30.0
-"""Seconds after which an in-process run that stopped renewing is taken for dead."""
+from pydantic import Field
+
+NAMED_HOLDER: Final = Field(validation_alias="holder", serialization_alias="holder")
+"""Payloads, histories and tables name a lease owner `holder`."""
+LOCAL_PREFIX: Final = "local:"
+"""Prefix of an invocation that runs inside a process. Its lease expires unless it is renewed."""
+LOCAL_TTL: Final = 30.0
+"""Seconds without renewal after which the lease of such an invocation expires."""
 
 
-def ttl_of(holder: str) -> float | None:
-    """Seconds a holder's lease lives without a sign of life; None: its end can be looked up."""
-    return LOCAL_TTL if holder.startswith(LOCAL_PREFIX) else None
+def ttl_of(lease_owner: str) -> float | None:
+    """Seconds until a lease expires unless renewed; None for a workflow, which can be looked up."""
+    return LOCAL_TTL if lease_owner.startswith(LOCAL_PREFIX) else None
 
 
 @dataclass(frozen=True)
-class TemporalHolder:
-    """A chain of workflow runs: not just the workflow id, which another run may take later."""
+class TemporalLeaseOwner:
+    """A chain of workflow runs. The workflow id alone is not enough: a later run may reuse it."""
 
     namespace: str
     first_run_id: str
@@ -27,8 +34,8 @@ class TemporalHolder:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """The holder written as text; None if it is of another kind."""
-        # Only the workflow id, which comes last, can hold a colon.
+        """Parse the text form; None if the lease owner is not a workflow."""
+        # Only the workflow id, which comes last, may contain a colon.
         match text.split(":", 3):
             case ["temporal", namespace, first_run_id, workflow_id]:
                 return cls(namespace, first_run_id, workflow_id)

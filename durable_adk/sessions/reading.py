@@ -3,10 +3,10 @@
 from collections.abc import AsyncGenerator, Collection
 
 from durable_adk.errors import SessionNotFoundError
-from durable_adk.sessions.base_session_service import BaseSessionService
-from durable_adk.sessions.invocation_records import InvocationRecords
+from durable_adk.sessions.log.listing import InvocationRecords
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 
 PAGE = 500
 """Invocations that are in memory at a time where all are looked through."""
@@ -41,14 +41,14 @@ async def all_invocations(
         last = found[-1]
 
 
-async def read_from(sessions: BaseSessionService, key: SessionKey, first: int) -> list[StoredEvent]:
+async def read_from(sessions: SessionLog, key: SessionKey, first: int) -> list[StoredEvent]:
     """The events from a sequence number on; all, if one of them is a rewind, which may go back."""
     stored = await sessions.read_events(key, after=first - 1)
     return await _complete(sessions, key, stored)
 
 
 async def read_from_calls(
-    sessions: BaseSessionService, key: SessionKey, call_ids: Collection[str]
+    sessions: SessionLog, key: SessionKey, call_ids: Collection[str]
 ) -> list[StoredEvent]:
     """The events since the invocations began that have made these calls.
 
@@ -78,14 +78,14 @@ async def read_from_calls(
     return await _complete(sessions, key, [item for item in stored if item.seq >= first])
 
 
-async def _start(sessions: BaseSessionService, key: SessionKey, invocation_id: str) -> int:
+async def _start(sessions: SessionLog, key: SessionKey, invocation_id: str) -> int:
     """Sequence number of an invocation's first event; 1 if nothing is known of it."""
     record = await sessions.get_invocation(key, invocation_id)
     return record.start_seq if record else 1
 
 
 async def _complete(
-    sessions: BaseSessionService, key: SessionKey, stored: list[StoredEvent]
+    sessions: SessionLog, key: SessionKey, stored: list[StoredEvent]
 ) -> list[StoredEvent]:
     """The last events of a session, with those before them if one of them is a rewind."""
     first = stored[0].seq if stored else 1

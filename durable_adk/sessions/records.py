@@ -1,12 +1,13 @@
 """What the session store tells of its sessions."""
 
 from enum import IntEnum, StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import Field
 
 from durable_adk.events.event import Event
 from durable_adk.json_model import JsonModel
+from durable_adk.sessions.lease_owner import NAMED_HOLDER
 from durable_adk.sessions.session import Session
 
 ATTEMPT: Final = "attempt"
@@ -66,7 +67,7 @@ class InvocationRecord(JsonModel):
     status: Status
     epoch: int
     """The fence: whenever an invocation of the session takes the lease it gets the next number."""
-    holder: str
+    lease_owner: Annotated[str, NAMED_HOLDER]
     """Who runs it; see `durable_adk.sessions.lease_owner`."""
     start_seq: int
     """Sequence number of its user event."""
@@ -120,7 +121,7 @@ class Ticket(JsonModel):
     """That an invocation waits for its session; their order is place, then number."""
 
     invocation_id: str
-    holder: str
+    lease_owner: Annotated[str, NAMED_HOLDER]
     """Who waits; see `lease_owner`. The next in the queue drops a ticket whose owner is gone."""
     place: Place
     number: int

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from durable_adk.events.event import Event
 from durable_adk.json_model import JsonModel
+from durable_adk.json_values import check_id
 
 CHILD_PREFIX = "adk-tool:"
 """How the ids of conversations with agents that are used as tools begin: nobody looks for them in a
@@ -18,6 +19,19 @@ class SessionKey(NamedTuple):
     app_name: str
     user_id: str
     session_id: str
+
+
+def checked_key(app_name: str, user_id: str, session_id: str) -> SessionKey:
+    """Build a key of valid ids.
+
+    Raises:
+        InvalidRequestError: An id is invalid.
+    """
+    return SessionKey(
+        check_id(app_name, "app_name"),
+        check_id(user_id, "user_id"),
+        check_id(session_id, "session_id"),
+    )
 
 
 class Creation(NamedTuple):

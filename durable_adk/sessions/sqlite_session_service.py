@@ -1,5 +1,5 @@
-"""`SqliteSessionService` at the path ADK gives it."""
+"""`SqliteSessionService` at ADK's import path."""
 
-from durable_adk.sessions.sql_session_service import SqliteSessionService
+from durable_adk.sessions.database_session_service import SqliteSessionService
 
 __all__ = ["SqliteSessionService"]

@@ -51,7 +51,7 @@ class PayloadDriver(StorageDriver):
     """Keeps payloads by their content's hash, in the name of one workflow.
 
     What Temporal holds of such a payload is a claim: owner, hash, and a code over both that only
-    the holders of the key can make. `retrieve` gives nothing for a claim that is forged, that
+    the lease owners of the key can make. `retrieve` gives nothing for a claim that is forged, that
     belongs to another workflow, or whose blob is lost or changed (S5, F32).
     """
 

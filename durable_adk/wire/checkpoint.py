@@ -10,7 +10,7 @@ field's name has changed, its JSON name has not.
 import base64
 import hashlib
 import zlib
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from google.genai import types
 from pydantic import (
@@ -24,7 +24,8 @@ from pydantic import (
 
 from durable_adk.errors import NewerReleaseError
 from durable_adk.json_model import JsonModel
-from durable_adk.sessions.base_session_service import InvocationRecord
+from durable_adk.sessions.lease_owner import NAMED_HOLDER
+from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.agent_stack import StackFrame
 from durable_adk.wire.effect import Effect
@@ -212,7 +213,7 @@ class ReadCheckpointStep(JsonModel, Effect["LoadedCheckpoint"]):
     """Read the checkpoint to continue from."""
 
     cursor: Cursor
-    holder: str
+    lease_owner: Annotated[str, NAMED_HOLDER]
 
 
 class LoadedCheckpoint(JsonModel):

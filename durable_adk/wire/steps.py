@@ -7,14 +7,15 @@ Fields are added, never renamed or removed: histories of open invocations hold t
 """
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from google.genai import types
 from pydantic import Field
 
 from durable_adk.events import Event, EventActions
 from durable_adk.json_model import JsonModel
-from durable_adk.sessions.base_session_service import InvocationRecord, Status
+from durable_adk.sessions.lease_owner import NAMED_HOLDER
+from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
@@ -29,7 +30,7 @@ class OpenStep(JsonModel, Effect["Opened"]):
 
     key: SessionKey
     invocation_id: str
-    holder: str
+    lease_owner: Annotated[str, NAMED_HOLDER]
     event_id: str
     timestamp: float
     message: types.Content
@@ -315,10 +316,10 @@ class PauseStep(JsonModel, Effect[bool | None]):
     key: SessionKey
     invocation_id: str
     epoch: int
-    holder: str | None = None
+    lease_owner: Annotated[str | None, NAMED_HOLDER] = None
     """Who pauses it; None: by a version that did not say so."""
     revision: int | None = None
-    """The loop's; see `BaseSessionService.pause_invocation`."""
+    """The loop's; see `SessionLog.pause_invocation`."""
 
 
 class AnswerStep(JsonModel, Effect["AnswerTaken"]):
@@ -326,7 +327,7 @@ class AnswerStep(JsonModel, Effect["AnswerTaken"]):
 
     key: SessionKey
     invocation_id: str
-    holder: str
+    lease_owner: Annotated[str, NAMED_HOLDER]
     epoch: int
     start_seq: int
     event_id: str
@@ -386,7 +387,7 @@ class CloseStep(JsonModel, Effect[Ending]):
     """Author of the error event, if there has to be one: the agent the run started with (RUN-8)."""
     timestamp: float
     """Of the events that seal the session."""
-    holder: str = ""
+    lease_owner: Annotated[str, NAMED_HOLDER] = ""
     """Who ran it, if that is who ends it."""
     create_session: bool = False
     """Whether an opening of which nothing is known would have created its session."""

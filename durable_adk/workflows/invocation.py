@@ -13,7 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from durable_adk.flows.invocation import Invocation
     from durable_adk.json_values import MAX_ID
     from durable_adk.runtime import Inbox
-    from durable_adk.sessions.lease_owner import TemporalHolder
+    from durable_adk.sessions.lease_owner import TemporalLeaseOwner
     from durable_adk.wire.checkpoint import Cursor
     from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, InvocationResult
     from durable_adk.workflows.status import StatusDisplay
@@ -120,7 +120,7 @@ class InvocationWorkflow:
             outcome = await run_invocation(
                 self._runtime,
                 _parsed(request),
-                holder=_holder(),
+                lease_owner=_lease_owner(),
                 opened=self._opened,
             )
         except DurableAdkError as error:
@@ -182,6 +182,6 @@ def _decoded(request: RawValue) -> Any:
         raise InvalidRequestError(f"The argument of Invocation is no JSON: {error}") from None
 
 
-def _holder() -> str:
+def _lease_owner() -> str:
     info = workflow.info()
-    return str(TemporalHolder(info.namespace, info.first_execution_run_id, info.workflow_id))
+    return str(TemporalLeaseOwner(info.namespace, info.first_execution_run_id, info.workflow_id))

@@ -151,7 +151,7 @@ def _check(case: Case, outcome: Outcome, control: Outcome) -> None:
     """
     assert case.failpoint in outcome.place.traces.hits, "the failpoint was never hit"
     assert outcome.deaths == (case.action == "kill")
-    assert outcome.holder is None, "the session's lease was not given back (I24)"
+    assert outcome.lease_owner is None, "the session's lease was not given back (I24)"
     _check_calls(outcome)
     _check_ledger(case, outcome, control)
     assert outcome.error is None

@@ -12,7 +12,8 @@ from temporalio.client import Client
 
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.runners import Runner
-from durable_adk.sessions import DatabaseSessionService, SessionKey, Status, database
+from durable_adk.sessions import DatabaseSessionService, SessionKey, Status
+from durable_adk.sessions.sql import database
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.chaos_apps import Traces, chaos_apps
 from tests.support.postgres import HAS_POSTGRES, Databases

@@ -78,7 +78,7 @@ async def test_the_late_commit_of_a_terminated_invocation_is_refused(place: Work
 
 
 async def test_the_next_message_takes_over_from_a_terminated_workflow(place: Workplace) -> None:
-    """D7: a holder that was closed without giving the lease back does not block its session."""
+    """D7: an owner that was closed without giving the lease back does not block its session."""
     async with await place.start_worker():
         run = asyncio.create_task(place.all_of("tool"))
         await until(place.traces.runs)

@@ -33,7 +33,7 @@ from durable_adk.plugin import DurableAdkPlugin
 from durable_adk.plugins import BasePlugin
 from durable_adk.runners import Runner
 from durable_adk.sessions import InMemorySessionService, SqliteSessionService
-from durable_adk.sessions.base_session_service import Status
+from durable_adk.sessions.records import Status
 from durable_adk.settings import Limits
 from durable_adk.tools import ActivityTool
 from durable_adk.wire.converter import data_converter, encrypted

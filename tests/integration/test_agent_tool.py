@@ -12,7 +12,7 @@ from durable_adk.apps import App
 from durable_adk.errors import AgentError, ToolError
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import SessionKey
-from durable_adk.sessions.base_session_service import Status
+from durable_adk.sessions.records import Status
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.tools.tool_context import ToolContext

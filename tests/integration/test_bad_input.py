@@ -600,7 +600,7 @@ async def test_attaching_to_a_run_whose_process_is_gone_says_so() -> None:
     await sessions.open_invocation(
         SessionKey("app", "u", "s"),
         invocation_id="e-1",
-        holder="local:gone:e-1",
+        lease_owner="local:gone:e-1",
         user_event=message,
         create_session=True,
         ttl=0.01,

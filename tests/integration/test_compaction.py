@@ -50,7 +50,7 @@ async def done(runner: Runner, events: list[Event], client: Client) -> None:
     name = events[0].invocation_id
     record = await runner.session_service.get_invocation(SessionKey("app", "u", "s"), name)
     assert record
-    if record.holder.startswith("local:"):
+    if record.lease_owner.startswith("local:"):
         await runner.close()
     else:
         key = SessionKey("app", "u", "s")
@@ -149,7 +149,7 @@ async def test_other_apps_have_no_such_step(make_runner: MakeRunner, client: Cli
     name = event.invocation_id
     key = SessionKey("app", "u", "s")
     record = await runner.session_service.get_invocation(key, name)
-    if record and not record.holder.startswith("local:"):
+    if record and not record.lease_owner.startswith("local:"):
         handle = client.get_workflow_handle(workflow_id(key, name))
         await handle.result()
         history = await handle.fetch_history()

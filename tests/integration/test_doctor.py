@@ -195,7 +195,7 @@ async def _busy(clinic: Clinic) -> InvocationRecord:
     """Another invocation that is active in the session of the one that waits for an approval."""
     message = Event(id="b.0", invocation_id="b", author="user", content=user_content("go"))
     return await clinic.store.open_invocation(
-        clinic.key("approval"), invocation_id="b", holder="local:b", user_event=message, ttl=60
+        clinic.key("approval"), invocation_id="b", lease_owner="local:b", user_event=message, ttl=60
     )
 
 

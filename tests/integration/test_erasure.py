@@ -25,7 +25,7 @@ from durable_adk.events import Event
 from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.ops.erasure import Erasure, Holdings, erase, erasing, survey
 from durable_adk.sessions import SessionKey, SqliteSessionService
-from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.wire import search_attributes
 from durable_adk.wire.messages import InvocationRequest
 from tests.support.commands import Terminal
@@ -265,7 +265,7 @@ async def test_of_workflows_that_are_marked_as_others_nothing_is_read(
         await start("stored", {"app": "shop"}, user="bob")
         sessions = SqliteSessionService(tmp_path / "s.db")
         first = client.get_workflow_handle("stored")
-        holder = TemporalHolder(
+        lease_owner = TemporalLeaseOwner(
             namespace=client.namespace,
             workflow_id="stored",
             first_run_id=(await first.describe()).run_id,
@@ -273,7 +273,7 @@ async def test_of_workflows_that_are_marked_as_others_nothing_is_read(
         await sessions.open_invocation(
             SessionKey("shop", "anna", "s"),
             invocation_id="e",
-            holder=str(holder),
+            lease_owner=str(lease_owner),
             user_event=Event(id="e.0", invocation_id="e", author="user"),
             create_session=True,
         )

@@ -1,4 +1,4 @@
-"""Workflow ids that were used before: which workflow a lease's holder means, and who runs (D7)."""
+"""Workflow ids that were used before: which workflow a lease owner means, and who runs (D7)."""
 
 import uuid
 from collections.abc import AsyncGenerator
@@ -11,7 +11,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from durable_adk.client.invocations import Invocations
 from durable_adk.client.lease_owners import LeaseOwners
 from durable_adk.sessions import InvocationRecord, SessionKey, Status
-from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.wire.messages import InvocationRequest
 
 Run = WorkflowHandle[Any, Any]
@@ -25,9 +25,13 @@ class Runs(NamedTuple):
 
     def record(self, run: Run) -> InvocationRecord:
         """Of an invocation that one of them runs."""
-        holder = TemporalHolder("default", run.first_execution_run_id or "", run.id)
+        lease_owner = TemporalLeaseOwner("default", run.first_execution_run_id or "", run.id)
         return InvocationRecord(
-            invocation_id="i", status=Status.RUNNING, epoch=1, holder=str(holder), start_seq=1
+            invocation_id="i",
+            status=Status.RUNNING,
+            epoch=1,
+            lease_owner=str(lease_owner),
+            start_seq=1,
         )
 
 
@@ -46,12 +50,15 @@ async def two_runs(client: Client) -> AsyncGenerator[Runs]:
     await second.terminate()
 
 
-async def test_a_holder_whose_workflow_id_another_one_has_taken_is_gone(client: Client) -> None:
+async def test_a_owner_whose_workflow_id_another_one_has_taken_is_gone(client: Client) -> None:
     """I24: or its session would wait for a workflow that does not know of it."""
     watcher = LeaseOwners(client)
     async with two_runs(client) as runs:
-        holders = [runs.record(run).holder for run in runs]
-        assert [await watcher.is_alive(holder) for holder in holders] == [False, True]
+        lease_owners = [runs.record(run).lease_owner for run in runs]
+        assert [await watcher.is_alive(lease_owner) for lease_owner in lease_owners] == [
+            False,
+            True,
+        ]
 
 
 async def test_an_interrupt_ends_only_the_run_that_is_meant(client: Client) -> None:

@@ -13,7 +13,7 @@ from durable_adk.events import Event
 from durable_adk.models import BaseLlm, LlmRequest, LlmResponse
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
-from durable_adk.sessions.rebuilt import Rebuilt
+from durable_adk.sessions.log.rebuild import Rebuilt
 from durable_adk.sessions.records import StoredEvent
 
 pytestmark = pytest.mark.thorough

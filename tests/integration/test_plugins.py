@@ -37,7 +37,7 @@ from durable_adk.plugins import (
 from durable_adk.plugins.base_plugin import HOOKS
 from durable_adk.runners import InMemoryRunner, Runner
 from durable_adk.sessions import SessionKey, SqliteSessionService
-from durable_adk.sessions.base_session_service import Status
+from durable_adk.sessions.records import Status
 from durable_adk.settings import Limits
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool

@@ -25,7 +25,8 @@ from durable_adk.events import Event
 from durable_adk.memory import PostgresMemoryService
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import Runner
-from durable_adk.sessions import DatabaseSessionService, _migrate
+from durable_adk.sessions import DatabaseSessionService
+from durable_adk.sessions.sql import migrate
 from durable_adk.tools import load_memory
 from durable_adk.worker import WorkerOptions, worker
 from tests.support.commands import Terminal
@@ -93,7 +94,7 @@ async def test_old_tables_stop_a_worker_at_its_start(
     terminal: Terminal, server: TemporalServer, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends with the command to type, which mends it."""
-    monkeypatch.setattr(_migrate, "HEAD", "0005")
+    monkeypatch.setattr(migrate, "HEAD", "0005")
     old = DatabaseSessionService(url)
     await old.upgrade()
     await old.close()

@@ -19,7 +19,7 @@ from durable_adk.events import Event, EventActions
 from durable_adk.memory import InMemoryMemoryService
 from durable_adk.models import BaseLlm, LlmResponse, ScriptedModel
 from durable_adk.runners import InMemoryRunner, Runner
-from durable_adk.sessions import BaseSessionService
+from durable_adk.sessions import SessionLog
 from durable_adk.tools import BaseTool, FunctionTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.wire.run_config import RunConfig, StreamingMode
@@ -384,8 +384,8 @@ async def test_blocking_tools_do_not_wait_for_each_other(make_runner: MakeRunner
         BaseLlm.generate_content_async,
         BaseTool.run_async,
         FunctionTool.run_async,
-        BaseSessionService.append_event,
-        BaseSessionService.get_session,
+        SessionLog.append_event,
+        SessionLog.get_session,
     ],
     ids=lambda method: method.__qualname__,
 )

@@ -11,7 +11,7 @@ from durable_adk.agents import LlmAgent
 from durable_adk.errors import InvocationCancelledError, InvocationTerminatedError
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.sessions import SessionKey
-from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.wire.messages import workflow_id
 from tests.conftest import MakeRunner
 from tests.integration.test_large_places import noise
@@ -66,9 +66,9 @@ async def test_the_sender_of_a_heard_message_is_told_that_the_run_was_terminated
     GATES[one].set()
     await until_begun(two)
     record = await runner.session_service.get_invocation(KEY, f"f-{one}")
-    holder = TemporalHolder.parse(record.holder if record else "")
-    assert holder is not None
-    await client.get_workflow_handle(holder.workflow_id).terminate()
+    lease_owner = TemporalLeaseOwner.parse(record.lease_owner if record else "")
+    assert lease_owner is not None
+    await client.get_workflow_handle(lease_owner.workflow_id).terminate()
     for sent in (first, second):
         with pytest.raises(InvocationTerminatedError):
             await asyncio.wait_for(sent, 20)

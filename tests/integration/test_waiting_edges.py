@@ -10,7 +10,7 @@ from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelA
 from durable_adk.errors import ToolTimeoutError
 from durable_adk.events import Event, EventActions
 from durable_adk.models import ScriptedModel
-from durable_adk.sessions.base_session_service import Status
+from durable_adk.sessions.records import Status
 from durable_adk.tools import AgentTool, FunctionTool, ToolContext
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.conftest import MakeRunner

@@ -20,7 +20,7 @@ from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.scripted import Answer
 from durable_adk.runners import Runner
 from durable_adk.sessions import InvocationRecord, SessionKey, Status, Ticket
-from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from tests.conftest import MakeRunner
 from tests.support.processes import until
 from tests.support.scripts import USER, call, ensure_session, gist, send, stored
@@ -70,8 +70,10 @@ class Queue:
 
     async def workflows(self) -> list[str]:
         """The workflows of those who wait; none if they wait in process."""
-        holders = [TemporalHolder.parse(ticket.holder) for ticket in await self.waiting()]
-        return [holder.workflow_id for holder in holders if holder]
+        lease_owners = [
+            TemporalLeaseOwner.parse(ticket.lease_owner) for ticket in await self.waiting()
+        ]
+        return [lease_owner.workflow_id for lease_owner in lease_owners if lease_owner]
 
     def all_done(self) -> bool:
         """Whether all that was sent is over."""
@@ -173,7 +175,7 @@ async def test_a_terminated_waiter_holds_up_nobody(queue: Queue, client: Client)
 async def test_the_last_waiter_s_ticket_is_found_by_the_next_message(
     queue: Queue, client: Client
 ) -> None:
-    """A ticket that nobody was behind when its holder went does not keep a later message."""
+    """A ticket that nobody was behind when its lease owner went does not keep a later message."""
     await queue.send("a")
     workflows = await queue.workflows()
     if not workflows:
@@ -227,11 +229,11 @@ async def test_the_latest_interrupt_wins(queue: Queue) -> None:
 
 async def test_an_interrupt_is_asked_for_once_in_the_history(queue: Queue, client: Client) -> None:
     """D7: every attempt asks again, and none of them adds to the history of the one that ends."""
-    holder = TemporalHolder.parse((await queue.record("i0")).holder)
-    if holder is None:
+    lease_owner = TemporalLeaseOwner.parse((await queue.record("i0")).lease_owner)
+    if lease_owner is None:
         pytest.skip("What runs in process has no history.")
     await queue.send("x", when=lambda: queue.is_active("x"), when_busy="interrupt")
-    history = await client.get_workflow_handle(holder.workflow_id).fetch_history()
+    history = await client.get_workflow_handle(lease_owner.workflow_id).fetch_history()
     kinds = [event.event_type for event in history.events]
     assert kinds.count(EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED) == 1
     assert await queue.finish() == ["i0", "x"]

@@ -25,10 +25,10 @@ from durable_adk.flows import invocation
 from durable_adk.flows.agent_scope import Branch
 from durable_adk.flows.pending_calls import PendingCalls
 from durable_adk.runtime import Inbox
-from durable_adk.sessions import _entry, _log, _steering
-from durable_adk.sessions._head import Head
-from durable_adk.sessions._transactional import TransactionalSessionService
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
+from durable_adk.sessions.log import entry, invocations, steering
+from durable_adk.sessions.log.head import Head
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire import converter
 from durable_adk.wire.checkpoint import SaveCheckpointStep
 from durable_adk.workflows import invocation as workflows, temporal_runtime
@@ -57,7 +57,7 @@ def _delta_first(original: Any, tables: Any, key: Any, entry: Any, **options: An
 async def _two_transactions(original: Any, self: Any, key: Any, event: Any, **options: Any) -> Any:
     delta, event.actions.state_delta = event.actions.state_delta, {}
     seq = await original(self, key, event, **options)
-    texts = _entry.encode(_entry.without_temp(delta))
+    texts = entry.encode(entry.without_temp(delta))
     await self._store.write(lambda tables: tables.put_state(key, texts))
     event.actions.state_delta = delta
     return seq
@@ -67,7 +67,7 @@ def _second_user_event(original: Any, tables: Any, key: Any, entry: Any, **optio
     record = tables.invocation(key, entry.invocation_id)
     if record is not None:
         object.__setattr__(entry, "event_id", f"{entry.event_id}.again{next(NUMBERS)}")
-        _log.appended(tables, key, tables.head(key), entry)
+        invocations.appended(tables, key, tables.head(key), entry)
         return record
     return original(tables, key, entry, **options)
 
@@ -159,7 +159,7 @@ def _retried(patch: Any) -> None:
     patch.setattr(temporal_runtime, "RETRY", policy)
 
 
-_PARTIAL = rewritten(_entry.Entry.of, ("@classmethod\n", ""), ("event.partial or ", ""))
+_PARTIAL = rewritten(entry.Entry.of, ("@classmethod\n", ""), ("event.partial or ", ""))
 
 MUTANTS = [
     # ----- ids and the store
@@ -176,29 +176,29 @@ MUTANTS = [
     mutant(
         "the delta is applied before the event's id is looked at",
         "fold",
-        wraps(_log, "commit", _delta_first),
+        wraps(invocations, "commit", _delta_first),
     ),
     mutant(
         "state is written in a second transaction",
         "fold of a turn",
-        wraps(TransactionalSessionService, "commit_event", _two_transactions),
+        wraps(SessionLog, "commit_event", _two_transactions),
     ),
     mutant("events are read by timestamp", "order", wraps(_MemoryTables, "events", _by_timestamp)),
     mutant(
         "temp: keys are stored",
         "fold",
-        replaces(_entry, "without_temp", dict),
+        replaces(entry, "without_temp", dict),
         replaces(invocation, "without_temp", dict),
     ),
     mutant(
         "a partial event is stored",
         "no partial entries",
-        replaces(_entry.Entry, "of", classmethod(_PARTIAL)),
+        replaces(entry.Entry, "of", classmethod(_PARTIAL)),
     ),
     mutant(
         "a repeated opening stores the message again",
         "one user event",
-        wraps(_log, "open_invocation", _second_user_event),
+        wraps(invocations, "open_invocation", _second_user_event),
     ),
     mutant(
         "a store that is away counts as one that has written",
@@ -263,7 +263,7 @@ MUTANTS = [
     mutant(
         "a message that was heard keeps its ticket",
         "tickets",
-        rewrites(_steering, "hear", ("_queue.leave(tables, key, head, steered, now)", "pass")),
+        rewrites(steering, "hear", ("queue.leave(tables, key, head, steered, now)", "pass")),
     ),
     mutant(
         "a message whose sender was refused may open late",
@@ -318,7 +318,7 @@ MUTANTS = [
     mutant(
         "an attempt commits what a later one has left to the loop",
         "reserved for the loop",
-        rewrites(_log, "commit", ("if by_step and head.retried:", "if False:")),
+        rewrites(invocations, "commit", ("if by_step and head.retried:", "if False:")),
     ),
     mutant(
         "a step says that it has closed the invocation and has not",
@@ -455,7 +455,7 @@ MUTANTS = [
     mutant(
         "an invocation may have the name of a lane of another",
         "names of invocations apart",
-        replaces(_log, "_DERIVED", re.compile("(?!)")),
+        replaces(invocations, "_DERIVED", re.compile("(?!)")),
     ),
     mutant(
         "a run as a tool is whoever's wants one",

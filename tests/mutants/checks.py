@@ -13,7 +13,7 @@ from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
 from durable_adk.runtime import Inbox
-from durable_adk.sessions._entry import Entry, decode_event
+from durable_adk.sessions.log.entry import Entry, decode_event
 from durable_adk.wire.checkpoint import PendingState
 from durable_adk.wire.messages import InvocationAnswer
 from simulation.catalogue import APPROVAL, SCENARIOS

@@ -10,8 +10,8 @@ from durable_adk.client.invocations import Invocations
 from durable_adk.client.lease_owners import LeaseOwners
 from durable_adk.json_model import JsonModel
 from durable_adk.runtime import Inbox
-from durable_adk.sessions._head import Head
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
+from durable_adk.sessions.log.head import Head
 from durable_adk.tools import function_tool
 from durable_adk.wire.checkpoint import Checkpoint
 from durable_adk.workflows import invocation as workflows
@@ -64,8 +64,8 @@ IDENTITY = [
     ),
     # ----- runs
     mutant(
-        "a workflow that has taken a holder's id counts as the holder",
-        "holders by their runs",
+        "a workflow that has taken a lease owner's id counts as the lease owner",
+        "lease owners by their runs",
         rewrites(
             LeaseOwners,
             "is_alive",
@@ -85,7 +85,7 @@ IDENTITY = [
     mutant(
         "a run waits for what it began itself",
         "no waiting for itself",
-        rewrites(opening, "free_session", ("active.holder != step.holder and ", "")),
+        rewrites(opening, "free_session", ("active.lease_owner != step.lease_owner and ", "")),
     ),
     mutant(
         "a workflow that is reset begins another invocation",

@@ -143,17 +143,17 @@ PROOFS: dict[str, Check] = {
         test_pause.test_what_is_paused_is_sealed_however_it_ends, status=Status.ABANDONED
     ),
     "sealed for who is gone": proven(
-        test_pause.test_the_next_message_seals_what_a_gone_holder_has_ended,
-        holder="temporal:n:r:w",
+        test_pause.test_the_next_message_seals_what_a_gone_owner_has_ended,
+        lease_owner="temporal:n:r:w",
     ),
     "sealed for a process": proven(
-        test_pause.test_the_next_message_seals_what_a_gone_holder_has_ended,
-        holder="local:gone",
+        test_pause.test_the_next_message_seals_what_a_gone_owner_has_ended,
+        lease_owner="local:gone",
     ),
     "seals first": proven(
         test_contract_queue.test_nobody_opens_between_an_end_and_its_seals, answered=True
     ),
-    "ended by who waits": proven(test_pause.test_an_answer_ends_a_holder_that_is_gone),
+    "ended by who waits": proven(test_pause.test_an_answer_ends_a_owner_that_is_gone),
     # ----- which session it is
     "sessions of one name apart": proven(
         test_contract_creation.test_a_run_of_a_deleted_session_is_fenced_off
@@ -172,8 +172,8 @@ PROOFS: dict[str, Check] = {
         test_staleness.test_a_result_that_cannot_be_read_says_nothing
     ),
     # ----- which run it is
-    "holders by their runs": proven(
-        test_holders.test_a_holder_whose_workflow_id_another_one_has_taken_is_gone
+    "lease owners by their runs": proven(
+        test_holders.test_a_owner_whose_workflow_id_another_one_has_taken_is_gone
     ),
     "interrupts by their runs": proven(
         test_holders.test_an_interrupt_ends_only_the_run_that_is_meant

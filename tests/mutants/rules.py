@@ -49,8 +49,8 @@ from durable_adk.sessions import (
     Status,
     Ticket,
 )
-from durable_adk.sessions._sql_tables import SqlTables
 from durable_adk.sessions.reading import PAGE
+from durable_adk.sessions.sql._tables import SqlTables
 from durable_adk.settings import Limits
 from durable_adk.tools import BaseTool, BaseToolset, FunctionTool
 from durable_adk.wire.converter import MAX_WAITING, data_converter
@@ -112,7 +112,7 @@ def known_revision() -> str:
 async def _commit_to_an_older_store() -> str:
     service, user = InMemorySessionService(), Event(id="i.0", invocation_id="i", author="user")
     record = await service.open_invocation(
-        KEY, invocation_id="i", holder="local:1", user_event=user, create_session=True, ttl=60
+        KEY, invocation_id="i", lease_owner="local:1", user_event=user, create_session=True, ttl=60
     )
     event = Event(id="i.9", invocation_id="i", author="a")
     try:
@@ -130,7 +130,7 @@ def reserved_for_the_loop() -> str:
 async def _commit_what_is_reserved() -> str:
     service, user = InMemorySessionService(), Event(id="i.0", invocation_id="i", author="user")
     record = await service.open_invocation(
-        KEY, invocation_id="i", holder="local:1", user_event=user, create_session=True, ttl=60
+        KEY, invocation_id="i", lease_owner="local:1", user_event=user, create_session=True, ttl=60
     )
     own = {"invocation_id": "i", "epoch": record.epoch}
     await service.reserve_event(KEY, "i.1", **own, revision=1)
@@ -268,7 +268,7 @@ async def _find_among_many() -> str:
         key, name = SessionKey("app", f"u{n}", "s"), f"i{n}"
         user = Event(id=f"{name}.0", invocation_id=name, author="user", timestamp=float(n))
         record = await service.open_invocation(
-            key, invocation_id=name, holder="local:1", user_event=user, create_session=True
+            key, invocation_id=name, lease_owner="local:1", user_event=user, create_session=True
         )
         call = pausing.working(name)[0]
         await service.commit_event(key, call, invocation_id=name, epoch=record.epoch)
@@ -293,7 +293,7 @@ def reserved_names() -> str:
     step = AnswerStep(
         key=SessionKey("a", "u", "s"),
         invocation_id="i",
-        holder="h",
+        lease_owner="h",
         epoch=1,
         start_seq=1,
         event_id="i.answer.c.expired",
@@ -316,7 +316,7 @@ async def _open_as_a_lane() -> str:
     try:
         for name in ("order-7", "order-7.1.0"):
             user = Event(id=f"{name}.0", invocation_id=name, author="user")
-            own = {"invocation_id": name, "holder": "local:1", "user_event": user}
+            own = {"invocation_id": name, "lease_owner": "local:1", "user_event": user}
             await service.open_invocation(KEY, **own, create_session=True, ttl=0.0)
     except InvalidRequestError:
         return ""
@@ -333,7 +333,7 @@ def runs_as_tools() -> str:
     step = OpenStep(
         key=SessionKey("app", "mallory", "s"),
         invocation_id="i",
-        holder="temporal:n:r:w",
+        lease_owner="temporal:n:r:w",
         event_id="i.0",
         timestamp=1.0,
         message=types.Content(role="user", parts=[types.Part(text="hi")]),
@@ -374,7 +374,7 @@ async def _look_for_the_turn(folder: Path, *, others: int) -> None:
         return sessions.open_invocation(
             KEY,
             invocation_id=name,
-            holder=name,
+            lease_owner=name,
             user_event=event,
             place=Place.LAST,
             create_session=True,
@@ -389,7 +389,7 @@ async def _look_for_the_turn(folder: Path, *, others: int) -> None:
     )
     for _ in range(2):
         with suppress(SessionBusyError):
-            await sessions.check_turn(KEY, invocation_id=last, holder=last, place=Place.LAST)
+            await sessions.check_turn(KEY, invocation_id=last, lease_owner=last, place=Place.LAST)
         with suppress(SessionBusyError):
             await opening(last)
     await sessions.close()

@@ -4,8 +4,8 @@ from typing import Any
 
 from durable_adk.activities import attempt
 from durable_adk.activities.invocation import close, pause, take_over, waiting
-from durable_adk.sessions import _pausing, _queue
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
+from durable_adk.sessions.log import pausing, queue
 from durable_adk.workflows.temporal_runtime import TemporalRuntime
 from tests.mutants.mutant import does_nothing, ignored, mutant, replaces, rewrites
 
@@ -23,7 +23,7 @@ WAITING = [
     mutant(
         "any number of messages may wait",
         "bounded queues",
-        replaces(_queue, "_check_bounds", ignored),
+        replaces(queue, "_check_bounds", ignored),
     ),
     mutant(
         "all who wait ask as often as who is next",
@@ -40,7 +40,7 @@ WAITING = [
         "room for work",
         rewrites(waiting.InPlaceWaits, "attempt", ("self._count >= deps.max_in_place", "False")),
     ),
-    mutant("a look at one ticket reads all of them", "small looks", replaces(_queue, "live", _all)),
+    mutant("a look at one ticket reads all of them", "small looks", replaces(queue, "live", _all)),
     mutant(
         "an answer reads its session before it asks for the lease",
         "lease first",
@@ -56,7 +56,7 @@ WAITING = [
         "the end of a paused invocation waits for its session",
         "paused ends at once",
         rewrites(
-            _pausing,
+            pausing,
             "close",
             (
                 "if record.status is Status.PAUSED:",
@@ -67,7 +67,7 @@ WAITING = [
     mutant(
         "what seals a paused invocation is under the epoch of its pause",
         "paused ends at once",
-        rewrites(_pausing, "_sealed", (".leased(record.invocation_id, None, now)", "")),
+        rewrites(pausing, "_sealed", (".leased(record.invocation_id, None, now)", "")),
     ),
     mutant(
         "a paused invocation that is abandoned is not sealed",
@@ -79,22 +79,22 @@ WAITING = [
         ),
     ),
     mutant(
-        "nobody seals what a holder that is gone has ended",
+        "nobody seals what a lease owner that is gone has ended",
         "sealed for who is gone",
         replaces(take_over, "_seal_for", does_nothing),
     ),
     mutant(
         "what seals for a process waits for it",
         "sealed for a process",
-        rewrites(take_over, "_seal_for", ("ttl_of(ticket.holder) is None and ", "")),
+        rewrites(take_over, "_seal_for", ("ttl_of(ticket.lease_owner) is None and ", "")),
     ),
     mutant(
         "an interrupting message opens before what is sealed",
         "seals first",
-        rewrites(_pausing, "close", (", before_all=True", "")),
+        rewrites(pausing, "close", (", before_all=True", "")),
     ),
     mutant(
-        "only an opening ends a holder that is gone",
+        "only an opening ends a lease owner that is gone",
         "ended by who waits",
         replaces(take_over, "retry_when_freed", _only_once),
     ),

@@ -13,7 +13,7 @@ from durable_adk.events import Event
 from durable_adk.partials import LiveText
 from durable_adk.runners import Runner
 from durable_adk.sessions import SessionKey
-from durable_adk.sessions.base_session_service import StoredEvent
+from durable_adk.sessions.records import StoredEvent
 from tests.scenarios.ledger import Entry, Ledger
 from tests.scenarios.scenario import Scenario, Turn
 from tests.support.scripts import gist, shape

@@ -14,7 +14,7 @@ from typing import Any
 from durable_adk.client import connect
 from durable_adk.events import Event
 from durable_adk.sessions import SessionKey, SqliteSessionService
-from durable_adk.sessions.base_session_service import InvocationRecord
+from durable_adk.sessions.records import InvocationRecord
 from durable_adk.settings import Limits
 from durable_adk.worker import WorkerOptions, worker
 from tests.scenarios.catalogue import BY_NAME

@@ -15,7 +15,7 @@ from durable_adk.errors import DurableAdkError
 from durable_adk.events import Event
 from durable_adk.runners import Runner
 from durable_adk.sessions import DatabaseSessionService
-from durable_adk.sessions.base_session_service import InvocationRecord
+from durable_adk.sessions.records import InvocationRecord
 from tests.support.apps import all_apps
 from tests.support.matrix_apps import SAVED
 from tests.support.matrix_cases import RIVAL, Rival, Scene, failpoints
@@ -204,7 +204,7 @@ class Outcome:
     stored: list[Event]
     state: dict[str, Any]
     record: InvocationRecord | None
-    holder: InvocationRecord | None
+    lease_owner: InvocationRecord | None
     """The invocation that has the session's lease."""
     error: str | None
     """What the client was told."""
@@ -235,7 +235,7 @@ async def run(
         stored=await place.log(scene.app),
         state=await place.state(scene.app),
         record=await place.sessions.get_invocation(place.key(scene.app), scene.ends_well),
-        holder=await place.sessions.active_invocation(place.key(scene.app)),
+        lease_owner=await place.sessions.active_invocation(place.key(scene.app)),
         error=error,
         versions=await place.versions(scene.app),
         deaths=sum(worker.dead for worker in workers),

@@ -52,7 +52,7 @@ class Steps:
     async def open(self) -> EarlyCommit:
         """Open the invocation; the grant for its steps."""
         step = OpenStep(
-            key=KEY, invocation_id=INVOCATION, holder="h", event_id="e-1.0", timestamp=1.0,
+            key=KEY, invocation_id=INVOCATION, lease_owner="h", event_id="e-1.0", timestamp=1.0,
             message=user_content("hi"), create_session=True,
         )  # fmt: skip
         opened = await self.effects.perform(step)

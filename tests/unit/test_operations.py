@@ -10,8 +10,8 @@ from ruamel.yaml import YAML
 from durable_adk import errors
 from durable_adk.client.connect import KEEP_ALIVE
 from durable_adk.client.invocations import TASK_TIMEOUT
-from durable_adk.sessions import database
-from durable_adk.sessions._sqlite import _BUSY_TIMEOUT
+from durable_adk.sessions.sql import database
+from durable_adk.sessions.sql.sqlite import _BUSY_TIMEOUT
 from durable_adk.settings import Limits, Settings
 from durable_adk.worker import WorkerOptions, timing
 from durable_adk.workflows.temporal_runtime import STORE_TIMEOUT

@@ -82,7 +82,7 @@ def newer(cls: type[JsonModel], within: tuple[Any, ...] = ()) -> dict[str, Any]:
     """An object of a class as a newer release may write it."""
     within = (*within, cls)
     fields = {
-        field.alias or name: example(field.annotation, within)
+        field.serialization_alias or name: example(field.annotation, within)
         for name, field in cls.model_fields.items()
         if field.is_required() or any(one not in within for one in nested(field.annotation))
     }

@@ -14,7 +14,7 @@ from durable_adk.context.activity import StepScope
 from durable_adk.errors import EventConflictError, LeaseLostError, StoreUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.retrying import again
-from durable_adk.sessions.base_session_service import Status, StoredEvent
+from durable_adk.sessions.records import Status, StoredEvent
 from durable_adk.sessions.state import is_temp
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.steps import CommitStep, EarlyCommit, ModelStep, Step, StepResult, ToolStep

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from durable_adk.events.event import Event
-from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.records import StoredEvent
 from durable_adk.sessions.session import Creation, SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import Limits
 
 _LEAVES = frozenset((str, bytes, float))
@@ -101,7 +101,7 @@ class SessionCache:
             return sum(entry.bytes for entry in self._entries.values())
 
     async def read(
-        self, sessions: BaseSessionService, key: SessionKey, revision: int, invocation_id: str
+        self, sessions: SessionLog, key: SessionKey, revision: int, invocation_id: str
     ) -> KnownEvents:
         """The session's first `revision` events.
 
@@ -223,9 +223,7 @@ def _events(stored: Iterable[StoredEvent]) -> Iterable[Event]:
     return (item.event for item in stored)
 
 
-async def _verified(
-    entry: _Entry, sessions: BaseSessionService, key: SessionKey, revision: int
-) -> _Entry:
+async def _verified(entry: _Entry, sessions: SessionLog, key: SessionKey, revision: int) -> _Entry:
     """The entry with as many events as `revision`, or another one if these are not the session's.
 
     Args:

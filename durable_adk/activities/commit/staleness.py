@@ -16,8 +16,8 @@ from temporalio.service import RPCError
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.errors import SessionNotFoundError, SessionRegressedError
 from durable_adk.log import get_logger
-from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.messages import InvocationResult
 
 FARTHEST = 30
@@ -73,7 +73,7 @@ class StalenessCheck:
     """Looks for invocations that have completed and that the store does not know."""
 
     client: Client
-    sessions: BaseSessionService
+    sessions: SessionLog
     task_queue: str
     """Its workers share a store; others may have another one."""
     _last: _Look = field(default_factory=_Look)

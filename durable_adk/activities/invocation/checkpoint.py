@@ -81,8 +81,10 @@ async def read_place(deps: Dependencies, step: ReadCheckpointStep) -> LoadedChec
         raise await _lost(deps, cursor)
     if record.status.closed:
         return LoadedCheckpoint(ending=await read_ending(deps, cursor.key, record))
-    if record.holder != step.holder:
-        raise InvalidRequestError(f"Invocation {cursor.invocation_id!r} is run by {record.holder}.")
+    if record.lease_owner != step.lease_owner:
+        raise InvalidRequestError(
+            f"Invocation {cursor.invocation_id!r} is run by {record.lease_owner}."
+        )
     notes = await deps.sessions.read_notes(
         cursor.key,
         invocation_id=cursor.invocation_id,

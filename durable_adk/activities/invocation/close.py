@@ -21,8 +21,8 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
-from durable_adk.sessions.base_session_service import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.lease_owner import ttl_of
+from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import MAX_RESULT_TEXT
 from durable_adk.wire.steps import UNKNOWN_EPOCH, CloseStep, Ending
@@ -52,7 +52,7 @@ async def close_invocation(deps: Dependencies, step: CloseStep) -> Ending:
             # If nobody has, user code has written it: into a session that it had deleted.
             name = heard.invocation_id if heard else None
             return _not_opened(step).model_copy(update={"heard_by": name})
-        if record is None or record.holder != step.holder:
+        if record is None or record.lease_owner != step.lease_owner:
             return _not_opened(step)
     else:
         record = await deps.sessions.get_invocation(step.key, step.invocation_id)
@@ -79,7 +79,7 @@ async def _closed(
     know.
     """
     epoch = step.epoch
-    if record is not None and record.holder == step.holder:
+    if record is not None and record.lease_owner == step.lease_owner:
         epoch = record.epoch  # also if it is not known, because the opening's result was lost
     for _ in range(MAX_TRIES):
         try:
@@ -88,7 +88,7 @@ async def _closed(
             continue
         except LeaseLostError:
             record = await deps.sessions.get_invocation(step.key, step.invocation_id)
-            if record is None or record.holder != step.holder:
+            if record is None or record.lease_owner != step.lease_owner:
                 raise
             if not _waits(record) and record.epoch <= epoch:
                 raise
@@ -137,15 +137,15 @@ async def _withdrawn(deps: Dependencies, step: CloseStep) -> InvocationRecord | 
     An attempt at it may still be under way: the engine has only given it up, or its worker was
     frozen. It must not open what its sender is told is over.
     """
-    of_whom = {"invocation_id": step.invocation_id, "holder": step.holder}
-    if ttl_of(step.holder) is None:
+    of_whom = {"invocation_id": step.invocation_id, "lease_owner": step.lease_owner}
+    if ttl_of(step.lease_owner) is None:
         failpoint("withdraw.before")
         record = await deps.sessions.withdraw_invocation(
             step.key, create_session=step.create_session, **of_whom
         )
         failpoint("withdraw.after")
         return record
-    # In process no attempt is left over; and the same holder may be asked for it again.
+    # In process no attempt is left over; and the same lease owner may be asked for it again.
     await deps.sessions.leave_queue(step.key, **of_whom)
     return await deps.sessions.get_invocation(step.key, step.invocation_id)
 
@@ -156,7 +156,7 @@ def _not_opened(step: CloseStep) -> Ending:
         invocation_id=step.invocation_id,
         status=step.status,
         epoch=UNKNOWN_EPOCH,
-        holder=step.holder,
+        lease_owner=step.lease_owner,
         start_seq=0,
     )
     return Ending(record=record)

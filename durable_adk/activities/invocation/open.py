@@ -92,7 +92,7 @@ async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
     if isinstance(record, str):
         opened.steered = record
         return opened
-    if record.holder != step.holder and not record.status.closed:
+    if record.lease_owner != step.lease_owner and not record.status.closed:
         record = await _ended_or_refused(deps, step, record)
     failpoint("open.after")
     opened.record = record
@@ -240,10 +240,10 @@ async def _state(deps: Dependencies, step: OpenStep, record: InvocationRecord) -
 
 async def _rejected(deps: Dependencies, step: OpenStep) -> None:
     """Keep an attempt that is late from opening what its sender is told is refused (I12)."""
-    if step.when_busy is WhenBusy.REJECT and ttl_of(step.holder) is None:
+    if step.when_busy is WhenBusy.REJECT and ttl_of(step.lease_owner) is None:
         failpoint("reject.before")
         await deps.sessions.withdraw_invocation(
-            step.key, invocation_id=step.invocation_id, holder=step.holder
+            step.key, invocation_id=step.invocation_id, lease_owner=step.lease_owner
         )
         failpoint("reject.after")
 
@@ -254,13 +254,13 @@ async def _ended_or_refused(
     """The record of an invocation that another workflow opened, now ended.
 
     Raises:
-        InvalidRequestError: Its holder is alive; two of them would both drive it.
+        InvalidRequestError: Its lease owner is alive; two of them would both drive it.
     """
     active = await deps.sessions.active_invocation(step.key)
     holds = active is not None and active.invocation_id == record.invocation_id
-    if (holds or record.status is Status.PAUSED) and await deps.is_alive(record.holder):
+    if (holds or record.status is Status.PAUSED) and await deps.is_alive(record.lease_owner):
         raise InvalidRequestError(
-            f"Invocation {step.invocation_id!r} is run by {record.holder}; attach to it instead."
+            f"Invocation {step.invocation_id!r} is run by {record.lease_owner}; attach to it."
         )
     await end_abandoned(deps, step, record)
     ended = await deps.sessions.get_invocation(step.key, record.invocation_id)
@@ -299,10 +299,10 @@ async def _open(deps: Dependencies, step: OpenStep) -> InvocationRecord:
     record = await deps.sessions.open_invocation(
         step.key,
         invocation_id=step.invocation_id,
-        holder=step.holder,
+        lease_owner=step.lease_owner,
         user_event=user_event,
         create_session=step.create_session,
-        ttl=ttl_of(step.holder),
+        ttl=ttl_of(step.lease_owner),
         place=PLACES[step.when_busy],
         steers=is_steering(step),
         bounds=QueueBounds(limits.max_queued_per_session, limits.max_queued_per_user),

@@ -19,8 +19,8 @@ from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.json_values import canonical
-from durable_adk.sessions.base_session_service import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.lease_owner import ttl_of
+from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.wire.messages import EXPIRED, MAX_BYTES, is_reserved
 from durable_adk.wire.steps import AnswerStep, AnswerTaken, PauseStep
 
@@ -28,7 +28,7 @@ from durable_adk.wire.steps import AnswerStep, AnswerTaken, PauseStep
 async def pause_invocation(deps: Dependencies, step: PauseStep) -> Literal[False] | None:
     """Give the lease back; a repeat changes nothing, also when the invocation has gone on since.
 
-    Nothing is returned, or False if it was not paused, as its holder runs on: the history says so
+    Nothing is returned, or False if it was not paused, as its owner runs on: the history says so
     then to whoever does it again from there.
 
     A workflow task whose worker dies is done again from its start, with all that it brought: it may
@@ -46,7 +46,11 @@ async def pause_invocation(deps: Dependencies, step: PauseStep) -> Literal[False
         )
     except LeaseLostError:
         record = await deps.sessions.get_invocation(step.key, step.invocation_id)
-        if record is None or record.holder != step.holder or record.status is Status.ABANDONED:
+        if (
+            record is None
+            or record.lease_owner != step.lease_owner
+            or record.status is Status.ABANDONED
+        ):
             raise
         if record.status is Status.RUNNING and record.epoch == step.epoch:
             return False  # it has gone on by a later event
@@ -114,9 +118,9 @@ async def _store(deps: Dependencies, step: AnswerStep, event: Event) -> None:
         await deps.sessions.resume_invocation(
             step.key,
             invocation_id=step.invocation_id,
-            holder=step.holder,
+            lease_owner=step.lease_owner,
             user_event=event,
-            ttl=ttl_of(step.holder),
+            ttl=ttl_of(step.lease_owner),
         )
         resumed(step.key, record)
     else:
@@ -143,9 +147,9 @@ async def _lease_only(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
             await deps.sessions.resume_invocation(
                 step.key,
                 invocation_id=step.invocation_id,
-                holder=step.holder,
+                lease_owner=step.lease_owner,
                 user_event=None,
-                ttl=ttl_of(step.holder),
+                ttl=ttl_of(step.lease_owner),
             ),
         )
         resumed(step.key, was)
@@ -153,8 +157,12 @@ async def _lease_only(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
 
 
 def _epoch(step: AnswerStep, record: InvocationRecord | None) -> int:
-    """The holder's present epoch, which it may not know of for the same reason."""
-    return record.epoch if record is not None and record.holder == step.holder else step.epoch
+    """The lease owner's present epoch, which it may not know of for the same reason."""
+    return (
+        record.epoch
+        if record is not None and record.lease_owner == step.lease_owner
+        else step.epoch
+    )
 
 
 async def _taken(deps: Dependencies, step: AnswerStep, found: StoredEvent) -> AnswerTaken:

@@ -10,9 +10,9 @@ from durable_adk.conversation.sent_message import is_same_message
 from durable_adk.errors import EventConflictError
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
-from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.messages import InvocationAnswer, WhenBusy
 from durable_adk.wire.steps import AnswerStep, AnswerTaken, OpenStep
 
@@ -57,7 +57,7 @@ async def delivered_to(deps: Dependencies, step: OpenStep, conflict: EventConfli
 
 
 async def delivered_event(
-    sessions: BaseSessionService, key: SessionKey, invocation_id: str
+    sessions: SessionLog, key: SessionKey, invocation_id: str
 ) -> Event | None:
     """The event as which another invocation has heard a message; None: nobody has."""
     stored = await sessions.find_event(key, f"{invocation_id}.0")
@@ -69,8 +69,10 @@ async def delivered_event(
 async def _leave_for_the_gone(deps: Dependencies, step: AnswerStep, steered: str) -> None:
     """Drop the ticket of a message whose workflow was terminated: its sender was told so."""
     for ticket in await deps.sessions.waiting(step.key):
-        if ticket.invocation_id == steered and not await deps.is_alive(ticket.holder):
-            await deps.sessions.leave_queue(step.key, invocation_id=steered, holder=ticket.holder)
+        if ticket.invocation_id == steered and not await deps.is_alive(ticket.lease_owner):
+            await deps.sessions.leave_queue(
+                step.key, invocation_id=steered, lease_owner=ticket.lease_owner
+            )
 
 
 async def deliver(deps: Dependencies, step: AnswerStep) -> AnswerTaken:

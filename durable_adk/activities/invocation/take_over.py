@@ -1,4 +1,4 @@
-"""Ending what is in the way of who waits for a session, in the place of holders that are gone."""
+"""Ending what is in the way of who waits for a session, in the place of owners that are gone."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -32,7 +32,7 @@ R = TypeVar("R")
 async def retry_when_freed(
     deps: Dependencies, step: W, effect: Callable[[Dependencies, W], Awaitable[R]]
 ) -> R:
-    """One attempt of an effect that waits for the lease, and another if its holder is gone.
+    """One attempt of an effect that waits for the lease, and another if its lease owner is gone.
 
     Raises:
         SessionBusyError: Another invocation that is alive holds the lease.
@@ -50,11 +50,11 @@ async def free_session(deps: Dependencies, step: WaitingStep) -> bool:
 
     Asked in this order, so that in the end it is known of all: the one who holds the lease, then
     those whose turn is before an opening's; others wait for the lease only. What the waiter's own
-    holder began under another id is abandoned: its workflow was reset, and does not know of it.
+    owner began under another id is abandoned: its workflow was reset, and does not know of it.
     """
     active = await deps.sessions.active_invocation(step.key)
     if active is not None and active.invocation_id != step.invocation_id:
-        if active.holder != step.holder and await deps.is_alive(active.holder):
+        if active.lease_owner != step.lease_owner and await deps.is_alive(active.lease_owner):
             if isinstance(step, OpenStep):
                 await _ask(deps, step, active)
             return False
@@ -82,37 +82,37 @@ async def _is_first(deps: Dependencies, step: OpenStep) -> bool:
         if not sealed and not await _is_gone(deps, step, ticket):
             return False
         await deps.sessions.leave_queue(
-            step.key, invocation_id=ticket.invocation_id, holder=ticket.holder
+            step.key, invocation_id=ticket.invocation_id, lease_owner=ticket.lease_owner
         )
     return True
 
 
 async def _is_gone(deps: Dependencies, step: OpenStep, ticket: Ticket) -> bool:
-    return ticket.holder == step.holder or not await deps.is_alive(ticket.holder)
+    return ticket.lease_owner == step.lease_owner or not await deps.is_alive(ticket.lease_owner)
 
 
 async def _seal_for(deps: Dependencies, step: OpenStep, ticket: Ticket) -> bool:
-    """Store what ends an invocation in the place of its holder, which ended it and may be gone.
+    """Store what ends an invocation in the place of its owner, which ended it and may be gone.
 
     Of a process nobody can say whether it is; the seals are the same, whoever stores them.
     """
     record = await deps.sessions.get_invocation(step.key, ticket.invocation_id)
     if record is None or record.sealed or not record.status.closed:
         return False
-    if ttl_of(ticket.holder) is None and not await _is_gone(deps, step, ticket):
+    if ttl_of(ticket.lease_owner) is None and not await _is_gone(deps, step, ticket):
         return False
     ending = closing_step(deps, step, record, record.status, from_detail(record.error or {}))
     with suppress(LeaseLostError, EventConflictError):  # others may be doing the same
         await close_invocation(
-            deps, ending.model_copy(update={"holder": record.holder, "seals": True})
+            deps, ending.model_copy(update={"lease_owner": record.lease_owner, "seals": True})
         )
     return True
 
 
 async def end_abandoned(deps: Dependencies, step: WaitingStep, record: InvocationRecord) -> None:
-    """End an invocation in the place of its holder, which is gone.
+    """End an invocation in the place of its lease owner, which is gone.
 
-    So no call stays open, and the holder can write no more should it come back (D7).
+    So no call stays open, and the lease owner can write no more should it come back (D7).
     """
     error = InvocationTerminatedError(
         f"Whatever ran invocation {record.invocation_id!r} has ended without it."

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.errors import InvalidRequestError
-from durable_adk.sessions.lease_owner import TemporalHolder, ttl_of
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner, ttl_of
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.wire.messages import ToolRun
@@ -26,7 +26,7 @@ async def check_tool_run(deps: Dependencies, step: OpenStep) -> None:
     child = step.key.session_id.startswith(CHILD_PREFIX)
     if step.tool_run is None and not child:
         return
-    if ttl_of(step.holder) is not None:
+    if ttl_of(step.lease_owner) is not None:
         return  # in process `LocalBackend.start` has refused what others ask
     if await deps.sessions.get_invocation(step.key, step.invocation_id) is not None:
         return
@@ -89,5 +89,5 @@ async def _running(
 
 
 def _is_run_by(record: InvocationRecord, workflow_id: str) -> bool:
-    holder = TemporalHolder.parse(record.holder)
-    return holder is not None and holder.workflow_id == workflow_id
+    lease_owner = TemporalLeaseOwner.parse(record.lease_owner)
+    return lease_owner is not None and lease_owner.workflow_id == workflow_id

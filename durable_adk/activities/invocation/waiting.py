@@ -28,7 +28,7 @@ from durable_adk.wire.steps import AnswerStep, CloseStep, OpenStep
 
 T = TypeVar("T")
 LOOK = 1.0
-"""Seconds after which who waits in place looks whether the holder of the lease still lives; those
+"""Seconds after which who waits in place looks whether the owner of the lease still lives; those
 behind the first look accordingly less often."""
 LOOK_LOCALLY = 5.0
 """Seconds at most without an engine after which those try again who are not next."""
@@ -89,7 +89,7 @@ async def _until_free(
         seconds = LOOK * (1 + busy.ahead)
         await wait_for_turn(deps, step, seconds, ends=activity.is_worker_shutdown)
         # Its workflow may have been terminated meanwhile, which an attempt hears of only later.
-        if not await deps.is_alive(step.holder):
+        if not await deps.is_alive(step.lease_owner):
             raise busy
         try:
             return await run_to_completion(effect(step))
@@ -136,7 +136,7 @@ async def check_turn(deps: Dependencies, step: WaitingStep) -> None:
     await deps.sessions.check_turn(
         step.key,
         invocation_id=step.invocation_id,
-        holder=step.holder,
+        lease_owner=step.lease_owner,
         place=PLACES[step.when_busy] if isinstance(step, OpenStep) else None,
         resumes=not isinstance(step, OpenStep),
     )

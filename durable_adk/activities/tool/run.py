@@ -218,13 +218,13 @@ class ToolAttempt:
         attempts that find out the same at once, one goes on.
         """
         token, name = uuid.uuid4().hex, self._name
-        while (holder := await self._begun(name, token)) != token:
+        while (lease_owner := await self._begun(name, token)) != token:
             finding = await self._reconciled(tool, args, context)
             if finding is None:
                 return unknown_outcome(tool.name, LOST)
             if finding is not NOT_RUN:
                 return finding
-            name = f"{self._name}.{holder}"
+            name = f"{self._name}.{lease_owner}"
         return None
 
     async def _begun(self, name: str, token: str) -> str:
@@ -237,7 +237,7 @@ class ToolAttempt:
         self._noting = True
         while True:
             try:
-                holder = await self._holder(name, token)
+                lease_owner = await self._lease_owner(name, token)
             except StoreUnavailableError as error:
                 if time.monotonic() > until:
                     raise ToolNotStartedError(error) from error
@@ -245,10 +245,10 @@ class ToolAttempt:
                 raise ToolNotStartedError(error) from error
             else:
                 self._noting = False
-                return holder
+                return lease_owner
             await asyncio.sleep(0.2)
 
-    async def _holder(self, name: str, token: str) -> str:
+    async def _lease_owner(self, name: str, token: str) -> str:
         deps, step, kind = self.deps, self.step, BEGUN
         await write_note(deps, step, kind, name, json.dumps(token))
         # Read, and not taken from the answer: a closed invocation keeps no notes and lets everybody

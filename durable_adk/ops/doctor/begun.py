@@ -14,7 +14,7 @@ from temporalio.converter import DataConverter
 
 from durable_adk.activities.commit.notes import BEGUN
 from durable_adk.activities.tool.run import name_of_call
-from durable_adk.sessions.rebuilt import RebuiltNote
+from durable_adk.sessions.log.rebuild import RebuiltNote
 from durable_adk.wire.steps import ToolStep
 from durable_adk.wire.tool_contract import ToolContract
 

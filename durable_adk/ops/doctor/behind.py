@@ -17,9 +17,8 @@ from durable_adk.ops.doctor.findings import Case, Kind, case
 from durable_adk.ops.doctor.regressions import end_workflow
 from durable_adk.ops.doctor.sources import Sources, if_known
 from durable_adk.ops.doctor.trails import Trail
-from durable_adk.sessions.base_session_service import StoredEvent
-from durable_adk.sessions.lease_owner import TemporalHolder
-from durable_adk.sessions.records import InvocationRecord
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
+from durable_adk.sessions.records import InvocationRecord, StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import InvocationAnswer, answer_event
 from durable_adk.wire.steps import AnswerStep
@@ -46,24 +45,24 @@ async def behind(
     """
     found: list[Case] = []
     for record in records:
-        holder = TemporalHolder.parse(record.holder)
-        if holder is None or holder.workflow_id not in going:
+        lease_owner = TemporalLeaseOwner.parse(record.lease_owner)
+        if lease_owner is None or lease_owner.workflow_id not in going:
             continue
-        if not await _is_idle(sources.client, holder):
+        if not await _is_idle(sources.client, lease_owner):
             continue
         if record.status.closed:
-            found.append(_over(sources, key, record, holder))
-        elif lost := await unheard(sources, key, record, trails.get(holder.first_run_id)):
-            found.append(_unanswered(sources, key, record, holder, lost))
+            found.append(_over(sources, key, record, lease_owner))
+        elif lost := await unheard(sources, key, record, trails.get(lease_owner.first_run_id)):
+            found.append(_unanswered(sources, key, record, lease_owner, lost))
     return found
 
 
-async def _is_idle(client: Client, holder: TemporalHolder) -> bool:
-    description = await if_known(client.get_workflow_handle(holder.workflow_id).describe())
+async def _is_idle(client: Client, lease_owner: TemporalLeaseOwner) -> bool:
+    description = await if_known(client.get_workflow_handle(lease_owner.workflow_id).describe())
     if description is None or description.status is not WorkflowExecutionStatus.RUNNING:
         return False
     # The server looks the workflow up by its id, which a later one may have taken.
-    is_it = description.raw_info.first_run_id == holder.first_run_id
+    is_it = description.raw_info.first_run_id == lease_owner.first_run_id
     return is_it and only_waits(description)
 
 
@@ -86,15 +85,17 @@ async def unheard(
 
 
 def _over(
-    sources: Sources, key: SessionKey, record: InvocationRecord, holder: TemporalHolder
+    sources: Sources, key: SessionKey, record: InvocationRecord, lease_owner: TemporalLeaseOwner
 ) -> Case:
     return case(
         Kind.BEHIND,
         key,
-        f"it is {record.status.value}, and its workflow {holder.workflow_id} still waits",
+        f"it is {record.status.value}, and its workflow {lease_owner.workflow_id} still waits",
         invocation_id=record.invocation_id,
         fix="cancel the workflow; terminate it if that does not end it",
-        remedy=partial(end_workflow, sources.client, holder.workflow_id, holder.first_run_id),
+        remedy=partial(
+            end_workflow, sources.client, lease_owner.workflow_id, lease_owner.first_run_id
+        ),
     )
 
 
@@ -102,24 +103,24 @@ def _unanswered(
     sources: Sources,
     key: SessionKey,
     record: InvocationRecord,
-    holder: TemporalHolder,
+    lease_owner: TemporalLeaseOwner,
     lost: Sequence[StoredEvent],
 ) -> Case:
     answers = ", ".join(f"event {item.seq}" for item in lost)
     return case(
         Kind.BEHIND,
         key,
-        f"its workflow {holder.workflow_id} waits for what is answered in its session: {answers}",
+        f"its workflow {lease_owner.workflow_id} waits for answers that its session has: {answers}",
         invocation_id=record.invocation_id,
         fix="send the workflow the stored answer again",
-        remedy=partial(_send, sources.client, record, holder, lost),
+        remedy=partial(_send, sources.client, record, lease_owner, lost),
     )
 
 
 async def _send(
     client: Client,
     record: InvocationRecord,
-    holder: TemporalHolder,
+    lease_owner: TemporalLeaseOwner,
     lost: Sequence[StoredEvent],
 ) -> None:
     """Send the answers again, under the names they had: the store has them, so nothing is stored.
@@ -128,7 +129,7 @@ async def _send(
         InvocationTerminatedError: The workflow has ended meanwhile.
     """
     handle = client.get_workflow_handle(
-        holder.workflow_id, first_execution_run_id=holder.first_run_id
+        lease_owner.workflow_id, first_execution_run_id=lease_owner.first_run_id
     )
     for item in lost:
         answer = InvocationAnswer(
@@ -141,5 +142,5 @@ async def _send(
             await handle.signal("answer", payload)
         except RPCError as error:
             raise InvocationTerminatedError(
-                f"Workflow {holder.workflow_id} did not take the answer: {error.message}"
+                f"Workflow {lease_owner.workflow_id} did not take the answer: {error.message}"
             ) from error

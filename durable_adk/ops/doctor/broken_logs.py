@@ -7,10 +7,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from durable_adk.ops.doctor.findings import Case, Kind, case
-from durable_adk.sessions.base_session_service import BaseSessionService
-from durable_adk.sessions.rebuilt import is_own
+from durable_adk.sessions.log.rebuild import is_own
 from durable_adk.sessions.records import InvocationRecord, StoredEvent
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 
 ATTEMPTS = 3
 PAGE = 500
@@ -19,7 +19,7 @@ _SHOWN = 10
 
 
 async def broken_logs(
-    store: BaseSessionService, key: SessionKey, records: list[InvocationRecord]
+    store: SessionLog, key: SessionKey, records: list[InvocationRecord]
 ) -> list[Case]:
     """What is wrong with a session's log, for somebody to look at.
 
@@ -42,7 +42,7 @@ async def broken_logs(
     return [case(Kind.BROKEN_LOG, key, problem) for problem in problems]
 
 
-async def _read(store: BaseSessionService, key: SessionKey, revision: int, log: "_Log") -> None:
+async def _read(store: SessionLog, key: SessionKey, revision: int, log: "_Log") -> None:
     after = 0
     while page := await store.read_events(key, after=after, upto=revision, limit=PAGE):
         log.add(page)

@@ -14,10 +14,10 @@ from durable_adk.errors import InvocationTerminatedError, TemporalUnavailableErr
 from durable_adk.ops.doctor.findings import Case, Kind, case
 from durable_adk.ops.doctor.sources import Sources
 from durable_adk.ops.doctor.trails import Trail
-from durable_adk.sessions.base_session_service import BaseSessionService
-from durable_adk.sessions.lease_owner import LOCAL_PREFIX, LOCAL_TTL, TemporalHolder
+from durable_adk.sessions.lease_owner import LOCAL_PREFIX, LOCAL_TTL, TemporalLeaseOwner
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.steps import CloseStep
 
 GONE = "no such workflow"
@@ -31,7 +31,7 @@ async def dead_holders(
     *,
     at_home: bool,
 ) -> list[Case]:
-    """The invocations of a session that are open, or not sealed, with a closed or missing holder.
+    """The invocations of a session that are open, or not sealed, with a closed or missing owner.
 
     Args:
         sources: Where to look.
@@ -39,7 +39,7 @@ async def dead_holders(
         records: Its invocations.
         trails: By the first run's id.
         at_home: Whether this Temporal knows some of the store's invocations. If it knows none, it
-            is the wrong one, and that it does not know a holder means nothing.
+            is the wrong one, and that it does not know a lease owner means nothing.
     """
     found: list[Case] = []
     for record in records:
@@ -52,13 +52,13 @@ async def dead_holders(
         ):
             continue
         sure = at_home or state != GONE
-        holder = TemporalHolder.parse(record.holder)
-        trail = trails.get(holder.first_run_id) if holder else None
+        lease_owner = TemporalLeaseOwner.parse(record.lease_owner)
+        trail = trails.get(lease_owner.first_run_id) if lease_owner else None
         found.append(
             case(
                 Kind.DEAD_HOLDER,
                 key,
-                f"it is {_status(record)}, and its holder {record.holder} is gone: {state}"
+                f"it is {_status(record)}, and its owner {record.lease_owner} is gone: {state}"
                 + ("" if sure else "; but this Temporal knows no invocation of this store at all"),
                 invocation_id=record.invocation_id,
                 fix="answer its open calls, say why in its log, and end it as abandoned"
@@ -71,12 +71,12 @@ async def dead_holders(
 
 
 async def _state(sources: Sources, key: SessionKey, record: InvocationRecord) -> str | None:
-    """What became of the holder; None: it is alive, or nobody can say."""
-    holder = TemporalHolder.parse(record.holder)
-    if holder is not None:
-        here = holder.namespace == sources.client.namespace
-        return await _workflow_state(sources.client, holder) if here else None
-    if not record.holder.startswith(LOCAL_PREFIX):
+    """What became of the lease owner; None: it is alive, or nobody can say."""
+    lease_owner = TemporalLeaseOwner.parse(record.lease_owner)
+    if lease_owner is not None:
+        here = lease_owner.namespace == sources.client.namespace
+        return await _workflow_state(sources.client, lease_owner) if here else None
+    if not record.lease_owner.startswith(LOCAL_PREFIX):
         return None
     if record.status is Status.RUNNING:
         active = await sources.sessions.active_invocation(key)
@@ -94,15 +94,15 @@ def _status(record: InvocationRecord) -> str:
     return f"{record.status.value}{lacks}"
 
 
-async def _workflow_state(client: Client, holder: TemporalHolder) -> str | None:
-    handle = client.get_workflow_handle(holder.workflow_id)
+async def _workflow_state(client: Client, lease_owner: TemporalLeaseOwner) -> str | None:
+    handle = client.get_workflow_handle(lease_owner.workflow_id)
     try:
         description = await handle.describe()
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return GONE
         raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
-    if description.raw_info.first_run_id != holder.first_run_id:
+    if description.raw_info.first_run_id != lease_owner.first_run_id:
         return GONE
     if description.status is WorkflowExecutionStatus.RUNNING:
         return None
@@ -110,7 +110,7 @@ async def _workflow_state(client: Client, holder: TemporalHolder) -> str | None:
 
 
 async def _abandon(
-    store: BaseSessionService, key: SessionKey, record: InvocationRecord, trail: Trail | None
+    store: SessionLog, key: SessionKey, record: InvocationRecord, trail: Trail | None
 ) -> None:
     """End an invocation as the session's next message would have (D7).
 
@@ -132,7 +132,7 @@ async def _abandon(
 
 
 async def _author(
-    store: BaseSessionService, key: SessionKey, record: InvocationRecord, trail: Trail | None
+    store: SessionLog, key: SessionKey, record: InvocationRecord, trail: Trail | None
 ) -> str:
     """Whose the error event is: the app's first agent's, or else that of who spoke first."""
     if trail is not None and trail.opening is not None:

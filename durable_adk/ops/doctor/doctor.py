@@ -16,7 +16,7 @@ from durable_adk.ops.doctor.sources import Missing, Sources
 from durable_adk.ops.doctor.stalled import stalled
 from durable_adk.ops.doctor.trails import ids_of, runs_of, trails_of
 from durable_adk.ops.doctor.untold import tell_all
-from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.reading import all_invocations
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
@@ -93,8 +93,8 @@ async def _known(sources: Sources, ids: Collection[str], open_ids: Collection[st
     known = _Known()
     for app in await sources.sessions.list_apps():
         async for key, record in all_invocations(sources.sessions, app_name=app):
-            holder = TemporalHolder.parse(record.holder)
-            name = holder.workflow_id if holder else ""
+            lease_owner = TemporalLeaseOwner.parse(record.lease_owner)
+            name = lease_owner.workflow_id if lease_owner else ""
             known.at_home = known.at_home or name in ids
             if record.status.closed and name in ids:
                 known.ended.add(name)

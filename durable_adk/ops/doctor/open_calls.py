@@ -8,15 +8,15 @@ from durable_adk.conversation.tool_responses import closing_responses
 from durable_adk.errors import SessionNotFoundError
 from durable_adk.events.event import Event
 from durable_adk.ops.doctor.findings import Case, Kind, case
-from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 
 REASON = "The run ended before this call was answered; it may have run in part."
 
 
 async def open_calls(
-    store: BaseSessionService, key: SessionKey, records: list[InvocationRecord]
+    store: SessionLog, key: SessionKey, records: list[InvocationRecord]
 ) -> list[Case]:
     """The calls of a session that have no response, unless an invocation may yet give one.
 
@@ -55,7 +55,7 @@ def _names(seal: Event) -> str:
     return ("call " if len(names) == 1 else "calls ") + ", ".join(names)
 
 
-async def _seal(store: BaseSessionService, key: SessionKey, event_id: str) -> None:
+async def _seal(store: SessionLog, key: SessionKey, event_id: str) -> None:
     """Append a response; looked up again, as somebody may have answered meanwhile."""
     session = await store.get_session(
         app_name=key.app_name, user_id=key.user_id, session_id=key.session_id

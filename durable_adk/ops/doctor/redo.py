@@ -24,12 +24,12 @@ from durable_adk.errors import DurableAdkError, EventConflictError
 from durable_adk.events.event import Event
 from durable_adk.ops.doctor.begun import note_of
 from durable_adk.ops.doctor.trails import Act, Trail
-from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
+from durable_adk.sessions.log.rebuild import Rebuilt
 from durable_adk.sessions.reading import all_invocations
-from durable_adk.sessions.rebuilt import Rebuilt
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.steps import (
     AnswerStep,
     AnswerTaken,
@@ -68,7 +68,7 @@ def place_of(act: Act) -> Place | None:
     match act.step, act.result:
         case OpenStep() as step, Opened(record=InvocationRecord() as record):
             # Another workflow may have opened it; this one then did nothing.
-            if record.holder == step.holder:
+            if record.lease_owner == step.lease_owner:
                 place = Place(record.epoch, record.start_seq)
         case CommitStep() as step, int() as seq:
             place = Place(step.epoch, seq)
@@ -125,7 +125,7 @@ def event_id(act: Act) -> str:
 class Redo:
     """The sessions that are to be rebuilt, and the store in memory."""
 
-    store: BaseSessionService
+    store: SessionLog
     scratch: InMemorySessionService = field(default_factory=InMemorySessionService)
     _known: dict[SessionKey, list[str]] = field(default_factory=dict[SessionKey, list[str]])
     """Ids of the events that the real store has."""
@@ -207,7 +207,9 @@ class Redo:
                 opened = await open_invocation(deps, step)
                 self._note(key, act, seq=opened.record.start_seq if opened.record else 0)
                 self._begun.setdefault(key, act.result.record.update_time)
-                if active is not None:  # it was ended in the place of its holder, which was gone
+                if (
+                    active is not None
+                ):  # it was ended in the place of its lease owner, which was gone
                     self._times[key, active.invocation_id] = step.timestamp
             case AnswerStep() if act.result.heard is not None:
                 await self._commit(key, act, place)
@@ -310,7 +312,7 @@ class Redo:
         )
 
 
-async def records_of(store: BaseSessionService, key: SessionKey) -> list[InvocationRecord]:
+async def records_of(store: SessionLog, key: SessionKey) -> list[InvocationRecord]:
     """All invocations of a session."""
     return [record async for _, record in all_invocations(store, **key._asdict())]
 
@@ -333,9 +335,9 @@ def _in_order(
     return [(key, place, act) for _, key, place, act in timed]
 
 
-async def _nobody_is_alive(holder: str) -> bool:
+async def _nobody_is_alive(lease_owner: str) -> bool:
     """Who did not give its lease back was gone when another took it: the history says so."""
-    del holder
+    del lease_owner
     return False
 
 

@@ -17,10 +17,10 @@ from durable_adk.ops.doctor.findings import Case, Kind, case
 from durable_adk.ops.doctor.redo import Redo, Redone, is_stored, place_of, records_of
 from durable_adk.ops.doctor.sources import Missing, Sources
 from durable_adk.ops.doctor.trails import Trail
-from durable_adk.sessions.base_session_service import BaseSessionService
-from durable_adk.sessions.rebuilt import Rebuilt
+from durable_adk.sessions.log.rebuild import Rebuilt
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import Creation, SessionKey
+from durable_adk.sessions.session_log import SessionLog
 
 PATIENCE = 10.0
 """Seconds a cancelled workflow is given to end itself."""
@@ -148,7 +148,7 @@ class _Together:
     store for mended, and go on in a session that is not.
     """
 
-    store: BaseSessionService
+    store: SessionLog
     sessions: list[Rebuilt] = field(default_factory=list[Rebuilt])
     _done: bool = False
 
@@ -243,5 +243,5 @@ async def end_workflow(client: Client, workflow_id: str, first_run_id: str) -> N
 
 
 def first_runs(trails: Sequence[Trail]) -> Mapping[str, Trail]:
-    """The trails by the id of their first run, which is what a holder names."""
+    """The trails by the id of their first run, which is what a lease owner names."""
     return {trail.first_run_id: trail for trail in trails}

@@ -10,8 +10,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.apps.app import App
 from durable_adk.errors import TemporalUnavailableError
-from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class Sources:
     """A session store, the Temporal that runs its invocations, and which sessions are meant."""
 
     client: Client
-    sessions: BaseSessionService
+    sessions: SessionLog
     app: str | None = None
     """Only this app's sessions; None: those of all."""
     user: str | None = None

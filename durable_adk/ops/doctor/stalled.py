@@ -12,7 +12,7 @@ from durable_adk.errors import DurableAdkError
 from durable_adk.json_model import JsonModel
 from durable_adk.ops.doctor.findings import Case, Kind, case
 from durable_adk.ops.doctor.sources import Sources, if_known
-from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 
@@ -49,7 +49,7 @@ async def stalled(
         runs: Of all workflows.
         records: The invocations of all sessions.
     """
-    known = _holders(records)
+    known = _lease_owners(records)
     found: list[Case] = []
     for run in runs:
         whose = known.get(run.id)
@@ -78,13 +78,13 @@ def _mean(sources: Sources, whose: Whose | None) -> bool:
     return whose is None or sources.mean(whose[0])
 
 
-def _holders(records: Mapping[SessionKey, Iterable[InvocationRecord]]) -> dict[str, Whose]:
+def _lease_owners(records: Mapping[SessionKey, Iterable[InvocationRecord]]) -> dict[str, Whose]:
     """By the ids of workflows."""
     found: dict[str, Whose] = {}
     for key, listed in records.items():
         for record in listed:
-            if holder := TemporalHolder.parse(record.holder):
-                found[holder.workflow_id] = (key, record.invocation_id)
+            if lease_owner := TemporalLeaseOwner.parse(record.lease_owner):
+                found[lease_owner.workflow_id] = (key, record.invocation_id)
     return found
 
 

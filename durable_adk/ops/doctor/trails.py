@@ -241,7 +241,7 @@ async def _replayed(client: Client, history: WorkflowHistory) -> tuple[list[Act]
     recorder = _Recorder()
     replayer = Replayer(
         workflows=[InvocationWorkflow],
-        # The holder is made of it.
+        # The lease owner is made of it.
         namespace=client.namespace,
         data_converter=with_our_payloads(client.data_converter),
         # What the interceptor notes has to come out of where the workflow's code runs.

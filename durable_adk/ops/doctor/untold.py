@@ -51,7 +51,7 @@ def _told(act: Act, author: str) -> list[Act]:
             step = _end(key, name, ending.record, author)
             return [replace(act, step=step, result=ending) if step else act]
         case OpenStep() as opening, Opened(ending=Ending() as ending) as opened:
-            if ending.record.holder != opening.holder:
+            if ending.record.lease_owner != opening.lease_owner:
                 return [act]  # another workflow has ended it
             step = _end(opening.key, opening.invocation_id, ending.record, opened.agent)
             return [act, *([replace(act, step=step, result=ending)] if step else [])]
@@ -74,7 +74,7 @@ def _end(
         status=record.status,
         author=author,
         timestamp=record.update_time,
-        holder=record.holder,
+        lease_owner=record.lease_owner,
         error=record.error,
     )
 
@@ -83,7 +83,7 @@ def _open_told(trail: Trail, known: dict[str, Opened]) -> None:
     """Take an opening for done that was cancelled under way, if its end found it stored."""
     lost = [act for act in trail.acts if isinstance(act.step, OpenStep) and not act.done]
     found = next((record for act in trail.acts if (record := _closed(act))), None)
-    if not lost or found is None or found.holder != lost[-1].step.holder:
+    if not lost or found is None or found.lease_owner != lost[-1].step.lease_owner:
         return
     act = lost[-1]
     opened = known.get(act.step.key.app_name)

@@ -12,10 +12,10 @@ from durable_adk.json_values import check_id
 from durable_adk.memory import BaseMemoryService
 from durable_adk.ops.erasure.schedules import Schedules, remove_schedules, schedules_of
 from durable_adk.ops.erasure.workflows import Runs, remove, removed, runs_of
-from durable_adk.sessions.base_session_service import BaseSessionService
-from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.reading import all_invocations
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.storage import FileBlobs, ObjectBlobs, OwnedStorage, PayloadDriver, SharedBlobs
 from durable_adk.storage.payload_driver import owner_folder, owner_of
 
@@ -37,7 +37,7 @@ class Erasure:
     app: str
     user: str
     client: Client
-    session_service: BaseSessionService
+    session_service: SessionLog
     artifact_service: BaseArtifactService | None = None
     memory_service: BaseMemoryService | None = None
     credential_service: BaseCredentialService | None = None
@@ -156,12 +156,12 @@ async def _others(
     return artifacts, credentials
 
 
-async def _workflows(erasure: Erasure) -> list[TemporalHolder]:
+async def _workflows(erasure: Erasure) -> list[TemporalLeaseOwner]:
     """Those that run the user's invocations, as the session store knows."""
     records = all_invocations(erasure.session_service, app_name=erasure.app, user_id=erasure.user)
-    holders = [TemporalHolder.parse(record.holder) async for _, record in records]
+    lease_owners = [TemporalLeaseOwner.parse(record.lease_owner) async for _, record in records]
     here = erasure.client.namespace
-    return [one for one in holders if one is not None and one.namespace == here]
+    return [one for one in lease_owners if one is not None and one.namespace == here]
 
 
 def _blobs(client: Client) -> SharedBlobs | None:

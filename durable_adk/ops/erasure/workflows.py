@@ -16,7 +16,7 @@ from temporalio.converter import DataConverter, WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.errors import PayloadLostError, TemporalUnavailableError, TransientError
-from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.wire.checkpoint import Cursor
 from durable_adk.wire.messages import InvocationRequest
 from durable_adk.wire.search_attributes import APP, USER
@@ -57,7 +57,7 @@ class Runs:
 
 
 async def runs_of(
-    client: Client, *, app: str, user: str, known: Collection[TemporalHolder]
+    client: Client, *, app: str, user: str, known: Collection[TemporalLeaseOwner]
 ) -> Runs:
     """All runs of the workflows of a user.
 
@@ -74,7 +74,7 @@ async def runs_of(
     Raises:
         TemporalUnavailableError: Temporal does not answer.
     """
-    firsts = {(holder.workflow_id, holder.first_run_id) for holder in known}
+    firsts = {(lease_owner.workflow_id, lease_owner.first_run_id) for lease_owner in known}
     ids = {workflow_id for workflow_id, _ in firsts}
     found: list[WorkflowExecution] = []
     unread: set[str] = set()

@@ -14,12 +14,12 @@ from durable_adk.client.pending import (
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
 from durable_adk.sessions import (
-    BaseSessionService,
     InMemorySessionService,
     SessionKey,
+    SessionLog,
     SqliteSessionService,
 )
-from durable_adk.sessions.base_session_service import Status
+from durable_adk.sessions.records import Status
 from tests.support.pausing import confirming, working
 
 ONE, TWO = SessionKey("app", "u", "one"), SessionKey("other", "v", "two")
@@ -35,15 +35,13 @@ async def sessions(tmp_path: Path) -> AsyncIterator[SqliteSessionService]:
     await service.close()
 
 
-async def pause(
-    service: BaseSessionService, key: SessionKey, invocation: str, events: list[Event]
-) -> None:
+async def pause(service: SessionLog, key: SessionKey, invocation: str, events: list[Event]) -> None:
     """Store an invocation that has said these events, and pause it."""
     first = Event(id=f"{invocation}.0", invocation_id=invocation, author="user", timestamp=1.0)
     record = await service.open_invocation(
         key,
         invocation_id=invocation,
-        holder="temporal:d:r:w",
+        lease_owner="temporal:d:r:w",
         user_event=first,
         create_session=True,
     )
@@ -53,7 +51,7 @@ async def pause(
     await service.pause_invocation(key, invocation_id=invocation, epoch=record.epoch)
 
 
-async def found(service: BaseSessionService, **where: str) -> list[str]:
+async def found(service: SessionLog, **where: str) -> list[str]:
     """Tools that are waited for."""
     return sorted(
         item.call.original_name for item in await find_pending_calls(service, Where(**where))

@@ -52,7 +52,7 @@ class Ending:
         return await self.sessions.open_invocation(
             KEY,
             invocation_id=name,
-            holder="local:1",
+            lease_owner="local:1",
             user_event=event(f"{name}.0"),
             create_session=True,
         )

@@ -4,7 +4,7 @@ from hypothesis import given, strategies as st
 
 from durable_adk.client import workflow_id
 from durable_adk.sessions import SessionKey
-from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 
 PARTS = st.tuples(*[st.text("ab:/\"',[] ", min_size=1, max_size=4)] * 4)
 
@@ -27,8 +27,8 @@ def test_no_personal_data_is_in_the_id() -> None:
 
 
 @given(st.text("abc:", max_size=12))
-def test_a_holder_is_read_back_as_written(workflow: str) -> None:
+def test_a_owner_is_read_back_as_written(workflow: str) -> None:
     """A lease leads to exactly the run that holds it."""
-    holder = TemporalHolder("default", "run-1", workflow)
-    assert TemporalHolder.parse(str(holder)) == holder
-    assert TemporalHolder.parse("local:123:e-1") is None
+    lease_owner = TemporalLeaseOwner("default", "run-1", workflow)
+    assert TemporalLeaseOwner.parse(str(lease_owner)) == lease_owner
+    assert TemporalLeaseOwner.parse("local:123:e-1") is None

@@ -47,7 +47,7 @@ async def runner_of(*replies: Any) -> Runner:
     sessions = Sessions()
     first = Event(id="old.0", invocation_id="old", author="user", timestamp=1.0)
     record = await sessions.open_invocation(
-        KEY, invocation_id="old", holder="local:1", user_event=first, create_session=True
+        KEY, invocation_id="old", lease_owner="local:1", user_event=first, create_session=True
     )
     for n in range(1, MANY):
         event = Event(id=f"old.{n}", invocation_id="old", author="a", timestamp=1.0)

@@ -98,7 +98,7 @@ class Place:
             actions=EventActions(state_delta=delta or {}, artifact_delta={"f": version}),
         )
         record = await self.sessions.open_invocation(
-            KEY, invocation_id=invocation_id, holder="h", user_event=event, create_session=True
+            KEY, invocation_id=invocation_id, lease_owner="h", user_event=event, create_session=True
         )
         return record.epoch
 

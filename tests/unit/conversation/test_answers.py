@@ -12,7 +12,7 @@ from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUE
 from durable_adk.conversation.pending_calls import FINAL_RESPONSES, PendingCall, pending_calls
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
-from durable_adk.sessions.base_session_service import Status
+from durable_adk.sessions.records import Status
 from tests.support.examples import examples
 from tests.support.pausing import (
     CANARY,

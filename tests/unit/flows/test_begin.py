@@ -45,7 +45,7 @@ class Deaf:
             invocation_id=step.invocation_id,
             status=step.status,
             epoch=step.epoch,
-            holder=step.holder,
+            lease_owner=step.lease_owner,
             start_seq=0,
         )
         return Ending(record=record)
@@ -54,7 +54,7 @@ class Deaf:
 async def cancelled(runtime: Deaf) -> None:
     """Cancel an invocation while it opens, and see it to its end."""
     request = InvocationRequest(app="a", user="u", session="s", message="m", invocation_id="i")
-    run = asyncio.create_task(run_invocation(cast("Runtime", runtime), request, holder="h"))
+    run = asyncio.create_task(run_invocation(cast("Runtime", runtime), request, lease_owner="h"))
     await runtime.opening.wait()
     run.cancel()
     await run

@@ -21,7 +21,7 @@ def event(event_id, invocation_id="i1", *, delta=None, timestamp=1.0, text="hell
 
 async def opened(service, key, invocation_id="i1", **options):
     """Open an invocation the way the loop does."""
-    options = {"create_session": True, "holder": "local:1", **options}
+    options = {"create_session": True, "lease_owner": "local:1", **options}
     user_event = options.pop("user_event", event(f"{invocation_id}/user", invocation_id))
     return await service.open_invocation(
         key, invocation_id=invocation_id, user_event=user_event, **options
@@ -36,7 +36,7 @@ async def paused(service, key, invocation_id="i1", **options):
 
 async def resumed(service, key, answer="a", invocation_id="i1", **options):
     """Answer a paused invocation; with None only take its lease."""
-    options = {"holder": "local:2", **options}
+    options = {"lease_owner": "local:2", **options}
     user_event = answer and event(answer, invocation_id)
     user_event = options.pop("user_event", user_event)
     return await service.resume_invocation(
@@ -45,7 +45,7 @@ async def resumed(service, key, answer="a", invocation_id="i1", **options):
 
 
 async def abandon(service, key, invocation_id="i1", epoch=1):
-    """Take a session over from a holder that is gone."""
+    """Take a session over from a lease owner that is gone."""
     return await service.close_invocation(
         key, invocation_id=invocation_id, epoch=epoch, status=Status.ABANDONED
     )

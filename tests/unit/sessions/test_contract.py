@@ -380,7 +380,7 @@ async def test_one_invocation_at_a_time(service, key):
 
 
 async def test_take_over(service, key):
-    """An abandoned holder can neither write nor close any more, nor be abandoned twice (I6)."""
+    """An abandoned owner can neither write nor close any more, nor be abandoned twice (I6)."""
     await opened(service, key, "i1")
     await service.commit_event(key, event("c"), invocation_id="i1", epoch=1)
     assert await abandon(service, key) == await abandon(service, key)
@@ -411,7 +411,7 @@ async def test_lease_with_ttl_expires_unless_used(service, key, monkeypatch):
         await opened(service, key, "i2")
     now += 2
     assert await service.active_invocation(key) is None
-    # Nobody has taken it yet, so its holder may go on.
+    # Nobody has taken it yet, so its lease owner may go on.
     await service.commit_event(key, event("late"), invocation_id="i1", epoch=1)
     now += 11
     assert (await opened(service, key, "i2")).epoch == 2
@@ -420,7 +420,7 @@ async def test_lease_with_ttl_expires_unless_used(service, key, monkeypatch):
 
 
 async def test_refused_opening_abandons_nobody(service, key, monkeypatch):
-    """An opening that fails for its event's id leaves the holder of an expired lease as it is."""
+    """An opening that fails for its event's id leaves the owner of an expired lease as it is."""
     record = await opened(service, key, "i1", ttl=1.0)
     later = time.time() + 2
     monkeypatch.setattr(time, "time", lambda: later)
@@ -454,7 +454,7 @@ async def test_closing(service, key):
         await service.commit_event(key, event("d"), invocation_id="i1", epoch=1)
 
 
-async def test_only_the_holder_closes(service, key):
+async def test_only_the_owner_closes(service, key):
     """A wrong epoch, an unknown invocation or no ending is refused, and the lease stays."""
     await opened(service, key)
     for wrong in ({"invocation_id": "i1", "epoch": 2}, {"invocation_id": "ix", "epoch": 1}):

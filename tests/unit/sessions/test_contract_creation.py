@@ -27,7 +27,7 @@ async def test_epochs_go_on_over_a_deletion(service, key):
     epochs.append((await opened(service, key, "i3")).epoch)
     await delete(service, key)
     await service.withdraw_invocation(
-        key, invocation_id="i4", holder="local:1", create_session=True
+        key, invocation_id="i4", lease_owner="local:1", create_session=True
     )
     epochs.append((await opened(service, key, "i5")).epoch)
     assert epochs == sorted(set(epochs))

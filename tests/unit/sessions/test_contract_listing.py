@@ -6,7 +6,7 @@ import json
 import pytest
 
 from durable_adk.errors import InvalidRequestError
-from durable_adk.sessions import _listing
+from durable_adk.sessions.log import listing
 from durable_adk.sessions.session import CHILD_PREFIX
 from tests.unit.sessions.contract import event, names, opened
 
@@ -57,7 +57,7 @@ async def test_pages_are_the_whole_list(service, key, limit):
 
 async def test_all_are_listed_however_many(service, key, monkeypatch):
     """Without a limit, all are read, some at a time."""
-    monkeypatch.setattr(_listing, "_BATCH", 3)
+    monkeypatch.setattr(listing, "_BATCH", 3)
     keys = await made(service, key, count=9)
     listed = (await service.list_sessions(app_name=key.app_name)).sessions
     assert [one.key for one in listed] == keys

@@ -53,10 +53,10 @@ OUTCOMES = {
 
 
 def operations(service, key, name="i1", epoch=1, event_id="e"):
-    """Each as its holder does it, at the epoch that the invocation had last."""
+    """Each as its lease owner does it, at the epoch that the invocation had last."""
     step = {"invocation_id": name, "epoch": epoch}
     return {
-        "open": lambda: opened(service, key, name, holder="local:2"),
+        "open": lambda: opened(service, key, name, lease_owner="local:2"),
         "pause": lambda: service.pause_invocation(key, **step),
         "resume": lambda: resumed(service, key, event_id, name),
         "seal": lambda: resumed(service, key, None, name),
@@ -83,7 +83,7 @@ class Expected:
     epochs: int = 0
     log: list = field(default_factory=list)
 
-    def holder(self):
+    def lease_owner(self):
         """Who has the lease."""
         running = [name for name, one in self.invocations.items() if one[0] is RUNNING]
         assert len(running) <= 1
@@ -96,7 +96,7 @@ class Expected:
         if not isinstance(outcome, Status):
             return outcome
         takes = outcome is RUNNING and status is not RUNNING
-        if takes and self.holder():
+        if takes and self.lease_owner():
             return SessionBusyError
         if takes:
             self.epochs += 1
@@ -138,7 +138,7 @@ async def test_any_history_follows_the_table(service, steps):
         assert expected.invocations == {
             name: (one.status, one.epoch, one.pauses) for name, one in records.items()
         }
-        assert active == records.get(expected.holder())
+        assert active == records.get(expected.lease_owner())
         assert [one.id for one in session.events] == expected.log
 
 
@@ -161,8 +161,8 @@ async def test_pausing(service, key):
     assert (again.pauses, again.end_seq) == (2, None)
 
 
-async def test_only_the_holder_pauses(service, key):
-    """A wrong epoch, another invocation, a holder of before and a lost session are refused (I6)."""
+async def test_only_the_owner_pauses(service, key):
+    """A wrong epoch, another invocation, an owner of before and a lost session are refused (I6)."""
     with pytest.raises(LeaseLostError):
         await service.pause_invocation(key, invocation_id="i1", epoch=1)
     await opened(service, key)
@@ -189,7 +189,7 @@ async def test_a_pause_that_comes_late_is_refused(service, key):
     await opened(service, key, "i2")
     await service.close_invocation(key, invocation_id="i2", epoch=2, status=COMPLETED)
     record = await service.resume_invocation(
-        key, invocation_id="i1", holder="local:1", user_event=None
+        key, invocation_id="i1", lease_owner="local:1", user_event=None
     )
     seq = await service.commit_event(
         key, event("i1/1", "i1"), invocation_id="i1", epoch=record.epoch
@@ -252,15 +252,15 @@ async def test_a_paused_session_takes_events_from_outside(service, key):
 
 
 async def test_resuming(service, key):
-    """Answer, its delta, the lease, its holder and time come together, under a new epoch (D9)."""
+    """Answer, its delta, the lease, its owner and time come together, under a new epoch (D9)."""
     waiting = await paused(service, key)
     answer = event("a", delta={"n": 1, "temp:t": 1})
-    record = await resumed(service, key, user_event=answer, holder="workflow:x")
+    record = await resumed(service, key, user_event=answer, lease_owner="workflow:x")
     assert record == waiting.model_copy(
         update={
             "status": RUNNING,
             "epoch": 2,
-            "holder": "workflow:x",
+            "lease_owner": "workflow:x",
             "update_time": record.update_time,
         }
     )
@@ -275,7 +275,7 @@ async def test_repeated_answer_finds_its_first_attempt(service, key):
     """An answer sent again, by whomever and however late, changes nothing (TRAP-11, TRAP-12)."""
     await paused(service, key)
     first = await resumed(service, key)
-    assert await resumed(service, key, holder="somebody else") == first
+    assert await resumed(service, key, lease_owner="somebody else") == first
     late = event("a", timestamp=9.0, delta={"temp:t": 1})
     assert await resumed(service, key, user_event=late) == first
     waiting = await service.pause_invocation(key, invocation_id="i1", epoch=2)
@@ -315,7 +315,7 @@ async def test_only_a_paused_invocation_is_resumed(service, key):
     with pytest.raises(InvalidRequestError, match="running"):
         await resumed(service, key)
     with pytest.raises(InvalidRequestError, match="running"):
-        await resumed(service, key, None, holder="somebody else")
+        await resumed(service, key, None, lease_owner="somebody else")
     await service.close_invocation(key, invocation_id="i1", epoch=1, status=COMPLETED)
     for answer in ("a", None):
         with pytest.raises(InvalidRequestError, match="completed"):
@@ -328,7 +328,7 @@ async def test_resuming_without_an_answer(service, key):
     await paused(service, key)
     record = await resumed(service, key, None)
     assert await resumed(service, key, None) == record
-    assert (record.status, record.epoch, record.holder) == (RUNNING, 2, "local:2")
+    assert (record.status, record.epoch, record.lease_owner) == (RUNNING, 2, "local:2")
     step = {"invocation_id": "i1", "epoch": 2}
     assert await service.commit_event(key, event("seal"), **step) == 2
     closed = await service.close_invocation(key, **step, status=Status.CANCELLED)
@@ -416,7 +416,7 @@ async def test_abandoning_a_paused_invocation_leaves_the_lease_alone(service, ke
 
 
 async def test_abandoning_needs_the_epoch_of_the_pause(service, key):
-    """Who saw an earlier pause does not end a later one, whose holder may be alive (I6)."""
+    """Who saw an earlier pause does not end a later one, whose lease owner may be alive (I6)."""
     await paused(service, key)
     await resumed(service, key)
     waiting = await service.pause_invocation(key, invocation_id="i1", epoch=2)

@@ -14,7 +14,8 @@ from durable_adk.errors import (
     SessionBusyError,
     StaleSessionError,
 )
-from durable_adk.sessions import Place, SessionKey, Status, _log
+from durable_adk.sessions import Place, SessionKey, Status
+from durable_adk.sessions.log import invocations
 from durable_adk.sessions.records import QueueBounds
 from tests.support.examples import examples
 from tests.unit.sessions.contract import abandon, event, log, names, opened, paused, resumed
@@ -101,23 +102,25 @@ async def test_a_free_session_is_taken_by_a_first_before_those_who_wait(service,
     assert await queue(service, key) == ["a"]
 
 
-async def test_only_its_holder_s_ticket_is_dropped(service, key):
+async def test_only_its_owner_s_ticket_is_dropped(service, key):
     """Who takes a ticket for dead drops the one it looked at, and not another's of that name."""
     await opened(service, key)
-    await asks(service, key, "a", holder="dead")
-    await asks(service, key, "a", holder="its next run")
+    await asks(service, key, "a", lease_owner="dead")
+    await asks(service, key, "a", lease_owner="its next run")
     await asks(service, key, "b")
-    await service.leave_queue(key, invocation_id="a", holder="dead")
+    await service.leave_queue(key, invocation_id="a", lease_owner="dead")
     assert await queue(service, key) == ["a", "b"]
-    await service.leave_queue(key, invocation_id="a", holder="its next run")
-    await service.leave_queue(key, invocation_id="a", holder="its next run")
+    await service.leave_queue(key, invocation_id="a", lease_owner="its next run")
+    await service.leave_queue(key, invocation_id="a", lease_owner="its next run")
     assert await queue(service, key) == ["b"]
-    await service.leave_queue(key._replace(session_id="missing"), invocation_id="a", holder="x")
+    await service.leave_queue(
+        key._replace(session_id="missing"), invocation_id="a", lease_owner="x"
+    )
 
 
 async def test_who_has_withdrawn_an_opening_opens_no_more(service, key):
-    """I11: an attempt that comes late is refused; another holder may open, and is found then."""
-    first, other = {"holder": "first"}, {"holder": "other"}
+    """I11: an attempt that comes late is refused; another owner may open, and is found then."""
+    first, other = {"lease_owner": "first"}, {"lease_owner": "other"}
     withdrawn = {"invocation_id": "a", **first}
     assert await service.withdraw_invocation(key, **withdrawn) is None  # there is no session
     await opened(service, key)
@@ -128,16 +131,16 @@ async def test_who_has_withdrawn_an_opening_opens_no_more(service, key):
     with pytest.raises(InvocationCancelledError):
         await opened(service, key, "a", **first)
     assert await asks(service, key, "a", **other)
-    assert (await service.withdraw_invocation(key, **withdrawn)).holder == "other"
+    assert (await service.withdraw_invocation(key, **withdrawn)).lease_owner == "other"
 
 
 async def test_an_opening_that_creates_its_session_can_be_withdrawn_as_well(service, key):
     """I11, I24: else a cancelled first message would open late, and nobody would run it."""
-    withdrawn = {"invocation_id": "a", "holder": "first", "create_session": True}
+    withdrawn = {"invocation_id": "a", "lease_owner": "first", "create_session": True}
     assert await service.withdraw_invocation(key, **withdrawn) is None
     assert await service.withdraw_invocation(key, **withdrawn) is None
     with pytest.raises(InvocationCancelledError):
-        await opened(service, key, "a", holder="first")
+        await opened(service, key, "a", lease_owner="first")
     await opened(service, key, "b")
 
 
@@ -177,7 +180,7 @@ async def test_what_has_begun_goes_before_what_has_not(service, key):
 
 
 async def test_a_resumption_that_is_given_up_holds_up_nobody(service, key, monkeypatch):
-    """Its holder may live on and not want the lease any more: the ticket expires by itself."""
+    """Its lease owner may live on and not want the lease any more: the ticket expires by itself."""
     await paused(service, key, "i0")
     await opened(service, key)
     with pytest.raises(SessionBusyError):
@@ -309,7 +312,7 @@ async def test_any_history_follows_the_rules(service, steps):
                 assert await asks(service, key, name, PLACES[name]) == outcome
         elif operation == "leave":
             expected.leave(name)
-            await service.leave_queue(key, invocation_id=name, holder="local:1")
+            await service.leave_queue(key, invocation_id=name, lease_owner="local:1")
         elif expected.active is not None:
             await closed(service, key, expected.active)
             expected.close()
@@ -321,7 +324,7 @@ async def test_any_history_follows_the_rules(service, steps):
 async def turn(service, key, invocation_id, **options):
     """How many come before a ticket; None: it may try."""
     try:
-        await service.check_turn(key, invocation_id=invocation_id, holder="local:1", **options)
+        await service.check_turn(key, invocation_id=invocation_id, lease_owner="local:1", **options)
     except SessionBusyError as busy:
         return busy.ahead
     return None
@@ -342,7 +345,7 @@ async def test_a_ticket_knows_how_many_come_first(service, key):
 
 
 async def test_a_ticket_that_has_to_be_renewed_tries(service, key):
-    """It would expire otherwise, while its holder only looks."""
+    """It would expire otherwise, while its lease owner only looks."""
     await opened(service, key)
     await asks(service, key, "a", ttl=0.02)
     await asyncio.sleep(0.015)
@@ -384,9 +387,9 @@ async def test_what_is_resumed_is_never_refused(service, key):
 async def test_withdrawn_notes_go_after_a_while(service, key, monkeypatch):
     """I24: they are kept for as long as a late attempt may come."""
     await opened(service, key)
-    await service.withdraw_invocation(key, invocation_id="a", holder="temporal:n:r:a")
-    monkeypatch.setattr(_log, "WITHDRAWN_FOR", -5)
-    await service.withdraw_invocation(key, invocation_id="b", holder="temporal:n:r:b")
+    await service.withdraw_invocation(key, invocation_id="a", lease_owner="temporal:n:r:a")
+    monkeypatch.setattr(invocations, "WITHDRAWN_FOR", -5)
+    await service.withdraw_invocation(key, invocation_id="b", lease_owner="temporal:n:r:b")
     for name, left in (("a", 0), ("b", 1)):
         notes = await service.read_notes(key, invocation_id=name, kind="withdrawn")
         assert len(notes) == left
@@ -397,8 +400,8 @@ async def test_withdrawn_notes_go_with_the_end_of_an_invocation(service, key, mo
     for number, left in ((1, 1), (2, 0)):
         name = f"i{number}"
         epoch = (await opened(service, key, name)).epoch
-        await service.withdraw_invocation(key, invocation_id="a", holder="temporal:n:r:a")
-        monkeypatch.setattr(_log, "WITHDRAWN_FOR", 60 if left else -5)
+        await service.withdraw_invocation(key, invocation_id="a", lease_owner="temporal:n:r:a")
+        monkeypatch.setattr(invocations, "WITHDRAWN_FOR", 60 if left else -5)
         await service.close_invocation(
             key, invocation_id=name, epoch=epoch, status=Status.COMPLETED
         )
@@ -469,7 +472,7 @@ async def test_nobody_opens_between_an_end_and_its_seals(service, key, answered)
     await asks(service, key, "interrupting", FIRST)
     if answered:
         with pytest.raises(SessionBusyError):
-            await resumed(service, key, holder="local:1")
+            await resumed(service, key, lease_owner="local:1")
     with pytest.raises(SessionBusyError) as busy:
         await end_paused(service, key)
     assert busy.value.ahead == 0

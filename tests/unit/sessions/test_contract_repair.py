@@ -6,7 +6,7 @@ import pytest
 
 from durable_adk.errors import EventConflictError, SessionRegressedError, StaleSessionError
 from durable_adk.sessions import InMemorySessionService, Status
-from durable_adk.sessions.rebuilt import Rebuilt, RebuiltNote
+from durable_adk.sessions.log.rebuild import Rebuilt, RebuiltNote
 from tests.unit.sessions.contract import event, log, names, opened, paused
 
 
@@ -55,10 +55,10 @@ async def test_a_rebuilt_session_is_what_it_was(service, key):
     """I21, F37: events, state, records and lease, whole or from the middle on."""
     original = InMemorySessionService()
     shared = {"n": 1, "user:u": 2, "app:a": 3}
-    await opened(original, key, holder="h", user_event=event("i1/user", delta=shared))
+    await opened(original, key, lease_owner="h", user_event=event("i1/user", delta=shared))
     await original.commit_event(key, event("c", delta={"n": 2}), invocation_id="i1", epoch=1)
     await original.pause_invocation(key, invocation_id="i1", epoch=1)
-    await opened(original, key, "i2", holder="h")
+    await opened(original, key, "i2", lease_owner="h")
     await service.rebuild([await _as_rebuilt(original, key)])
     assert await _everything(service, key) == await _everything(original, key)
     commit = {"invocation_id": "i2", "epoch": 2}

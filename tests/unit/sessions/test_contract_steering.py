@@ -65,9 +65,9 @@ async def test_only_what_waits_to_be_heard_is_heard(service, key):
     with pytest.raises(SessionBusyError):
         await opened(service, key, "turn", place=Place.LAST)
     await waits(service, key, "gone")
-    await service.withdraw_invocation(key, invocation_id="gone", holder="local:1")
+    await service.withdraw_invocation(key, invocation_id="gone", lease_owner="local:1")
     await waits(service, key, "left")
-    await service.leave_queue(key, invocation_id="left", holder="local:1")
+    await service.leave_queue(key, invocation_id="left", lease_owner="local:1")
     for name in ("turn", "gone", "left", "never"):
         assert await hear(service, key, name) is None
     with pytest.raises(InvocationCancelledError):

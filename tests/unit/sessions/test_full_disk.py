@@ -12,7 +12,8 @@ import pytest
 import durable_adk
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.events import Event, EventActions
-from durable_adk.sessions import SessionKey, SqliteSessionService, _sqlite
+from durable_adk.sessions import SessionKey, SqliteSessionService
+from durable_adk.sessions.sql import sqlite
 
 KEY = SessionKey("app", "user", "session")
 LARGE = "x" * 400_000
@@ -58,7 +59,7 @@ async def opened(service: SqliteSessionService) -> None:
     """An invocation that has its first event."""
     user_event = Event(id="user", invocation_id="i1", author="user")
     await service.open_invocation(
-        KEY, invocation_id="i1", holder="local:1", user_event=user_event, create_session=True
+        KEY, invocation_id="i1", lease_owner="local:1", user_event=user_event, create_session=True
     )
 
 
@@ -80,7 +81,7 @@ async def test_a_full_file_is_unavailable_until_there_is_room(
 ) -> None:
     """F18, I5: SQLite's own word for it is tried again; nothing is half stored meanwhile."""
     connections: list[sqlite3.Connection] = []
-    set_up = _sqlite._set_up
+    set_up = sqlite._set_up
 
     def listed(connection: sqlite3.Connection, record: Any) -> None:
         set_up(connection, record)
@@ -90,7 +91,7 @@ async def test_a_full_file_is_unavailable_until_there_is_room(
         for connection in connections:
             connection.execute(f"PRAGMA max_page_count={pages}")
 
-    monkeypatch.setattr(_sqlite, "_set_up", listed)
+    monkeypatch.setattr(sqlite, "_set_up", listed)
     service = SqliteSessionService(tmp_path / "s.db")
     await opened(service)
     room(connections[0].execute("PRAGMA page_count").fetchone()[0] + HALF // PAGE)

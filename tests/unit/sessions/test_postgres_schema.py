@@ -8,7 +8,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, make_url
 
 from durable_adk.errors import InvalidRequestError, SchemaOutdatedError
-from durable_adk.sessions import DatabaseSessionService, SessionKey, _migrate, _schema
+from durable_adk.sessions import DatabaseSessionService, SessionKey
+from durable_adk.sessions.sql import migrate, schema
 from tests.support.postgres import Databases
 from tests.unit.sessions.contract import opened
 
@@ -20,7 +21,7 @@ async def _at(url: str, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the tables of an older version."""
     older = DatabaseSessionService(url)
     with monkeypatch.context() as patch:
-        patch.setattr(_migrate, "HEAD", version)
+        patch.setattr(migrate, "HEAD", version)
         await older.upgrade()
     await older.close()
 
@@ -34,7 +35,7 @@ async def test_an_empty_database_gets_its_tables_at_the_first_use(postgres: Data
 
     def differences(connection: Connection) -> list[object]:
         context = MigrationContext.configure(connection, opts=_OPTIONS)
-        found = compare_metadata(context, [_schema.METADATA, _schema.POSTGRES_METADATA])
+        found = compare_metadata(context, [schema.METADATA, schema.POSTGRES_METADATA])
         return list(found)
 
     database = services[0].database
@@ -111,7 +112,7 @@ async def test_who_upgrades_at_the_same_time_waits(
 
 async def _hold(database: object, *, seconds: float) -> None:
     async with database._start().writer.begin() as connection:  # pyright: ignore[reportAttributeAccessIssue]
-        await connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_migrate._LOCK})")
+        await connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({migrate._LOCK})")
         await asyncio.sleep(seconds)
 
 

@@ -10,8 +10,8 @@ from sqlalchemy import URL, make_url
 from durable_adk.errors import InvalidRequestError, StateValueError, StoreUnavailableError
 from durable_adk.events import Event, EventActions
 from durable_adk.sessions import DatabaseSessionService, SessionKey
-from durable_adk.sessions._sql_tables import SqlTables
-from durable_adk.sessions.database_url import for_driver, shown
+from durable_adk.sessions.sql._tables import SqlTables
+from durable_adk.sessions.sql.database_url import for_driver, shown
 from tests.support.postgres import Databases
 from tests.unit.sessions.contract import event, log, opened
 

@@ -13,11 +13,11 @@ import pytest
 from sqlalchemy import make_url, text
 
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
-from durable_adk.sessions import DatabaseSessionService, SessionKey, _migrate
-from durable_adk.sessions._postgres import PostgresStore
-from durable_adk.sessions._sql_tables import SqlTables
-from durable_adk.sessions.database import PostgresDatabase
-from durable_adk.sessions.schema_version import SchemaVersion
+from durable_adk.sessions import DatabaseSessionService, SessionKey
+from durable_adk.sessions.sql._tables import SqlTables
+from durable_adk.sessions.sql.database import PostgresDatabase
+from durable_adk.sessions.sql.postgres import PostgresStore
+from durable_adk.sessions.sql.schema_version import SchemaVersion
 from tests.support.postgres import Databases
 from tests.unit.sessions.contract import event, log, opened
 
@@ -57,7 +57,7 @@ async def test_of_calls_at_once_one_migrates(monkeypatch: pytest.MonkeyPatch) ->
             raise ConnectionResetError("in the middle of it")
 
     async def nothing(_: object) -> SchemaVersion:
-        return SchemaVersion(None, _migrate.HEAD)
+        return SchemaVersion(None, migrate.HEAD)
 
     monkeypatch.setattr(database, "_migrate", migrate)
     monkeypatch.setattr(database, "_schema", nothing)
@@ -161,7 +161,7 @@ async def test_epochs_go_on_over_a_deletion_that_is_under_way(
     elif how == "open":
         assert (await opened(service, key, "i2")).epoch > old.epoch + 1
     else:
-        options = {"holder": "local:1", "create_session": True}
+        options = {"lease_owner": "local:1", "create_session": True}
         await service.withdraw_invocation(key, invocation_id="i2", **options)
     assert deleting.done()
     assert (await service.read_creation(key)).epoch > old.epoch

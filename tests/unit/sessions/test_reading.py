@@ -10,9 +10,9 @@ from hypothesis import given, settings, strategies as st
 
 from durable_adk.conversation.pending_calls import blocked_by, pending_calls, track_calls
 from durable_adk.events import Event
-from durable_adk.sessions import InMemorySessionService, SessionKey, _transactional, reading
+from durable_adk.sessions import InMemorySessionService, SessionKey, reading, session_log
+from durable_adk.sessions.log.rebuild import Rebuilt
 from durable_adk.sessions.reading import read_from, read_from_calls
-from durable_adk.sessions.rebuilt import Rebuilt
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from tests.support.examples import examples
 from tests.support.histories import call, event, rewind, session, slow
@@ -44,7 +44,11 @@ async def stored(events: list[Event], *, unknown: Collection[str] = ()) -> Sessi
         starts.setdefault(one.invocation_id, seq)
     records = [
         InvocationRecord(
-            invocation_id=name, status=Status.COMPLETED, epoch=n, holder="local:1", start_seq=seq
+            invocation_id=name,
+            status=Status.COMPLETED,
+            epoch=n,
+            lease_owner="local:1",
+            start_seq=seq,
         )
         for n, (name, seq) in enumerate(starts.items(), 1)
         if name not in unknown
@@ -192,7 +196,7 @@ async def test_many_events_are_not_decoded_in_the_callers_loop(
         threads.add(threading.get_ident())
         return Event.from_json(body)
 
-    monkeypatch.setattr(_transactional, "decode_event", decode)
+    monkeypatch.setattr(session_log, "decode_event", decode)
     if call_of == "read_events":
         assert len(await sessions.read_events(KEY)) == 3000
     else:

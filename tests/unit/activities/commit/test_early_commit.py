@@ -54,7 +54,7 @@ class Runs:
     async def open(self) -> EarlyCommit:
         """Open invocation e-1; the grant for its steps."""
         step = OpenStep(
-            key=KEY, invocation_id="e-1", holder="h", event_id="e-1.0", timestamp=1.0,
+            key=KEY, invocation_id="e-1", lease_owner="h", event_id="e-1.0", timestamp=1.0,
             message=user_content("hi"), create_session=True,
         )  # fmt: skip
         opened = await self.effects.perform(step)

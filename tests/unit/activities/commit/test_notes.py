@@ -53,7 +53,7 @@ async def opened() -> EffectPerformer:
     )
     await effects.perform(
         OpenStep(
-            key=KEY, invocation_id="e-1", holder="h", event_id="e-1.0", timestamp=1.0,
+            key=KEY, invocation_id="e-1", lease_owner="h", event_id="e-1.0", timestamp=1.0,
             message=user_content("hi"), create_session=True, prepared=True,
         )
     )  # fmt: skip

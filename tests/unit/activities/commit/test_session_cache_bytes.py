@@ -12,7 +12,7 @@ from durable_adk.activities.dependencies import Dependencies
 from durable_adk.apps import AppRegistry
 from durable_adk.events import Event, EventActions
 from durable_adk.sessions import InMemorySessionService, SessionKey
-from durable_adk.sessions._entry import Entry, decode_event
+from durable_adk.sessions.log.entry import Entry, decode_event
 from durable_adk.settings import Limits
 from tests.support.histories import call, event
 
@@ -117,7 +117,11 @@ async def stored(sessions: Sessions, name: str, number: int, text: str = KB) -> 
         for n in range(number)
     ]
     await sessions.open_invocation(
-        key(name), invocation_id=name, holder="local:1", user_event=made[0], create_session=True
+        key(name),
+        invocation_id=name,
+        lease_owner="local:1",
+        user_event=made[0],
+        create_session=True,
     )
     for one in made[1:]:
         await sessions.commit_event(key(name), one, invocation_id=name, epoch=1)

@@ -75,7 +75,7 @@ class Clinic:
         if not lost:
             user = Event(id=f"{name}.0", invocation_id=name, author="user", timestamp=1.0)
             record = await self.sessions.open_invocation(
-                key, invocation_id=name, holder="local:1", user_event=user, create_session=True
+                key, invocation_id=name, lease_owner="local:1", user_event=user, create_session=True
             )
             await self.sessions.close_invocation(
                 key, invocation_id=name, epoch=record.epoch, status=Status.COMPLETED

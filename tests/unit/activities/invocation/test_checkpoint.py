@@ -27,7 +27,7 @@ async def test_the_notes_of_what_has_ended_are_not_taken_for_none() -> None:
     deps = Dependencies(registry=AppRegistry([]), sessions=InMemorySessionService())
     message = Event(id="i.0", invocation_id="i", author="user", timestamp=1.0)
     record = await deps.sessions.open_invocation(
-        KEY, invocation_id="i", holder="h", user_event=message, create_session=True
+        KEY, invocation_id="i", lease_owner="h", user_event=message, create_session=True
     )
     kept = SaveJournalStep(key=KEY, invocation_id="i", number=1, index=0, body="b", trace=KEPT)
     await save_trace(deps, kept)
@@ -63,4 +63,4 @@ async def test_a_run_goes_on_in_no_other_session_and_waits_for_one_that_was_lost
     cursor = Cursor(app="app", user="u", session="s", invocation_id="i", place=1, digest="d")
     deps = Dependencies(registry=AppRegistry([]), sessions=sessions)
     with pytest.raises(error):
-        await read_place(deps, ReadCheckpointStep(cursor=cursor, holder="h"))
+        await read_place(deps, ReadCheckpointStep(cursor=cursor, lease_owner="h"))

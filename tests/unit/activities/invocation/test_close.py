@@ -34,7 +34,7 @@ async def test_an_ending_that_was_begun_is_finished_by_the_next() -> None:
     deps = Dependencies(registry=AppRegistry([]), sessions=sessions)
     message = Event(id="e-1.0", invocation_id="e-1", author="user", timestamp=1.0)
     await sessions.open_invocation(
-        KEY, invocation_id="e-1", holder="h", user_event=message, create_session=True
+        KEY, invocation_id="e-1", lease_owner="h", user_event=message, create_session=True
     )
     # The first ending stored its error event; then its worker and its workflow were gone.
     begun = Event(id="e-1.end", invocation_id="e-1", author="a", error_code="ToolError")
@@ -63,7 +63,7 @@ async def paused(sessions: InMemorySessionService, invocation_id: str, call: Eve
     message.timestamp = 1.0
     ids = {"invocation_id": invocation_id}
     record = await sessions.open_invocation(
-        KEY, **ids, holder="h", user_event=message, create_session=True
+        KEY, **ids, lease_owner="h", user_event=message, create_session=True
     )
     await sessions.commit_event(KEY, call, **ids, epoch=record.epoch)
     await sessions.pause_invocation(KEY, **ids, epoch=record.epoch)
@@ -103,7 +103,7 @@ async def test_what_is_made_of_an_answer_is_no_model_call() -> None:
     sessions = InMemorySessionService()
     deps = Dependencies(registry=AppRegistry([]), sessions=sessions)
     epoch = await paused(sessions, "e-1", calling("e-1"))
-    await sessions.resume_invocation(KEY, invocation_id="e-1", holder="h", user_event=None)
+    await sessions.resume_invocation(KEY, invocation_id="e-1", lease_owner="h", user_event=None)
     result = types.Part.from_code_execution_result(outcome=types.Outcome.OUTCOME_OK, output="1")
     made = [
         Event(content=types.Content(role="model", parts=[result])),
@@ -124,7 +124,7 @@ async def test_how_an_invocation_ended_stands() -> None:
     deps = Dependencies(registry=AppRegistry([]), sessions=sessions)
     message = Event(id="e-1.0", invocation_id="e-1", author="user", timestamp=1.0)
     await sessions.open_invocation(
-        KEY, invocation_id="e-1", holder="h", user_event=message, create_session=True
+        KEY, invocation_id="e-1", lease_owner="h", user_event=message, create_session=True
     )
     await sessions.close_invocation(KEY, invocation_id="e-1", epoch=1, status=Status.COMPLETED)
     ending = await close_invocation(deps, step(Status.FAILED, ToolError("late")))
@@ -138,12 +138,12 @@ async def test_an_opening_that_was_given_up_does_not_open_after_the_end() -> Non
     deps = Dependencies(registry=AppRegistry([]), sessions=sessions)
     await sessions.create_session(app_name="app", user_id="u", session_id="s")
     end = step(Status.CANCELLED, InvocationCancelledError())
-    unopened = end.model_copy(update={"epoch": UNKNOWN_EPOCH, "holder": "temporal:n:r:w"})
+    unopened = end.model_copy(update={"epoch": UNKNOWN_EPOCH, "lease_owner": "temporal:n:r:w"})
     ending = await close_invocation(deps, unopened)
     message = Event(id="e-1.0", invocation_id="e-1", author="user", timestamp=1.0)
     with pytest.raises(InvocationCancelledError):
         await sessions.open_invocation(
-            KEY, invocation_id="e-1", holder="temporal:n:r:w", user_event=message
+            KEY, invocation_id="e-1", lease_owner="temporal:n:r:w", user_event=message
         )
     assert ending.record.status is Status.CANCELLED
     assert await sessions.read_events(KEY) == []
@@ -155,7 +155,7 @@ async def test_a_call_that_was_approved_counts_as_the_loop_counts_it() -> None:
     sessions = InMemorySessionService()
     deps = Dependencies(registry=AppRegistry([]), sessions=sessions)
     epoch = await paused(sessions, "e-1", calling("e-1"))
-    await sessions.resume_invocation(KEY, invocation_id="e-1", holder="h", user_event=None)
+    await sessions.resume_invocation(KEY, invocation_id="e-1", lease_owner="h", user_event=None)
     asked = types.Part.from_function_call(name=REQUEST_CONFIRMATION, args={})
     said = types.Part.from_function_response(name=REQUEST_CONFIRMATION, response={})
     done = types.Part.from_function_response(name="tool", response={})

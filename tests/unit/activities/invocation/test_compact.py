@@ -56,7 +56,7 @@ async def run(sessions: InMemorySessionService, invocation_id: str) -> None:
     """A whole invocation, of one message."""
     ids = {"invocation_id": invocation_id}
     record = await sessions.open_invocation(
-        KEY, **ids, holder="h", user_event=message(invocation_id), create_session=True
+        KEY, **ids, lease_owner="h", user_event=message(invocation_id), create_session=True
     )
     await sessions.close_invocation(KEY, **ids, epoch=record.epoch, status=Status.COMPLETED)
 

@@ -9,7 +9,7 @@ from durable_adk.apps import App, AppRegistry
 from durable_adk.errors import InvocationCancelledError, SessionBusyError
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
-from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.wire.messages import WhenBusy, user_content
 from durable_adk.wire.steps import OpenStep
 
@@ -17,21 +17,21 @@ KEY = SessionKey("app", "u", "s")
 
 
 class Alive(Dependencies):
-    """Dependencies whose holders all live."""
+    """Dependencies whose lease owners all live."""
 
-    async def is_alive(self, holder: str) -> bool:
+    async def is_alive(self, lease_owner: str) -> bool:
         """They do."""
-        del holder
+        del lease_owner
         return True
 
 
 def step(invocation_id: str, when_busy: WhenBusy) -> OpenStep:
     """A message of a workflow of its own."""
-    holder = TemporalHolder(namespace="n", workflow_id=invocation_id, first_run_id="r")
+    lease_owner = TemporalLeaseOwner(namespace="n", workflow_id=invocation_id, first_run_id="r")
     return OpenStep(
         key=KEY,
         invocation_id=invocation_id,
-        holder=str(holder),
+        lease_owner=str(lease_owner),
         event_id=f"{invocation_id}.0",
         timestamp=1.0,
         message=user_content("hi"),
@@ -60,18 +60,18 @@ async def test_what_was_refused_is_refused_by_every_attempt(when_busy: WhenBusy)
     with pytest.raises(SessionBusyError, match="active"):
         await effects.perform(late)
     if when_busy is WhenBusy.ENQUEUE:
-        await sessions.withdraw_invocation(KEY, invocation_id="late", holder=late.holder)
+        await sessions.withdraw_invocation(KEY, invocation_id="late", lease_owner=late.lease_owner)
     error = SessionBusyError if when_busy is WhenBusy.REJECT else InvocationCancelledError
     with pytest.raises(error):
         await effects.perform(late)
 
 
 async def test_a_run_does_not_wait_for_what_it_began_under_another_id() -> None:
-    """I11: a workflow that was reset draws another id, and is the holder that it would wait for."""
+    """I11: a workflow that was reset draws another id, and is the owner that it would wait for."""
     effects = living()
     first = step("first", WhenBusy.ENQUEUE)
     await effects.perform(first)
-    again = step("again", WhenBusy.ENQUEUE).model_copy(update={"holder": first.holder})
+    again = step("again", WhenBusy.ENQUEUE).model_copy(update={"lease_owner": first.lease_owner})
     opened = await effects.perform(again)
     assert opened.record is not None
     assert opened.record.status is Status.RUNNING

@@ -18,7 +18,9 @@ async def test_an_invocation_begun_again_is_not_shown_its_own_changes() -> None:
     )
     message = Event(id="i.0", invocation_id="i", author="user", timestamp=1.0)
     message.actions = EventActions(state_delta={"sent": "i", "user:told": 1})
-    record = await sessions.open_invocation(KEY, invocation_id="i", holder="h", user_event=message)
+    record = await sessions.open_invocation(
+        KEY, invocation_id="i", lease_owner="h", user_event=message
+    )
     changes = {"touched": 1, "added": 1, "user:touched": 1, "user:told": 2, "app:added": 1}
     own = Event(id="i.1", invocation_id="i", author="a", timestamp=1.0)
     own.actions = EventActions(state_delta=changes)

@@ -20,20 +20,20 @@ from durable_adk.wire.messages import InvocationAnswer, user_content
 from durable_adk.wire.steps import AnswerStep, CloseStep, Ending, OpenStep, PauseStep
 
 KEY = SessionKey("app", "u", "s")
-HOLDER = "temporal:n:r:w"
+LEASE_OWNER = "temporal:n:r:w"
 
 
-async def nobody_is_alive(holder: str) -> bool:
+async def nobody_is_alive(lease_owner: str) -> bool:
     """Whoever has a lease or a ticket is gone."""
-    del holder
+    del lease_owner
     return False
 
 
 class Waiting:
     """An invocation that waits for the answer to two calls."""
 
-    def __init__(self, holder: str = HOLDER) -> None:
-        self.holder = holder
+    def __init__(self, lease_owner: str = LEASE_OWNER) -> None:
+        self.lease_owner = lease_owner
         self.sessions = InMemorySessionService()
         app = App(name="app", root_agent=LlmAgent(name="a", model=ScriptedModel(replies=[])))
         self.deps = Dependencies(
@@ -44,7 +44,11 @@ class Waiting:
         """It has asked, and is not paused yet."""
         message = Event(id="e-1.0", invocation_id="e-1", author="user", timestamp=1.0)
         await self.sessions.open_invocation(
-            KEY, invocation_id="e-1", holder=self.holder, user_event=message, create_session=True
+            KEY,
+            invocation_id="e-1",
+            lease_owner=self.lease_owner,
+            user_event=message,
+            create_session=True,
         )
         calls = [types.FunctionCall(id=name, name="order", args={}) for name in ("one", "two")]
         asked = Event(
@@ -59,11 +63,11 @@ class Waiting:
         await self.sessions.commit_event(KEY, asked, invocation_id="e-1", epoch=1)
 
     async def pause(
-        self, *, epoch: int = 1, revision: int = 2, holder: str = HOLDER
+        self, *, epoch: int = 1, revision: int = 2, lease_owner: str = LEASE_OWNER
     ) -> Literal[False] | None:
         """Pause it, as a loop that knows that much."""
         step = PauseStep(
-            key=KEY, invocation_id="e-1", epoch=epoch, holder=holder, revision=revision
+            key=KEY, invocation_id="e-1", epoch=epoch, lease_owner=lease_owner, revision=revision
         )
         return await pause_invocation(self.deps, step)
 
@@ -76,7 +80,7 @@ class Waiting:
         return AnswerStep(
             key=KEY,
             invocation_id="e-1",
-            holder=HOLDER,
+            lease_owner=LEASE_OWNER,
             epoch=epoch,
             start_seq=1,
             event_id=f"e-1.answer.{call_id}",
@@ -85,7 +89,7 @@ class Waiting:
             call_name="order",
         )
 
-    def end(self, status: Status, *, holder: str = HOLDER) -> CloseStep:
+    def end(self, status: Status, *, lease_owner: str = LEASE_OWNER) -> CloseStep:
         """What its loop asks for in the end; it leaves no call open that it waits for."""
         return CloseStep(
             key=KEY,
@@ -94,7 +98,7 @@ class Waiting:
             status=status,
             author="a",
             timestamp=3.0,
-            holder=holder,
+            lease_owner=lease_owner,
             revision=2,
         )
 
@@ -102,7 +106,7 @@ class Waiting:
         """Open another invocation of the session."""
         message = Event(id="busy.0", invocation_id="busy", author="user", timestamp=2.0)
         return await self.sessions.open_invocation(
-            KEY, invocation_id="busy", holder="local:busy", user_event=message
+            KEY, invocation_id="busy", lease_owner="local:busy", user_event=message
         )
 
     async def status(self) -> Status | None:
@@ -221,22 +225,22 @@ async def test_what_is_paused_is_sealed_however_it_ends(waiting: Waiting, status
     assert [event.id for event in events[2:]] == ["e-1.1.sealed", "e-1.end"]
 
 
-@pytest.mark.parametrize("holder", [HOLDER, "local:gone"])
-async def test_the_next_message_seals_what_a_gone_holder_has_ended(
-    monkeypatch: pytest.MonkeyPatch, holder: str
+@pytest.mark.parametrize("lease_owner", [LEASE_OWNER, "local:gone"])
+async def test_the_next_message_seals_what_a_gone_owner_has_ended(
+    monkeypatch: pytest.MonkeyPatch, lease_owner: str
 ) -> None:
     """I9, I24: of a paused invocation that was cancelled while another one ran.
 
     Of a process nobody can say whether it is gone; the seals are the same, whoever stores them.
     """
-    waiting = Waiting(holder)
-    if holder != HOLDER:
+    waiting = Waiting(lease_owner)
+    if lease_owner != LEASE_OWNER:
         waiting.deps.is_alive = assume_alive
     await waiting.open()
-    await waiting.pause(holder=holder)
+    await waiting.pause(lease_owner=lease_owner)
     busy = await waiting.be_busy()
     with pytest.raises(SessionBusyError):
-        await close_invocation(waiting.deps, waiting.end(Status.CANCELLED, holder=holder))
+        await close_invocation(waiting.deps, waiting.end(Status.CANCELLED, lease_owner=lease_owner))
     await waiting.sessions.close_invocation(
         KEY, invocation_id="busy", epoch=busy.epoch, status=Status.COMPLETED
     )
@@ -244,7 +248,7 @@ async def test_the_next_message_seals_what_a_gone_holder_has_ended(
     step = OpenStep(
         key=KEY,
         invocation_id="next",
-        holder="temporal:n:r:next",
+        lease_owner="temporal:n:r:next",
         event_id="next.0",
         timestamp=4.0,
         message=user_content("go on"),
@@ -255,7 +259,7 @@ async def test_the_next_message_seals_what_a_gone_holder_has_ended(
     assert len(events[-3].get_function_responses()) == 2
 
 
-async def test_an_answer_ends_a_holder_that_is_gone(waiting: Waiting) -> None:
+async def test_an_answer_ends_a_owner_that_is_gone(waiting: Waiting) -> None:
     """I11: whoever waits for the lease does; no message need come."""
     await waiting.pause()
     await waiting.be_busy()
@@ -267,7 +271,7 @@ async def test_an_answer_ends_a_holder_that_is_gone(waiting: Waiting) -> None:
     assert record.status is Status.ABANDONED
 
 
-async def test_an_end_ends_a_holder_that_is_gone(waiting: Waiting) -> None:
+async def test_an_end_ends_a_owner_that_is_gone(waiting: Waiting) -> None:
     """I9, I11: its open calls are answered behind the other's end, by a worker without the app."""
     await waiting.pause()
     await waiting.be_busy()
@@ -278,7 +282,7 @@ async def test_an_end_ends_a_holder_that_is_gone(waiting: Waiting) -> None:
     assert events[-3:] == ["busy.end", "e-1.1.sealed", "e-1.end"]
 
 
-async def test_neither_ends_a_holder_that_lives(waiting: Waiting) -> None:
+async def test_neither_ends_a_owner_that_lives(waiting: Waiting) -> None:
     """I6: they wait."""
     await waiting.pause()
     await waiting.be_busy()
@@ -309,7 +313,7 @@ async def test_two_ends_of_what_is_paused_agree(
     assert [ending.record] == [one.record for one in endings]
 
 
-async def test_only_its_holder_ends_what_is_paused_in_between(
+async def test_only_its_owner_ends_what_is_paused_in_between(
     waiting: Waiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I6: another one is told that it has lost it."""
@@ -321,13 +325,13 @@ async def test_only_its_holder_ends_what_is_paused_in_between(
 
     monkeypatch.setattr(waiting.sessions, "close_invocation", late)
     with pytest.raises(LeaseLostError):
-        await close_invocation(waiting.deps, waiting.end(Status.FAILED, holder="another"))
+        await close_invocation(waiting.deps, waiting.end(Status.FAILED, lease_owner="another"))
     assert await waiting.status() is Status.PAUSED
 
 
-async def test_only_its_holder_may_take_a_pause_for_repeated(waiting: Waiting) -> None:
+async def test_only_its_owner_may_take_a_pause_for_repeated(waiting: Waiting) -> None:
     """I6: whoever has lost the invocation to another is told so."""
     await waiting.pause()
     await waiting.answer("one", epoch=1)
     with pytest.raises(LeaseLostError):
-        await waiting.pause(holder="temporal:n:other:w")
+        await waiting.pause(lease_owner="temporal:n:other:w")

@@ -10,7 +10,7 @@ from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import InMemorySessionService, SessionKey
-from durable_adk.sessions.lease_owner import TemporalHolder
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.session import CHILD_PREFIX
 from durable_adk.wire.messages import ToolRun, child_key, user_content
 from durable_adk.wire.steps import OpenStep
@@ -21,11 +21,11 @@ CHILD = child_key(ALICE, "i", "call")
 
 def opening(key: SessionKey, workflow: str, **more: object) -> OpenStep:
     """An opening by a workflow."""
-    holder = TemporalHolder(namespace="n", workflow_id=workflow, first_run_id="r")
+    lease_owner = TemporalLeaseOwner(namespace="n", workflow_id=workflow, first_run_id="r")
     return OpenStep(
         key=key,
         invocation_id="i",
-        holder=str(holder),
+        lease_owner=str(lease_owner),
         event_id="i.0",
         timestamp=1.0,
         message=user_content("hi"),
@@ -96,7 +96,7 @@ async def test_a_tools_tool_is_opened_however_many_runs_its_user_has(
         await effects.deps.sessions.open_invocation(
             SessionKey("app", "alice", name),
             invocation_id=name,
-            holder="any",
+            lease_owner="any",
             user_event=Event(id=f"{name}.0", author="user", invocation_id=name),
             create_session=True,
         )

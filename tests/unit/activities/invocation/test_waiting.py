@@ -14,7 +14,7 @@ from durable_adk.apps import AppRegistry
 from durable_adk.errors import SessionBusyError
 from durable_adk.events import Event
 from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
-from durable_adk.sessions._pausing import RESUMING_TTL
+from durable_adk.sessions.log.pausing import RESUMING_TTL
 from durable_adk.wire.steps import AnswerStep
 
 KEY = SessionKey("app", "u", "s")
@@ -77,7 +77,7 @@ class Attempts:
 
     async def attempt(self) -> InvocationRecord:
         """One attempt of the activity."""
-        step: Any = AnswerStep.model_construct(key=KEY, invocation_id="one", holder="local:1")
+        step: Any = AnswerStep.model_construct(key=KEY, invocation_id="one", lease_owner="local:1")
         run = self.in_place.attempt
         return await ActivityEnvironment().run(run, self.deps, self._take_lease, step)
 
@@ -85,7 +85,7 @@ class Attempts:
         self.tries += 1
         try:
             return await self.sessions.resume_invocation(
-                step.key, invocation_id="one", holder=step.holder, user_event=None
+                step.key, invocation_id="one", lease_owner=step.lease_owner, user_event=None
             )
         except SessionBusyError as busy:
             busy.ahead = self.ahead
@@ -94,7 +94,7 @@ class Attempts:
     async def _open(self, name: str) -> InvocationRecord:
         message = Event(id=f"{name}.0", invocation_id=name, author="user", timestamp=1.0)
         return await self.sessions.open_invocation(
-            KEY, invocation_id=name, holder="local:1", user_event=message, create_session=True
+            KEY, invocation_id=name, lease_owner="local:1", user_event=message, create_session=True
         )
 
 

@@ -47,7 +47,7 @@ async def ask(channel: PartialChannel | None, *, attempt: int = 1, config: Any =
         OpenStep(
             key=KEY,
             invocation_id="e-1",
-            holder="h",
+            lease_owner="h",
             event_id="e-1.0",
             timestamp=1.0,
             message=user_content("hi"),

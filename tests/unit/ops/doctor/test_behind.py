@@ -16,7 +16,7 @@ from tests.unit.ops.doctor.test_redo import KEY, act, opens, trail
 def goes_on() -> Act:
     """The beginning of a run that another one was continued as."""
     cursor = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
-    return act("read_place", ReadCheckpointStep(cursor=cursor, holder="a"), LoadedCheckpoint())
+    return act("read_place", ReadCheckpointStep(cursor=cursor, lease_owner="a"), LoadedCheckpoint())
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ async def test_an_answer_that_temporal_may_have_dropped_with_its_run_is_not_forg
     sessions = InMemorySessionService()
     first = Event(id="a.0", invocation_id="a", author="user", timestamp=1.0)
     record = await sessions.open_invocation(
-        KEY, invocation_id="a", holder="a", user_event=first, create_session=True
+        KEY, invocation_id="a", lease_owner="a", user_event=first, create_session=True
     )
     answer = Event(id="a.answer.one", invocation_id="a", author="user", timestamp=2.0)
     await sessions.commit_event(KEY, answer, invocation_id="a", epoch=record.epoch)

@@ -34,7 +34,7 @@ async def talked(sessions: Sessions, key: SessionKey, number: int, name: str = "
     """An invocation that has ended, with so many events, each of which changes the state."""
     first = Event(id=f"{name}.0", invocation_id=name, author="user", timestamp=1.0)
     record = await sessions.open_invocation(
-        key, invocation_id=name, holder="local:1", user_event=first, create_session=True
+        key, invocation_id=name, lease_owner="local:1", user_event=first, create_session=True
     )
     for n in range(1, number):
         event = Event(

@@ -47,7 +47,7 @@ def record(name: str, epoch: int, start: int, **fields: Any) -> InvocationRecord
         invocation_id=name,
         epoch=epoch,
         start_seq=start,
-        **{"holder": name, "status": Status.RUNNING, "update_time": next(TIMES), **fields},
+        **{"lease_owner": name, "status": Status.RUNNING, "update_time": next(TIMES), **fields},
     )
 
 
@@ -60,7 +60,7 @@ def opens(name: str, epoch: int, start: int) -> Act:
     step = OpenStep(
         key=KEY,
         invocation_id=name,
-        holder=name,
+        lease_owner=name,
         event_id=f"{name}.0",
         timestamp=next(TIMES),
         message=text,
@@ -100,7 +100,7 @@ def closes(name: str, epoch: int, end: int, status: Status = Status.COMPLETED) -
         status=status,
         author="root",
         timestamp=next(TIMES),
-        holder=name,
+        lease_owner=name,
     )
     ended = record(name, epoch, 1, status=status, end_seq=end)
     return act("close_invocation", step, Ending(record=ended))
@@ -175,7 +175,7 @@ def answers(epoch: int, seq: int) -> Act:
     answer = AnswerStep(
         key=KEY,
         invocation_id="a",
-        holder="a",
+        lease_owner="a",
         epoch=1,
         start_seq=1,
         event_id="a.answer.1",
@@ -225,7 +225,7 @@ async def test_an_end_is_made_again_that_only_the_next_run_knows_of(
     place = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
     found = Ending(record=record("a", 1, 1, status=status, end_seq=2))
     going_on = act(
-        asked, ReadCheckpointStep(cursor=place, holder="a"), LoadedCheckpoint(ending=found)
+        asked, ReadCheckpointStep(cursor=place, lease_owner="a"), LoadedCheckpoint(ending=found)
     )
     if asked == "read_traces":  # it has ended since the place was read
         going_on.step = ReadJournalStep(key=KEY, invocation_id="a", bodies=["body-1"], upto=1)
@@ -264,7 +264,7 @@ async def test_so_is_one_that_only_the_next_attempt_to_open_it_knows_of(end: int
 async def test_an_end_of_another_workflow_is_not_made_of_what_this_one_found() -> None:
     """I21: it is in that one's history, or it took the invocation over."""
     first, error = opens("a", 1, 1), as_detail(InvocationCancelledError())
-    ended = record("a", 1, 1, status=Status.CANCELLED, end_seq=2, error=error, holder="other")
+    ended = record("a", 1, 1, status=Status.CANCELLED, end_seq=2, error=error, lease_owner="other")
     first.result.record, first.result.ending = ended, Ending(record=ended)
     whole = trail(first)
     tell_all([whole], [])
@@ -303,7 +303,9 @@ async def test_so_is_an_end_by_an_error_and_what_seals_the_session() -> None:
     )
     place = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
     going_on = act(
-        "read_place", ReadCheckpointStep(cursor=place, holder="a"), LoadedCheckpoint(ending=ending)
+        "read_place",
+        ReadCheckpointStep(cursor=place, lease_owner="a"),
+        LoadedCheckpoint(ending=ending),
     )
     call = types.Part(function_call=types.FunctionCall(id="c", name="look", args={}))
     first = trail(opens("a", 1, 1), commits("a", 1, 2, parts=[call]), going_on)

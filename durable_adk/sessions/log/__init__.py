@@ -1,0 +1,1 @@
+"""The durable log: its operations, each in one transaction over the tables of a storage."""

@@ -1,0 +1,321 @@
+"""The life of an invocation in the session log: opened, committed to, paused, resumed, closed."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from durable_adk.errors import InvalidRequestError, SessionBusyError
+from durable_adk.events.event import Event
+from durable_adk.json_values import check_id
+from durable_adk.sessions.log import invocations, pausing, steering
+from durable_adk.sessions.log.entry import entry_of
+from durable_adk.sessions.log.transactions import Transactions
+from durable_adk.sessions.records import (
+    InvocationRecord,
+    Place,
+    QueueBounds,
+    Status,
+    StoredEvent,
+)
+from durable_adk.sessions.session import SessionKey, checked_key
+
+
+class InvocationLog(Transactions):
+    """Operations of an invocation under its session's lease (design D4, D7, D8)."""
+
+    async def open_invocation(
+        self,
+        key: SessionKey,
+        *,
+        invocation_id: str,
+        lease_owner: str,
+        user_event: Event,
+        create_session: bool = False,
+        ttl: float | None = None,
+        place: Place | None = None,
+        steers: bool = False,
+        bounds: QueueBounds | None = None,
+    ) -> InvocationRecord:
+        """Take the session's lease and append the user's event (D7).
+
+        If the session is busy, the transaction takes a ticket: callers that retry are served in the
+        order of their first attempts. A repeat changes nothing and returns the current record.
+
+        Args:
+            key: The session.
+            invocation_id: The invocation; its user event carries the same.
+            lease_owner: The workflow or process that will run it.
+            user_event: Has an id and a timestamp; its state delta is applied.
+            create_session: Whether to create a missing session.
+            ttl: Seconds without a commit or `renew` until lease and ticket expire; None: never.
+            place: Where to queue; None: take no ticket. A ticket only moves from LAST to FIRST.
+            steers: Whether the active invocation may take the message meanwhile; see `hear`.
+            bounds: Limits of the queue; None: no limit.
+
+        Raises:
+            QueueFullError: The queue is full, and the invocation has no ticket yet.
+            SessionBusyError: Another invocation holds the lease, or others come first.
+            SessionNotFoundError: The session is missing and not to be created.
+            EventConflictError: The invocation id is taken, or the message was delivered already.
+            InvalidRequestError: An id is invalid, or the event is of another invocation.
+            StateValueError: The delta is not JSON.
+        """
+        work = partial(
+            invocations.open_invocation,
+            key=checked_key(*key),
+            entry=entry_of(user_event, check_id(invocation_id, "invocation_id")),
+            lease_owner=lease_owner,
+            create_session=create_session,
+            ttl=ttl,
+            place=place,
+            message=user_event.to_json() if steers else None,
+            bounds=bounds,
+        )
+        return await self._change(key, work)
+
+    async def commit_event(
+        self,
+        key: SessionKey,
+        event: Event,
+        *,
+        invocation_id: str,
+        epoch: int,
+        closing: Status | None = None,
+        revision: int | None = None,
+        by_step: bool = False,
+    ) -> int:
+        """Append an event under the lease, and return its sequence number (D4).
+
+        A repeat (same id and content, whatever the timestamp) changes nothing and returns the first
+        call's number, even if another invocation holds the lease by now. `temp:` keys of the delta
+        are not stored.
+
+        Args:
+            key: The session.
+            event: Has an id and is not partial.
+            invocation_id: The invocation that holds the lease.
+            epoch: The lease's epoch.
+            closing: If given, the same transaction closes the invocation with this status.
+            revision: A number of events that the store is known to have had (I21).
+            by_step: Early commit: the loop does not know the event yet; see `reserve_event`.
+
+        Raises:
+            SessionRegressedError: The session has fewer than `revision` events.
+            EventConflictError: The id is taken by a different event, or reserved for the loop.
+            LeaseLostError: `invocation_id` at `epoch` does not hold the session's lease (I6).
+            InvalidRequestError: The event is partial, has no id, or is of another invocation.
+            StateValueError: The event is not JSON.
+        """
+        if closing is not None:
+            _require_closed(closing)
+        work = partial(
+            invocations.commit,
+            key=key,
+            entry=entry_of(event, invocation_id),
+            invocation_id=invocation_id,
+            epoch=epoch,
+            closing=closing,
+            revision=revision,
+            by_step=by_step,
+        )
+        return await self._change(key, work)
+
+    async def pause_invocation(
+        self, key: SessionKey, *, invocation_id: str, epoch: int, revision: int | None = None
+    ) -> InvocationRecord:
+        """Pause a running invocation and release its lease, so that others may run (D9).
+
+        A repeat at the same epoch changes nothing and returns the record.
+
+        Args:
+            key: The session.
+            invocation_id: The running invocation.
+            epoch: Its epoch.
+            revision: If given, the invocation must have no event after it; otherwise it has
+                continued, and this pause comes too late.
+
+        Raises:
+            LeaseLostError: The invocation does not hold the lease at this epoch, has continued, or
+                the session was deleted.
+        """
+        work = partial(
+            pausing.pause, key=key, invocation_id=invocation_id, epoch=epoch, revision=revision
+        )
+        return await self._change(key, work)
+
+    async def resume_invocation(
+        self,
+        key: SessionKey,
+        *,
+        invocation_id: str,
+        lease_owner: str,
+        user_event: Event | None,
+        ttl: float | None = None,
+    ) -> InvocationRecord:
+        """Take the lease for a paused invocation and append the answer (D9).
+
+        The invocation runs again under a new epoch. A repeat (same event id and content) changes
+        nothing and returns the current record; without an event that holds for the same lease owner
+        while the invocation runs.
+
+        A resumption needs the lease only, not its turn in the queue: what has begun goes before
+        what has not. The ticket it takes meanwhile keeps openings from being faster.
+
+        Args:
+            key: The session.
+            invocation_id: The paused invocation; the answer carries the same id (OPEN-3).
+            lease_owner: The workflow or process that will run it.
+            user_event: The answer, with id and timestamp; its state delta is applied. None takes
+                only the lease, to end a paused invocation with events.
+            ttl: As for `open_invocation`.
+
+        Raises:
+            SessionBusyError: Another invocation holds the lease; see `active_invocation`.
+            InvocationNotFoundError: The session or the invocation is missing.
+            EventConflictError: The event's id is taken by another event.
+            InvalidRequestError: The invocation is not paused, or the event is of another one.
+            StateValueError: The delta is not JSON.
+        """
+        work = partial(
+            pausing.resume,
+            key=key,
+            entry=user_event and entry_of(user_event, invocation_id),
+            invocation_id=invocation_id,
+            lease_owner=lease_owner,
+            ttl=ttl,
+        )
+        return await self._change(key, work)
+
+    async def hear(
+        self, key: SessionKey, *, invocation_id: str, epoch: int, steered: str
+    ) -> StoredEvent | None:
+        """Deliver a queued message to the active invocation, as an event under its lease (D7).
+
+        The ticket and the event change in one transaction, so the message cannot be opened,
+        withdrawn or delivered a second time. A repeat returns the same event.
+
+        Returns:
+            The event as it was sent, but of this invocation, and its number; `temp:` keys of its
+            delta are not stored. None if no such message is queued, or it may not be delivered.
+
+        Raises:
+            LeaseLostError: `invocation_id` at `epoch` does not hold the session's lease (I6).
+        """
+        return await self._change(
+            key,
+            lambda tables: steering.hear(
+                tables, key, invocation_id=invocation_id, epoch=epoch, steered=steered
+            ),
+        )
+
+    async def withdraw_invocation(
+        self, key: SessionKey, *, invocation_id: str, lease_owner: str, create_session: bool = False
+    ) -> InvocationRecord | None:
+        """Prevent an opening whose outcome is unknown; return its record if it was stored.
+
+        If nothing was stored, this lease owner's late attempts are refused from now on, and its
+        ticket is dropped. With `create_session` a missing session is created, because the refusal
+        is kept with the session.
+
+        Raises:
+            EventConflictError: The message was delivered to another invocation; see `hear`.
+        """
+        return await self._store.write(
+            lambda tables: invocations.withdraw(
+                tables, key, invocation_id, lease_owner, create_session=create_session
+            )
+        )
+
+    async def renew(self, key: SessionKey, *, invocation_id: str, epoch: int) -> None:
+        """Restart the lease's `ttl`; does nothing if the lease is not held."""
+        await self._store.write(
+            lambda tables: invocations.renew(tables, key, invocation_id=invocation_id, epoch=epoch)
+        )
+
+    async def close_invocation(
+        self,
+        key: SessionKey,
+        *,
+        invocation_id: str,
+        epoch: int,
+        status: Status,
+        error: dict[str, Any] | None = None,
+        seals: Sequence[Event] = (),
+        revision: int | None = None,
+    ) -> InvocationRecord:
+        """End an invocation and release its lease; a repeat changes nothing.
+
+        `seals` are its closing events, stored in the same transaction, so that a step which was
+        taken for dead cannot add an event after them.
+
+        Status ABANDONED is for taking over from a lease owner that is gone: should it come back, it
+        can neither write nor close. A paused invocation, which holds no lease, can be closed here
+        only with this status.
+
+        Raises:
+            LeaseLostError: Another invocation took over, the invocation is paused, or the session
+                was deleted.
+            InvalidRequestError: The status does not end an invocation.
+            StaleSessionError: The log does not end at `revision`, for which the closing events were
+                made.
+        """
+        _require_closed(status)
+        work = partial(
+            invocations.close,
+            key=key,
+            invocation_id=invocation_id,
+            epoch=epoch,
+            status=status,
+            error=error,
+            seals=[entry_of(event, invocation_id) for event in seals],
+            revision=revision,
+        )
+        return await self._change(key, work)
+
+    async def close_paused(
+        self,
+        key: SessionKey,
+        *,
+        invocation_id: str,
+        epoch: int,
+        status: Status,
+        revision: int | None = None,
+        error: dict[str, Any] | None = None,
+        seals: Sequence[Event] = (),
+    ) -> InvocationRecord:
+        """End a paused invocation at once, whoever holds the lease.
+
+        Its closing events wait until the session is free, so that they do not interleave with
+        another invocation's. Until then a ticket before all others keeps openings back, and the
+        call must be repeated. The ticket does not expire: if the lease owner dies, the next opening
+        repeats the call.
+
+        The first call fixes status and error. The last one takes an epoch of its own; repeats after
+        that change nothing.
+
+        Raises:
+            SessionBusyError: The invocation has ended; its closing events are not stored yet.
+            LeaseLostError: It is not paused at this epoch, or the session was deleted.
+            StaleSessionError: The log does not end at `revision`, for which the closing events were
+                made.
+        """
+        work = partial(
+            pausing.close,
+            key=key,
+            invocation_id=invocation_id,
+            epoch=epoch,
+            status=status,
+            error=error,
+            seals=[entry_of(event, invocation_id) for event in seals],
+            revision=revision,
+        )
+        try:
+            return await self._change(key, work)
+        except SessionBusyError:
+            self._changes.announce(key)  # the invocation's status has changed all the same
+            raise
+
+
+def _require_closed(status: Status) -> None:
+    if not status.closed:
+        raise InvalidRequestError(f"An invocation is not closed as {status.value!r}.")

@@ -1,0 +1,380 @@
+"""The rules of the session log, as functions over a store's tables within one transaction.
+
+Each decides before it changes anything, in the order event id, lease, revision: so a repeated call
+meets its own first attempt rather than its consequences (TRAP-11, TRAP-12).
+"""
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from durable_adk.errors import (
+    AlreadyExistsError,
+    EventConflictError,
+    InvalidRequestError,
+    InvocationCancelledError,
+    InvocationNotFoundError,
+    InvocationTerminatedError,
+    SessionBusyError,
+    SessionNotFoundError,
+    as_detail,
+)
+from durable_adk.failpoints import failpoint
+from durable_adk.sessions.log import queue
+from durable_adk.sessions.log.entry import Entry
+from durable_adk.sessions.log.head import Head, lease_lost
+from durable_adk.sessions.log.storage import NoteKey, Row, Tables, Window
+from durable_adk.sessions.records import (
+    RESERVED,
+    WITHDRAWN,
+    InvocationRecord,
+    Place,
+    QueueBounds,
+    Status,
+    Ticket,
+)
+from durable_adk.sessions.session import Creation, SessionKey
+
+_DERIVED = re.compile(r"[1-9]\d*\.\d+(\.[1-9]\d*\.\d+)*|answer(\..*)?", re.ASCII)
+"""What follows the id of an invocation, and a dot, in what its events' ids begin with and other
+invocations' could too: a lane of `loop_context.Lane`, or `messages.answer_event`."""
+WITHDRAWN_FOR = 3600
+"""Seconds that it is kept who has withdrawn an invocation: longer than any attempt at opening it
+that was given up may come late. The note's body is the time, of as many digits until 2286."""
+
+
+class View(NamedTuple):
+    """A session as it was at one point in time."""
+
+    head: Head
+    state: dict[str, str]
+    rows: list[Row]
+
+
+def create(tables: Tables, key: SessionKey, state: dict[str, str]) -> View:
+    """Add a session; see `BaseSessionService.create_session`."""
+    now = time.time()
+    head = add(tables, key, Head(create_time=now, update_time=now))
+    if head is None:
+        raise AlreadyExistsError(f"The session {key.session_id!r} exists already.")
+    tables.put_state(key, state, initial=True)
+    return View(head, tables.state(key), [])
+
+
+def creation(tables: Tables, key: SessionKey) -> Creation | None:
+    """See `BaseSessionService.read_creation`."""
+    head = tables.head(key)
+    return Creation(head.created_epoch, head.create_time) if head else tables.tombstone(key)
+
+
+def view(tables: Tables, key: SessionKey, window: Window) -> View | None:
+    """A session with the events of the window; None if missing."""
+    head = tables.head(key)
+    return head and View(head, tables.state(key), tables.events(key, window))
+
+
+def existing(tables: Tables, key: SessionKey, *, epoch: int | None = None) -> Head:
+    """The session's row.
+
+    Raises:
+        SessionNotFoundError: There is none.
+        LeaseLostError: It was created after the epoch of a run, in place of a deleted one.
+    """
+    head = tables.head(key)
+    if head is None:
+        raise SessionNotFoundError(f"There is no session {key.session_id!r}.")
+    if epoch is not None:
+        head.require_created_for(epoch)
+    return head
+
+
+def append(tables: Tables, key: SessionKey, entry: Entry, revision: int) -> tuple[Row, Head]:
+    """Append outside any invocation; see `BaseSessionService.append_event`.
+
+    Other scopes take no part in the check of `revision`: an app or user key that another session
+    changed makes no copy stale (TRAP-14).
+    """
+    head = existing(tables, key)
+    row = tables.find_event(key, entry.event_id)
+    if row is not None:
+        entry.require_same(row.digest)
+        return row, head
+    head.require_fresh(revision)
+    head = appended(tables, key, head, entry)
+    return Row(head.revision, entry.digest, entry.body), head
+
+
+def commit(
+    tables: Tables,
+    key: SessionKey,
+    entry: Entry,
+    *,
+    invocation_id: str,
+    epoch: int,
+    closing: Status | None = None,
+    revision: int | None = None,
+    by_step: bool = False,
+) -> int:
+    """Append under the lease; see `BaseSessionService.commit_event`."""
+    head = tables.head(key)
+    if head is not None:
+        head.require_created_for(epoch)
+        head.require_grown(revision or 0)
+        if by_step and head.retried:
+            _require_not_reserved(tables, key, invocation_id, entry)
+    # The insert itself finds a repeat: one statement less for the usual, first commit.
+    if (
+        head is None
+        or not head.holds(invocation_id, epoch)
+        or not tables.add_event(key, head.revision + 1, entry)
+    ):
+        return _repeated(tables, key, entry, invocation_id=invocation_id, epoch=epoch)
+    head = _advance(tables, key, head, entry)
+    if closing is not None:
+        close(tables, key, invocation_id=invocation_id, epoch=epoch, status=closing)
+    failpoint("commit.written")
+    return head.revision
+
+
+def open_invocation(
+    tables: Tables,
+    key: SessionKey,
+    entry: Entry,
+    *,
+    lease_owner: str,
+    create_session: bool,
+    ttl: float | None,
+    place: Place | None,
+    message: str | None = None,
+    bounds: QueueBounds | None = None,
+) -> InvocationRecord | SessionBusyError:
+    """Take the lease and append the user's event; see `BaseSessionService.open_invocation`.
+
+    That others come first is returned and not raised: the ticket that was taken must stay.
+    """
+    now = time.time()
+    if create_session:
+        _create(tables, key)
+    # Read again after adding: where rows are locked one by one, another may have been first.
+    head = existing(tables, key)
+    opened = tables.invocation(key, entry.invocation_id)
+    if opened is not None:
+        _require_opened_by(tables, key, opened, entry)
+        return opened
+    invocation_id = entry.invocation_id
+    _require_openable(tables, key, invocation_id, lease_owner)
+    reason = queue.held(head, now) or queue.behind(
+        tables, key, head, invocation_id=invocation_id, place=place, now=now
+    )
+    if reason is not None:
+        _require_not_heard(tables, key, entry)
+        wanted = None if place is None else wanted_ticket(invocation_id, lease_owner, place, ttl)
+        ticket = wanted and queue.take(
+            tables, key, head, wanted, now=now, message=message, bounds=bounds
+        )
+        return queue.busy(tables, key, head, reason, ticket, now=now)
+    leased = appended(tables, key, head.leased(invocation_id, ttl, now), entry)
+    abandon(tables, key, head)  # not before the event's id has proved to be free
+    queue.leave(tables, key, leased, invocation_id, now)
+    failpoint("open.written")
+    record = InvocationRecord(
+        invocation_id=invocation_id,
+        status=Status.RUNNING,
+        epoch=leased.lease_epoch,
+        lease_owner=lease_owner,
+        start_seq=leased.revision,
+    )
+    return set_status(tables, key, record, Status.RUNNING)
+
+
+def _require_openable(
+    tables: Tables, key: SessionKey, invocation_id: str, lease_owner: str
+) -> None:
+    """Not to begin what is withdrawn, or would end where its event meets one of another's."""
+    if tables.find_note(key, NoteKey(invocation_id, WITHDRAWN, lease_owner)) is not None:
+        raise InvocationCancelledError("It was withdrawn before this attempt to open it.")
+    parts = invocation_id.split(".")
+    for length in range(1, len(parts)):
+        other, rest = ".".join(parts[:length]), ".".join(parts[length:])
+        if _DERIVED.fullmatch(rest) and tables.invocation(key, other) is not None:
+            raise InvalidRequestError(
+                f"The invocation id {invocation_id!r} is one that the events of invocation "
+                f"{other!r} may have; choose an id that does not begin with '{other}.'."
+            )
+
+
+def _require_not_heard(tables: Tables, key: SessionKey, entry: Entry) -> None:
+    """Not to wait for what would be refused: it was sent again, or this attempt is late."""
+    if tables.find_event(key, entry.event_id) is not None:
+        raise EventConflictError(f"The message {entry.event_id!r} has been heard already.")
+
+
+def _create(tables: Tables, key: SessionKey) -> None:
+    """Have the session exist."""
+    if tables.head(key) is None:
+        now = time.time()
+        add(tables, key, Head(create_time=now, update_time=now))
+
+
+def withdraw(
+    tables: Tables, key: SessionKey, invocation_id: str, lease_owner: str, *, create_session: bool
+) -> InvocationRecord | None:
+    """Keep a lease owner from opening; see `BaseSessionService.withdraw_invocation`."""
+    if create_session:
+        _create(tables, key)
+    if tables.head(key) is None:  # which else is locked: an opening comes before this or after it
+        return None
+    record = tables.invocation(key, invocation_id)
+    if record is None and tables.find_event(key, f"{invocation_id}.0") is not None:
+        raise EventConflictError(f"The message {invocation_id!r} has been heard already.")
+    if record is None:
+        now = int(time.time())
+        tables.remove_withdrawn(key, str(now - WITHDRAWN_FOR))
+        tables.put_note(key, NoteKey(invocation_id, WITHDRAWN, lease_owner), str(now), replace=True)
+        queue.drop(tables, key, invocation_id, lease_owner, time.time())
+    return record
+
+
+def renew(tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int) -> None:
+    """Start the lease's time anew; see `BaseSessionService.renew`."""
+    head = tables.head(key)
+    if head is not None and head.holds(invocation_id, epoch):
+        tables.save_head(key, head.renewed(time.time()))
+
+
+def close(
+    tables: Tables,
+    key: SessionKey,
+    *,
+    invocation_id: str,
+    epoch: int,
+    status: Status,
+    error: dict[str, Any] | None = None,
+    seals: Sequence[Entry] = (),
+    revision: int | None = None,
+) -> InvocationRecord:
+    """End an invocation; see `BaseSessionService.close_invocation`."""
+    head, record = tables.head(key), tables.invocation(key, invocation_id)
+    if head is None or record is None:
+        raise lease_lost(invocation_id, epoch)
+    if record.status is Status.ABANDONED and status is not Status.ABANDONED:
+        raise lease_lost(invocation_id, epoch)
+    if record.status.closed and record.epoch == epoch:
+        return record
+    # A paused invocation has no lease to check: the one there may be is of another invocation.
+    if (record.status, record.epoch, status) != (Status.PAUSED, epoch, Status.ABANDONED):
+        head.require_held(invocation_id, epoch)
+        if revision is not None:
+            head.require_fresh(revision)
+        for entry in seals:
+            head = appended(tables, key, head, entry)
+        head = head.released()
+        tables.save_head(key, head)
+    record.error, record.end_seq = error, head.revision
+    tables.remove_notes(key, invocation_id)
+    tables.remove_withdrawn(key, str(int(time.time()) - WITHDRAWN_FOR))
+    queue.leave(tables, key, head, invocation_id, time.time())
+    record = set_status(tables, key, record, status)
+    failpoint("close.written")
+    return record
+
+
+def invocation_not_found(key: SessionKey, invocation_id: str) -> InvocationNotFoundError:
+    """The error for an invocation that was never opened."""
+    return InvocationNotFoundError(
+        f"The session {key.session_id!r} has no invocation {invocation_id!r}."
+    )
+
+
+def wanted_ticket(invocation_id: str, lease_owner: str, place: Place, ttl: float | None) -> Ticket:
+    """A ticket that is wanted; it gets its number when it is taken."""
+    return Ticket(
+        invocation_id=invocation_id, lease_owner=lease_owner, place=place, number=0, ttl=ttl
+    )
+
+
+def add(tables: Tables, key: SessionKey, head: Head) -> Head | None:
+    """Add a session's row, whose epochs go on where a deleted one of its name ended.
+
+    Returns:
+        The row; None if the session exists.
+    """
+    if not tables.add_session(key, head):
+        return None
+    # Not before adding, which waits for a deletion that is under way and then sees what it left.
+    deleted = tables.tombstone(key)
+    if deleted is not None:
+        head = replace(head, created_epoch=deleted.epoch, lease_epoch=deleted.epoch)
+        tables.save_head(key, head)
+        tables.remove_tombstone(key)
+    return head
+
+
+def appended(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
+    """The session's row with one event more.
+
+    Raises:
+        EventConflictError: The event's id is taken.
+    """
+    if not tables.add_event(key, head.revision + 1, entry):
+        raise EventConflictError(f"The id {entry.event_id!r} is taken by another event.")
+    return _advance(tables, key, head, entry)
+
+
+def _advance(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
+    """What changes with an event that was added: the session's row and its state."""
+    head = head.appended(entry.timestamp, time.time())
+    tables.save_head(key, head)
+    tables.put_state(key, entry.delta)
+    return head
+
+
+def _require_not_reserved(
+    tables: Tables, key: SessionKey, invocation_id: str, entry: Entry
+) -> None:
+    if tables.find_note(key, NoteKey(invocation_id, RESERVED, entry.event_id)) is not None:
+        raise EventConflictError(
+            f"The id {entry.event_id!r} is reserved for what a later attempt of its step has made."
+        )
+
+
+def _repeated(
+    tables: Tables, key: SessionKey, entry: Entry, *, invocation_id: str, epoch: int
+) -> int:
+    """The sequence number of a commit that was made before."""
+    row = tables.find_event(key, entry.event_id)
+    if row is None:
+        raise lease_lost(invocation_id, epoch)
+    entry.require_same(row.digest)
+    return row.seq
+
+
+def _require_opened_by(
+    tables: Tables, key: SessionKey, record: InvocationRecord, entry: Entry
+) -> None:
+    """Tell a repeated opening from another request under the same invocation id."""
+    (row,) = tables.events(key, Window(after=record.start_seq - 1, upto=record.start_seq))
+    entry.require_same(row.digest)
+
+
+def set_status(
+    tables: Tables, key: SessionKey, record: InvocationRecord, status: Status
+) -> InvocationRecord:
+    """Store the record with the status it has from now on."""
+    record.status, record.update_time = status, time.time()
+    tables.put_invocation(key, record)
+    return record
+
+
+def abandon(tables: Tables, key: SessionKey, head: Head) -> None:
+    """Close the invocation whose lease has expired: its process died without ending it."""
+    if head.lease_invocation_id is None:
+        return
+    record = tables.invocation(key, head.lease_invocation_id)
+    if record is not None:
+        record.end_seq = head.revision
+        record.error = as_detail(InvocationTerminatedError("Its process has ended without it."))
+        tables.remove_notes(key, record.invocation_id)
+        set_status(tables, key, record, Status.ABANDONED)

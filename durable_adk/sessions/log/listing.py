@@ -1,0 +1,219 @@
+"""Listings of sessions, page by page.
+
+The order is that of the last update, oldest first. A session that is updated while somebody turns
+pages moves towards the end: it may be seen twice, and is never left out.
+"""
+
+import base64
+import binascii
+import json
+import time
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from durable_adk.errors import InvalidRequestError
+from durable_adk.json_values import canonical, check_id
+from durable_adk.sessions.log.entry import session_copy
+from durable_adk.sessions.log.head import Head
+from durable_adk.sessions.log.storage import InvocationPage, Page, Position, Tables, owners
+from durable_adk.sessions.log.transactions import Transactions
+from durable_adk.sessions.records import InvocationRecord, ListSessionsResponse, Status
+from durable_adk.sessions.session import SessionKey
+
+_BATCH = 200
+"""Sessions read at once where all are wanted."""
+
+
+class Listed(NamedTuple):
+    """A session as it was found."""
+
+    key: SessionKey
+    head: Head
+    states: list[dict[str, str] | None]
+    """Of its owners."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """Which sessions are wanted; see `BaseSessionService.list_sessions`."""
+
+    app_name: str
+    user_id: str | None
+    limit: int | None
+    after: Position | None
+    since: float | None
+
+    @classmethod
+    def of(
+        cls,
+        app_name: str,
+        user_id: str | None,
+        *,
+        limit: int | None,
+        page_token: str | None,
+        updated_since: float | None,
+    ) -> "Listing":
+        """The listing that a caller asks for.
+
+        Raises:
+            InvalidRequestError: It cannot be had.
+        """
+        if limit is not None and limit < 1:
+            raise InvalidRequestError(f"limit is {limit}; pass 1 or more, or None for all.")
+        app_name = check_id(app_name, "app_name")
+        user_id = None if user_id is None else check_id(user_id, "user_id")
+        after = None if page_token is None else _position(page_token, app_name, user_id)
+        return cls(
+            app_name=app_name, user_id=user_id, limit=limit, after=after, since=updated_since
+        )
+
+    def read(self, tables: Tables) -> list[Listed]:
+        """The sessions, and one more than the limit if there is one."""
+        wanted = None if self.limit is None else self.limit + 1
+        size = _BATCH if wanted is None else wanted
+        page, found = Page(limit=size, after=self.after, since=self.since), list[Listed]()
+        while True:
+            heads = tables.heads(self.app_name, self.user_id, page)
+            states = tables.states({one for key, _ in heads for one in owners(key)})
+            found += [
+                Listed(key, head, [states.get(one) for one in owners(key)]) for key, head in heads
+            ]
+            if wanted is not None or len(heads) < size:
+                return found
+            page = replace(page, after=_of(found[-1]))
+
+    def response(self, found: list[Listed]) -> ListSessionsResponse:
+        """What `read` has found, for the caller."""
+        shown = found[: self.limit]
+        more = len(found) > len(shown)
+        return ListSessionsResponse(
+            sessions=[session_copy(one.key, one.head, *one.states) for one in shown],
+            next_page_token=self._token(_of(shown[-1])) if more else None,
+        )
+
+    def _token(self, position: Position) -> str:
+        text = canonical([_mark(self.app_name, self.user_id, position), *position])
+        return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+def _of(listed: Listed) -> Position:
+    return Position(listed.head.update_time, listed.key.user_id, listed.key.session_id)
+
+
+def _mark(app_name: str, user_id: str | None, position: Position) -> str:
+    """By which a token is known as one of this listing.
+
+    It keeps nobody out: a token only says where to go on, among sessions that its user may list.
+    """
+    return sha256(canonical([app_name, user_id, *position]).encode()).hexdigest()[:16]
+
+
+def _position(token: str, app_name: str, user_id: str | None) -> Position:
+    try:
+        mark, *fields = json.loads(base64.urlsafe_b64decode(token.encode("ascii")))
+        position = _checked(*fields)
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise InvalidRequestError("page_token is not one that list_sessions gave.") from error
+    if mark != _mark(app_name, user_id, position):
+        raise InvalidRequestError("page_token was given for another app or user, or was changed.")
+    return position
+
+
+def _checked(update_time: Any, user_id: Any, session_id: Any) -> Position:
+    ids = check_id(user_id, "user_id"), check_id(session_id, "session_id")
+    return Position(float(update_time), *ids)
+
+
+class InvocationRecords(Transactions):
+    """Reads the records of invocations."""
+
+    async def get_invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
+        """Return the record of an invocation; None if it was never opened."""
+        return await self._store.read(lambda tables: tables.invocation(key, invocation_id))
+
+    async def active_invocation(self, key: SessionKey) -> InvocationRecord | None:
+        """Return the invocation that holds the session's lease, unless the lease has expired."""
+        return await self._store.read(lambda tables: active(tables, key))
+
+    async def list_invocations(
+        self,
+        *,
+        app_name: str,
+        user_id: str | None = None,
+        status: Status | None = None,
+        limit: int = 100,
+    ) -> list[tuple[SessionKey, InvocationRecord]]:
+        """List at most `limit` invocations of an app or a user, newest `update_time` first.
+
+        Raises:
+            InvalidRequestError: An id is invalid, or the limit is negative.
+        """
+        app_name = check_id(app_name, "app_name")
+        user_id = None if user_id is None else check_id(user_id, "user_id")
+        if limit < 0:
+            raise InvalidRequestError("limit is negative; pass how many invocations to list.")
+        return await self._store.read(
+            lambda tables: newest(tables, app_name, user_id, status, limit)
+        )
+
+    async def page_invocations(
+        self,
+        *,
+        app_name: str,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        status: Status | None = None,
+        limit: int = 500,
+        after: tuple[SessionKey, InvocationRecord] | None = None,
+    ) -> list[tuple[SessionKey, InvocationRecord]]:
+        """Return one page of all matching invocations; [] after the last page.
+
+        The order is the store's own. An invocation that matches throughout the paging is on one of
+        the pages; one whose status changes meanwhile may appear twice.
+
+        Args:
+            app_name: Name of the app.
+            user_id: Restricts the pages to one user.
+            session_id: Restricts them to sessions with this id.
+            status: Restricts them to one status.
+            limit: Size of a page.
+            after: The last item of the previous page.
+
+        Raises:
+            InvalidRequestError: An id is invalid, or the limit is below 1.
+        """
+        if limit < 1:
+            raise InvalidRequestError(f"limit is {limit}; pass 1 or more.")
+        page = InvocationPage(
+            app_name=check_id(app_name, "app_name"),
+            user_id=None if user_id is None else check_id(user_id, "user_id"),
+            session_id=None if session_id is None else check_id(session_id, "session_id"),
+            status=status,
+            limit=limit,
+            after=after,
+        )
+        return await self._store.read(lambda tables: tables.page_of_invocations(page))
+
+
+def active(tables: Tables, key: SessionKey) -> InvocationRecord | None:
+    """The invocation that holds an unexpired lease."""
+    head = tables.head(key)
+    invocation_id = head and head.active(time.time())
+    return tables.invocation(key, invocation_id) if invocation_id else None
+
+
+def newest(
+    tables: Tables, app_name: str, user_id: str | None, status: Status | None, limit: int
+) -> list[tuple[SessionKey, InvocationRecord]]:
+    """The newest invocations.
+
+    One query per status, because each is answered by an index, however many invocations there are.
+    """
+    found = [
+        one
+        for each in ([status] if status else Status)
+        for one in tables.invocations(app_name, user_id, each, limit)
+    ]
+    found.sort(key=lambda item: item[1].update_time, reverse=True)
+    return found[:limit]

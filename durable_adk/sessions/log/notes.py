@@ -1,0 +1,126 @@
+"""Notes: what an invocation stores for itself, outside of the conversation."""
+
+from dataclasses import replace as changed
+
+from durable_adk.json_values import check_json
+from durable_adk.sessions.log.entry import decode_event
+from durable_adk.sessions.log.invocations import invocation_not_found
+from durable_adk.sessions.log.storage import NoteKey, Row, Tables
+from durable_adk.sessions.log.transactions import Transactions
+from durable_adk.sessions.records import ATTEMPT, RESERVED, Note, StoredEvent
+from durable_adk.sessions.session import SessionKey
+
+
+class Notes(Transactions):
+    """Operations on the notes of invocations."""
+
+    async def note(
+        self,
+        key: SessionKey,
+        *,
+        invocation_id: str,
+        kind: str,
+        name: str,
+        body: str,
+        replace: bool = False,
+    ) -> str:
+        """Store a note, and return the body that is stored under its name now.
+
+        The first body of a name stays, so that a repeat after a lost acknowledgement, or a later
+        attempt, finds what was written first. No lease is needed: only its own invocation reads a
+        note. A closed invocation's notes are deleted, so the call returns `body` without storing
+        it, except for `records.ATTEMPT` notes.
+
+        Args:
+            key: The session.
+            invocation_id: An invocation that was opened.
+            kind: The kind of note, which the caller defines.
+            name: Name of the note within its kind.
+            body: JSON text; several MB are fine.
+            replace: Whether the last body stays rather than the first.
+
+        Raises:
+            InvocationNotFoundError: The session or the invocation is missing.
+            StateValueError: The name or the body has characters that cannot be stored.
+        """
+        check_json([kind, name, body], "note")
+        note = NoteKey(invocation_id, kind, name)
+        return await self._store.write(
+            lambda tables: write(tables, key, note, body, replace=replace)
+        )
+
+    async def read_notes(
+        self,
+        key: SessionKey,
+        *,
+        invocation_id: str,
+        kind: str,
+        name: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[Note]:
+        """Read an invocation's notes of a kind, ordered by name in code points.
+
+        Args:
+            key: The session; [] if it is missing.
+            invocation_id: The invocation; [] if it is missing.
+            kind: The kind of note.
+            name: If given, only this note, whatever `after` and `limit` are.
+            after: Only notes whose names come after this one.
+            limit: Largest number of notes.
+        """
+        if name is not None:
+            wanted = NoteKey(invocation_id, kind, name)
+            found = await self._store.read(lambda tables: tables.find_note(key, wanted))
+            return [found] if found else []
+        return await self._store.read(
+            lambda tables: tables.notes(key, invocation_id, kind, after=after, limit=limit)
+        )
+
+    async def reserve_event(
+        self, key: SessionKey, event_id: str, *, invocation_id: str, epoch: int, revision: int
+    ) -> StoredEvent | None:
+        """Reserve an event id for the loop, unless the event is stored already.
+
+        A step calls this when it leaves its event to the loop although an earlier attempt of it may
+        still run: that attempt's early commit then comes before this call or never. The reservation
+        lasts until the lease is released. If the invocation does not hold the lease at `epoch`,
+        nothing is reserved, as nobody can commit then. A repeat changes nothing.
+
+        Returns:
+            The event if it is stored; nothing is reserved then.
+
+        Raises:
+            SessionRegressedError: The session has fewer than `revision` events.
+        """
+        note = NoteKey(invocation_id, RESERVED, event_id)
+        row = await self._store.write(
+            lambda tables: reserve(tables, key, note, epoch=epoch, revision=revision)
+        )
+        return row and StoredEvent(seq=row.seq, event=decode_event(row.body))
+
+
+def write(tables: Tables, key: SessionKey, note: NoteKey, body: str, *, replace: bool) -> str:
+    """Store a note within a transaction; see `Notes.note`."""
+    tables.head(key)  # locks the session: a closing transaction must not miss this note
+    record = tables.invocation(key, note.invocation_id)
+    if record is None:
+        raise invocation_not_found(key, note.invocation_id)
+    if record.status.closed and note.kind != ATTEMPT:
+        return body  # its notes are deleted; a late attempt must not leave one behind (I24)
+    return tables.put_note(key, note, body, replace=replace)
+
+
+def reserve(
+    tables: Tables, key: SessionKey, note: NoteKey, *, epoch: int, revision: int
+) -> Row | None:
+    """Reserve the event id that is the note's name; see `Notes.reserve_event`."""
+    head = tables.head(key)
+    row = tables.find_event(key, note.name)
+    if row is None and head is not None and head.holds(note.invocation_id, epoch):
+        # Otherwise nobody can commit under this epoch any more.
+        head.require_grown(revision)
+        if tables.find_note(key, note) is None:
+            tables.put_note(key, note, "{}", replace=False)
+            tables.save_head(key, changed(head, retried=head.retried + 1))
+    return row

@@ -1,0 +1,152 @@
+"""The rules for invocations that pause, as functions over a store's tables (D9); see `_log`."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from durable_adk.errors import InvalidRequestError, SessionBusyError
+from durable_adk.failpoints import failpoint
+from durable_adk.sessions.log import queue
+from durable_adk.sessions.log.entry import Entry, decode_event
+from durable_adk.sessions.log.head import Head, lease_lost
+from durable_adk.sessions.log.invocations import (
+    abandon,
+    appended,
+    invocation_not_found,
+    set_status,
+    wanted_ticket,
+)
+from durable_adk.sessions.log.storage import Tables, Window
+from durable_adk.sessions.records import InvocationRecord, Place, Status
+from durable_adk.sessions.session import SessionKey
+
+RESUMING_TTL = 60.0
+"""Seconds that the ticket of a resumption lasts without another attempt, which come after 20 s at
+most. Its owner may live on and not want the lease any more: an answer may turn out to be unfit
+while it waits."""
+
+
+def pause(
+    tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int, revision: int | None
+) -> InvocationRecord:
+    """Give the lease back for a while; see `BaseSessionService.pause_invocation`."""
+    head, record = tables.head(key), tables.invocation(key, invocation_id)
+    if head is None or record is None:
+        raise lease_lost(invocation_id, epoch)
+    if record.status is Status.PAUSED and record.epoch == epoch:
+        return record
+    head.require_held(invocation_id, epoch)
+    later = tables.events(key, Window(after=head.revision if revision is None else revision))
+    if any(decode_event(row.body).invocation_id == invocation_id for row in later):
+        raise lease_lost(invocation_id, epoch)
+    tables.save_head(key, head.released())
+    record.pauses += 1
+    return set_status(tables, key, record, Status.PAUSED)
+
+
+def resume(
+    tables: Tables,
+    key: SessionKey,
+    entry: Entry | None,
+    *,
+    invocation_id: str,
+    lease_owner: str,
+    ttl: float | None,
+) -> InvocationRecord | SessionBusyError:
+    """Take the lease again; see `BaseSessionService.resume_invocation`.
+
+    That the session is busy is returned and not raised: the ticket that was taken must stay. It
+    only holds others back; what has begun waits for none who has not.
+    """
+    now = time.time()
+    head, record = tables.head(key), tables.invocation(key, invocation_id)
+    if head is None or record is None:
+        raise invocation_not_found(key, invocation_id)
+    if _is_resumed(tables, key, record, entry, lease_owner):
+        return record
+    if record.status is not Status.PAUSED:
+        raise InvalidRequestError(
+            f"The invocation {invocation_id!r} is {record.status.value}, not paused."
+        )
+    if (reason := queue.held(head, now)) is not None:
+        wanted = wanted_ticket(invocation_id, lease_owner, Place.FIRST, RESUMING_TTL)
+        ticket = queue.take(tables, key, head, wanted, now=now)
+        return queue.busy(tables, key, head, reason, ticket, now=now)
+    abandon(tables, key, head)
+    head = head.leased(invocation_id, ttl, now)
+    if entry is None:
+        tables.save_head(key, head)
+    else:
+        head = appended(tables, key, head, entry)
+    queue.leave(tables, key, head, invocation_id, now)
+    record.epoch, record.lease_owner = head.lease_epoch, lease_owner
+    return set_status(tables, key, record, Status.RUNNING)
+
+
+def _is_resumed(
+    tables: Tables, key: SessionKey, record: InvocationRecord, entry: Entry | None, lease_owner: str
+) -> bool:
+    """Tell a repeated resumption: its answer is stored, or else its lease owner has the lease."""
+    if entry is None:
+        return record.status is Status.RUNNING and record.lease_owner == lease_owner
+    row = tables.find_event(key, entry.event_id)
+    if row is not None:
+        entry.require_same(row.digest)
+    return row is not None
+
+
+def close(
+    tables: Tables,
+    key: SessionKey,
+    *,
+    invocation_id: str,
+    epoch: int,
+    status: Status,
+    error: dict[str, Any] | None,
+    seals: Sequence[Entry],
+    revision: int | None,
+) -> InvocationRecord | SessionBusyError:
+    """End a paused invocation; see `SessionQueue.close_paused`.
+
+    That the session is busy is returned and not raised: the end, and the ticket, must stay.
+    """
+    now = time.time()
+    head, record = tables.head(key), tables.invocation(key, invocation_id)
+    if head is None or record is None:
+        raise lease_lost(invocation_id, epoch)
+    if record.sealed:
+        return record
+    if record.epoch != epoch or record.status is Status.RUNNING:
+        raise lease_lost(invocation_id, epoch)
+    reason = queue.held(head, now)
+    if reason is None and revision is not None:
+        head.require_fresh(revision)
+    if record.status is Status.PAUSED:
+        record.error = error
+        tables.remove_notes(key, invocation_id)
+        record = set_status(tables, key, record, status)
+    if reason is not None:
+        # Without ttl: should its lease owner die, the next opening stores what the seals are.
+        wanted = wanted_ticket(invocation_id, record.lease_owner, Place.FIRST, None)
+        ticket = queue.take(tables, key, head, wanted, now=now, before_all=True)
+        failpoint("end.written")
+        return queue.busy(tables, key, head, reason, ticket, now=now)
+    abandon(tables, key, head)
+    return _sealed(tables, key, head, record, seals)
+
+
+def _sealed(
+    tables: Tables, key: SessionKey, head: Head, record: InvocationRecord, seals: Sequence[Entry]
+) -> InvocationRecord:
+    """Store the last events of an invocation that has ended."""
+    now = time.time()
+    # An epoch of its own, as epochs tell the order in which invocations have written (I21).
+    head = head.leased(record.invocation_id, None, now).released()
+    for entry in seals:
+        head = appended(tables, key, head, entry)
+    tables.save_head(key, head)
+    queue.leave(tables, key, head, record.invocation_id, now)
+    record.epoch, record.end_seq = head.lease_epoch, head.revision
+    tables.put_invocation(key, record)
+    failpoint("seal.written")
+    return record

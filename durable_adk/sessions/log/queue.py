@@ -1,0 +1,248 @@
+"""The rules for who is next to take a session's lease, as functions over a store's tables.
+
+Who finds the session busy takes a ticket, in the transaction that found it so: its number is the
+order of arrival (D7). `Head.waiting` counts the tickets, so without any nobody looks at the table.
+What an attempt reads and writes does not grow with the number of tickets.
+"""
+
+import time
+from dataclasses import replace
+
+from durable_adk.errors import QueueFullError, SessionBusyError
+from durable_adk.sessions.log.head import Head
+from durable_adk.sessions.log.storage import Tables
+from durable_adk.sessions.log.transactions import Transactions
+from durable_adk.sessions.records import Place, QueueBounds, Ticket
+from durable_adk.sessions.session import SessionKey
+
+TURN = 0.2
+"""Seconds that a turn is taken to need at least, when the time until a ticket's is estimated."""
+
+_REMEDY = "when some have run, send again under a new invocation id."
+
+
+class Queue(Transactions):
+    """Operations on the tickets of invocations that wait for a session's lease."""
+
+    async def check_turn(
+        self,
+        key: SessionKey,
+        *,
+        invocation_id: str,
+        lease_owner: str,
+        place: Place | None = None,
+        resumes: bool = False,
+    ) -> None:
+        """Check whether another attempt to take the lease is worthwhile.
+
+        Costs a few small reads, however long the queue is. Passes if there is no ticket, or if it
+        must be renewed or moved.
+
+        Args:
+            key: The session.
+            invocation_id: Whose ticket it is.
+            lease_owner: As given for the ticket.
+            place: As for `open_invocation`.
+            resumes: Whether only the lease is needed, and no turn.
+
+        Raises:
+            SessionBusyError: It is not the ticket's turn.
+        """
+        busy = await self._store.read(
+            lambda tables: turn(
+                tables,
+                key,
+                invocation_id=invocation_id,
+                lease_owner=lease_owner,
+                place=place,
+                resumes=resumes,
+                now=time.time(),
+            )
+        )
+        if busy is not None:
+            raise busy
+
+    async def waiting(self, key: SessionKey, *, limit: int | None = None) -> list[Ticket]:
+        """List the tickets that have not expired, in the order of their turns.
+
+        Tickets of dead lease owners are included until someone behind them checks.
+        """
+        return await self._store.read(lambda tables: live(tables, key, time.time(), limit=limit))
+
+    async def leave_queue(self, key: SessionKey, *, invocation_id: str, lease_owner: str) -> None:
+        """Drop the lease owner's ticket for the invocation, if there is one.
+
+        Called by an owner that gives up, or on behalf of one that is gone.
+        """
+        await self._store.write(
+            lambda tables: drop(tables, key, invocation_id, lease_owner, time.time())
+        )
+
+
+def held(head: Head, now: float) -> str | None:
+    """Why the lease is not free; None: it is."""
+    active = head.active(now)
+    return active and f"The invocation {active!r} is active in this session."
+
+
+def behind(
+    tables: Tables,
+    key: SessionKey,
+    head: Head,
+    *,
+    invocation_id: str,
+    place: Place | None,
+    now: float,
+) -> str | None:
+    """Why it is another's turn; None: it is the invocation's."""
+    first = next(iter(live(tables, key, now, limit=1)), None) if head.waiting else None
+    if first is None or first.invocation_id == invocation_id:
+        return None
+    if first.place > (Place.LAST if place is None else place):
+        return None
+    return (
+        f"The invocation {first.invocation_id!r} waits for this session and comes first, "
+        "none is active just now."
+    )
+
+
+def live(tables: Tables, key: SessionKey, now: float, *, limit: int | None = None) -> list[Ticket]:
+    """The tickets that have not expired, in order."""
+    return tables.tickets(key, live_at=now, limit=limit)
+
+
+def turn(
+    tables: Tables,
+    key: SessionKey,
+    *,
+    invocation_id: str,
+    lease_owner: str,
+    place: Place | None,
+    resumes: bool,
+    now: float,
+) -> SessionBusyError | None:
+    """Why a ticket's turn has not come; see `BaseSessionService.check_turn`."""
+    head, ticket = tables.head(key), tables.ticket(key, invocation_id)
+    if head is None or ticket is None or not _is_current(ticket, lease_owner, place, now):
+        return None
+    reason = held(head, now)
+    if reason is None and not resumes:
+        reason = behind(tables, key, head, invocation_id=invocation_id, place=place, now=now)
+    return None if reason is None else busy(tables, key, head, reason, ticket, now=now)
+
+
+def busy(
+    tables: Tables, key: SessionKey, head: Head, reason: str, ticket: Ticket | None, *, now: float
+) -> SessionBusyError:
+    """The error for a ticket whose turn has not come; None: there is no ticket."""
+    if ticket is None:
+        return SessionBusyError(reason)
+    ahead = tables.tickets_before(key, ticket, now)
+    name = head.active(now)
+    active = tables.invocation(key, name) if name else None
+    running = max(now - active.update_time, 0.0) if active else 0.0
+    return SessionBusyError(reason, ahead=ahead, remaining=_remaining(ticket, ahead, running, now))
+
+
+def _remaining(ticket: Ticket, ahead: int, running: float, now: float) -> float:
+    """Seconds until a ticket's turn, estimated.
+
+    The active invocation is taken to need as long again as it has run. For the others counts how
+    fast the queue has moved since the ticket was taken; but no turn is taken to be much longer than
+    the active one's so far, as a queue may have stood still behind a single long one.
+    """
+    pace = TURN
+    if ticket.since is not None and ticket.ahead is not None and ticket.ahead > ahead:
+        moved = (now - ticket.since) / (ticket.ahead - ahead)
+        pace = max(min(moved, 2 * running), TURN)
+    return running + ahead * pace
+
+
+def take(
+    tables: Tables,
+    key: SessionKey,
+    head: Head,
+    wanted: Ticket,
+    *,
+    now: float,
+    message: str | None = None,
+    bounds: QueueBounds | None = None,
+    before_all: bool = False,
+) -> Ticket:
+    """Take a ticket with the next number, or renew the one there is, which keeps its number.
+
+    Args:
+        tables: The store's.
+        key: The session.
+        head: Its row.
+        wanted: The ticket, without its number.
+        now: Seconds since the epoch.
+        message: What the active invocation may hear in place of the one that waits.
+        bounds: How many tickets there may be; None: any number.
+        before_all: Whether its number comes before those that there are.
+
+    Raises:
+        QueueFullError: There are so many already.
+    """
+    known = tables.ticket(key, wanted.invocation_id)
+    if (
+        known is not None
+        and known.ttl == wanted.ttl
+        and _is_current(known, wanted.lease_owner, wanted.place, now)
+    ):
+        return known
+    ticket = wanted.model_copy()
+    ticket.expires_at = None if ticket.ttl is None else now + ticket.ttl
+    if known is None:
+        count, last = tables.ticket_count(key)
+        if bounds is not None:
+            _check_bounds(tables, key, bounds, count, now)
+        ticket.number = last + 1
+        ticket.since, ticket.ahead = now, tables.tickets_before(key, ticket, now)
+        tables.save_head(key, replace(head, waiting=count + 1))
+    else:
+        ticket.number, ticket.place = known.number, min(known.place, ticket.place)
+        ticket.since, ticket.ahead = known.since, known.ahead
+    if before_all:
+        (first, *_) = [*tables.tickets(key, limit=1), ticket]
+        ticket.number, ticket.ahead = min(ticket.number, first.number - 1), 0
+    tables.put_ticket(key, ticket, message)
+    return ticket
+
+
+def _check_bounds(
+    tables: Tables, key: SessionKey, bounds: QueueBounds, count: int, now: float
+) -> None:
+    if count >= bounds.session:
+        raise QueueFullError(
+            f"{count} messages wait for session {key.session_id!r} already, which is as many as "
+            f"may (limit max_queued_per_session); {_REMEDY}"
+        )
+    if tables.tickets_of_user(key, now) >= bounds.user:
+        raise QueueFullError(
+            f"{bounds.user} messages of user {key.user_id!r} wait for their sessions already, "
+            f"which is as many as may (limit max_queued_per_user); {_REMEDY}"
+        )
+
+
+def _is_current(known: Ticket, lease_owner: str, place: Place | None, now: float) -> bool:
+    """Whether to renew can wait: it is a write to the disk, and attempts come often."""
+    if known.lease_owner != lease_owner or (place is not None and known.place > place):
+        return False
+    return known.expires_at is None or known.expires_at > now + (known.ttl or 0) / 2
+
+
+def leave(tables: Tables, key: SessionKey, head: Head, invocation_id: str, now: float) -> None:
+    """Remove an invocation's ticket, and those that have expired."""
+    if not head.waiting:
+        return
+    tables.remove_ticket(key, invocation_id, now)
+    count, _ = tables.ticket_count(key)
+    tables.save_head(key, replace(head, waiting=count))
+
+
+def drop(tables: Tables, key: SessionKey, invocation_id: str, lease_owner: str, now: float) -> None:
+    """Remove a ticket in the place of its lease owner; see `BaseSessionService.leave_queue`."""
+    head, ticket = tables.head(key), tables.ticket(key, invocation_id)
+    if head is not None and ticket is not None and ticket.lease_owner == lease_owner:
+        leave(tables, key, head, invocation_id, now)

@@ -1,0 +1,87 @@
+"""News of changed sessions, within the process."""
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
+from threading import Lock
+
+from durable_adk.json_values import canonical
+from durable_adk.sessions.log.head import Head
+from durable_adk.sessions.session import SessionKey
+
+
+@lru_cache(maxsize=4096)
+def topic(key: SessionKey) -> str:
+    """The session's name where others may read it: it tells nobody who its user is."""
+    return sha256(canonical(list(key)).encode()).hexdigest()[:32]
+
+
+@dataclass(eq=False, slots=True)
+class Watch:
+    """One waiter. An `asyncio.Event` belongs to one loop, so every waiter has its own."""
+
+    key: SessionKey
+    _seen: Head | None = None
+    _looked: bool = False
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+
+    def saw(self, head: Head | None) -> None:
+        """Note the session as the waiter knows it."""
+        self._seen, self._looked = head, True
+
+    def compare(self, head: Head | None) -> None:
+        """Wake the waiter if this is not what it knows."""
+        if self._looked and head != self._seen:
+            self.wake()
+
+    def wake(self) -> None:
+        """End the wait; from any thread."""
+        with suppress(RuntimeError):  # its loop has been closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def wait(self, timeout: float) -> None:  # noqa: ASYNC109  # a wait that ends is its purpose
+        """Return when woken, or after so many seconds."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), timeout)
+
+
+class Changes:
+    """Wakes whoever waits for a session, in whatever thread and event loop."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._watches: dict[str, set[Watch]] = {}
+
+    @contextmanager
+    def watch(self, key: SessionKey) -> Generator[Watch]:
+        """A watch that is woken by changes of the session while the block runs."""
+        watch, name = Watch(key), topic(key)
+        with self._lock:
+            self._watches.setdefault(name, set()).add(watch)
+        try:
+            yield watch
+        finally:
+            with self._lock:
+                self._watches[name].remove(watch)
+                if not self._watches[name]:
+                    del self._watches[name]
+
+    def announce(self, key: SessionKey) -> None:
+        """Say that the session has changed."""
+        self.announce_topic(topic(key))
+
+    def announce_topic(self, name: str) -> None:
+        """Say that the session of this `topic` has changed."""
+        with self._lock:
+            watches = list(self._watches.get(name, ()))
+        for watch in watches:
+            watch.wake()
+
+    def current(self) -> list[Watch]:
+        """All watches there are now."""
+        with self._lock:
+            return [watch for watches in self._watches.values() for watch in watches]

@@ -1,0 +1,258 @@
+"""The session store: ADK's calls, and the durable log of invocations.
+
+The log's guarantees, which `tests/unit/sessions/test_contract*.py` check on every storage:
+
+* One transaction per write: event, state, revision and lease change together or not at all.
+* Every write may be repeated after a lost acknowledgement: the event id is checked before the
+  lease, so that a repeat finds its own first attempt (TRAP-11, TRAP-12).
+* Order is the sequence number, 1, 2, 3 ... without gaps; never a timestamp (TRAP-15).
+* Results are copies: nobody reads another caller's uncommitted changes (TRAP-8).
+* A store that does not respond raises StoreUnavailableError. The outcome is unknown then, and the
+  caller repeats the call with the same ids.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from durable_adk.events.event import Event
+from durable_adk.json_values import check_id
+from durable_adk.sessions.base_session_service import BaseSessionService
+from durable_adk.sessions.log import invocations
+from durable_adk.sessions.log.entry import (
+    Entry,
+    check_state,
+    decode,
+    decode_event,
+    encode,
+    session_copy,
+)
+from durable_adk.sessions.log.invocation_log import InvocationLog
+from durable_adk.sessions.log.listing import InvocationRecords, Listing
+from durable_adk.sessions.log.notes import Notes
+from durable_adk.sessions.log.queue import Queue
+from durable_adk.sessions.log.rebuild import Rebuilt, rebuild
+from durable_adk.sessions.log.storage import Row, Tables, Window
+from durable_adk.sessions.records import GetSessionConfig, ListSessionsResponse, StoredEvent
+from durable_adk.sessions.session import Creation, Session, SessionKey, checked_key
+from durable_adk.sessions.state import USER_PREFIX, without_temp
+
+_LONGEST_WAIT = 0.5
+"""Seconds. An invocation that is closed between a caller's read and its wait causes no further
+change; a wait that ends early makes the caller read again."""
+_FEW = 200
+"""Events that are decoded in the caller's event loop; more would block it for too long."""
+
+
+class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionService):
+    """The session service over a storage that has transactions.
+
+    All calls raise StoreUnavailableError while the storage does not respond.
+    """
+
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """See `BaseSessionService.create_session`."""
+        key = checked_key(app_name, user_id, str(uuid4()) if session_id is None else session_id)
+        state = state or {}
+        check_state(state)
+        texts = encode(without_temp(state))
+        view = await self._change(key, lambda tables: invocations.create(tables, key, texts))
+        return session_copy(key, view.head, view.state)
+
+    async def get_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+    ) -> Session | None:
+        """See `BaseSessionService.get_session`."""
+        key = checked_key(app_name, user_id, session_id)
+        config = config or GetSessionConfig()
+        window = Window(since=config.after_timestamp, last=config.num_recent_events)
+        view = await self._store.read(lambda tables: invocations.view(tables, key, window))
+        if view is None:
+            return None
+        session = session_copy(key, view.head, view.state)
+        session.events = [item.event for item in await _decode(view.rows)]
+        return session
+
+    async def list_sessions(
+        self,
+        *,
+        app_name: str,
+        user_id: str | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
+        updated_since: float | None = None,
+    ) -> ListSessionsResponse:
+        """See `BaseSessionService.list_sessions`."""
+        listing = Listing.of(
+            app_name, user_id, limit=limit, page_token=page_token, updated_since=updated_since
+        )
+        return listing.response(await self._store.read(listing.read))
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """See `BaseSessionService.delete_session`."""
+        key = checked_key(app_name, user_id, session_id)
+        await self._change(key, lambda tables: tables.remove_session(key))
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """See `BaseSessionService.append_event`."""
+        if event.partial:
+            return event
+        event = event.model_copy(
+            update={"id": event.id or str(uuid4()), "timestamp": event.timestamp or time.time()}
+        )
+        entry = Entry.of(event)
+        row, head = await self._change(
+            session.key,
+            lambda tables: invocations.append(tables, session.key, entry, session.revision),
+        )
+        stored = decode_event(row.body)
+        # A copy that has the event already, or lacks others before it, stays as it is.
+        if row.seq == session.revision + 1:
+            session.events.append(stored)
+            session.state.update(decode(encode(event.actions.state_delta)))  # `temp:` too (STA-6)
+            session.revision, session.last_update_time = row.seq, head.update_time
+        return stored
+
+    async def flush(self) -> None:
+        """Do nothing: every call has stored what it was given."""
+
+    async def close(self) -> None:
+        """Close connections and files."""
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """Return a copy of the user's state, keys without `user:`; {} if there is none (SSN-13).
+
+        Raises:
+            InvalidRequestError: An id is invalid.
+        """
+        user = _checked_user(app_name, user_id)
+        state = decode(await self._store.read(lambda tables: tables.state(user)))
+        return {
+            name.removeprefix(USER_PREFIX): value
+            for name, value in state.items()
+            if name.startswith(USER_PREFIX)
+        }
+
+    async def read_events(
+        self, key: SessionKey, *, after: int = 0, upto: int | None = None, limit: int | None = None
+    ) -> list[StoredEvent]:
+        """Read the events with `after` < seq <= `upto`, in order; [] for a missing session."""
+        window = Window(after=after, upto=upto, first=limit)
+        return await _decode(await self._store.read(lambda tables: tables.events(key, window)))
+
+    async def find_event(self, key: SessionKey, event_id: str) -> StoredEvent | None:
+        """Find an event by its id, using an index."""
+        row = await self._store.read(lambda tables: tables.find_event(key, event_id))
+        return None if row is None else _decoded([row])[0]
+
+    async def read_state(
+        self, key: SessionKey, *, epoch: int | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        """Read the session's revision and merged state at one point in time.
+
+        Raises:
+            SessionNotFoundError: The session is missing.
+            LeaseLostError: It was created after `epoch`, in place of a deleted one.
+        """
+        head, state = await self._store.read(
+            lambda tables: (invocations.existing(tables, key, epoch=epoch), tables.state(key))
+        )
+        return head.revision, decode(state)
+
+    async def read_creation(self, key: SessionKey) -> Creation | None:
+        """Read when the session was created.
+
+        For a deleted session it is the earliest the next one of its name can be created; None if no
+        session ever had this name.
+        """
+        return await self._store.read(lambda tables: invocations.creation(tables, key))
+
+    async def read_initial_state(self, key: SessionKey) -> dict[str, Any]:
+        """Read the session's own keys as `create_session` got them, which no event holds.
+
+        {} for a missing session, and for one created by a version that did not store them.
+        """
+        return decode(await self._store.read(lambda tables: tables.initial_state(key)))
+
+    async def user_sessions(self, *, app_name: str, user_id: str) -> list[SessionKey]:
+        """List all sessions of a user, sorted, including those `list_sessions` leaves out.
+
+        Raises:
+            InvalidRequestError: An id is invalid.
+        """
+        user = _checked_user(app_name, user_id)
+        return sorted(await self._store.read(lambda tables: tables.sessions_of(user)))
+
+    async def delete_user_state(self, *, app_name: str, user_id: str) -> None:
+        """Delete the state that a user's sessions share, and the tombstones of those sessions.
+
+        Raises:
+            InvalidRequestError: An id is invalid.
+        """
+        user = _checked_user(app_name, user_id)
+        await self._store.write(lambda tables: _remove_user(tables, user))
+
+    async def scrub(self) -> None:
+        """Overwrite deleted data as far as the storage can: files keep it until then."""
+
+    async def list_apps(self) -> list[str]:
+        """List the apps that have sessions, by name."""
+        return await self._store.read(lambda tables: tables.apps())
+
+    async def rebuild(self, sessions: Sequence[Rebuilt]) -> None:
+        """Restore events that sessions have lost at their ends, in one transaction (I21).
+
+        For repair only; runs commit. Events, invocations and the lease are stored exactly as given,
+        and the state follows from the events.
+
+        Raises:
+            StaleSessionError: A session is not at `Rebuilt.after`.
+            EventConflictError: The events leave a gap, or one of them is stored already.
+        """
+        await self._store.write(lambda tables: rebuild(tables, sessions))
+        for one in sessions:
+            self._changes.announce(one.key)
+
+    async def wait_for_change(self, key: SessionKey, *, after: int, timeout: float) -> None:  # noqa: ASYNC109  # the wait is what is asked for
+        """Wait for events after `after`, or for an invocation that is paused or closed.
+
+        Only a hint: it may return early and for no reason, and does so after `timeout` seconds.
+        """
+        with self._changes.watch(key) as watch:
+            # Read after the watch is set, so that no change falls between the read and the wait.
+            head = await self._store.read(lambda tables: tables.head(key))
+            watch.saw(head)
+            if head is None or head.revision <= after:
+                await watch.wait(min(timeout, _LONGEST_WAIT))
+
+
+def _checked_user(app_name: str, user_id: str) -> SessionKey:
+    """A user is stored as a session without an id, which has nothing but state."""
+    return SessionKey(check_id(app_name, "app_name"), check_id(user_id, "user_id"), "")
+
+
+def _remove_user(tables: Tables, user: SessionKey) -> None:
+    tables.remove_session(user)
+    tables.remove_tombstones(user)
+
+
+async def _decode(rows: list[Row]) -> list[StoredEvent]:
+    return _decoded(rows) if len(rows) <= _FEW else await asyncio.to_thread(_decoded, rows)
+
+
+def _decoded(rows: list[Row]) -> list[StoredEvent]:
+    return [StoredEvent(seq=row.seq, event=decode_event(row.body)) for row in rows]

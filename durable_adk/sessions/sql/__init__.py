@@ -1,0 +1,1 @@
+"""Storage of the session log in SQLite and PostgreSQL."""

@@ -1,0 +1,111 @@
+"""The session store in a PostgreSQL database."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+
+from sqlalchemy import URL, Connection
+
+from durable_adk.errors import StoreUnavailableError
+from durable_adk.sessions.log.storage import T
+from durable_adk.sessions.log.watches import Changes, topic
+from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.sql._tables import SqlTables
+from durable_adk.sessions.sql.database import PostgresDatabase
+from durable_adk.sessions.sql.notices import Listener
+from durable_adk.sessions.sql.schema_version import SchemaVersion
+
+CHANNEL = "durable_adk_commits"
+"""Where processes tell each other which sessions they have changed."""
+
+
+class PostgresStore:
+    """The tables in a database, and the news of what is committed to them.
+
+    A commit is told of after it, in a transaction of its own: PostgreSQL makes transactions that
+    send wait for each other from their commit on, and the disk with them. What is lost in between,
+    with a process for example, is found by whoever waits: no wait is longer than half a second.
+    """
+
+    def __init__(self, url: URL) -> None:
+        self.database = PostgresDatabase(url)
+        self.name = secrets.token_hex(4)
+        """Who has committed; a process tells itself what it commits, and needs no notice of it."""
+
+    async def prepare(self) -> None:
+        """See `PostgresDatabase.prepare`."""
+        await self.database.prepare()
+
+    async def schema(self) -> SchemaVersion:
+        """See `PostgresDatabase.schema`."""
+        return await self.database.schema()
+
+    async def upgrade(self) -> None:
+        """See `PostgresDatabase.upgrade`."""
+        await self.database.upgrade()
+
+    async def read(self, work: Callable[[SqlTables], T]) -> T:
+        """See `Store.read`."""
+        return await self.database.read(lambda inner: work(SqlTables(inner, lock=False)))
+
+    async def write(self, work: Callable[[SqlTables], T]) -> T:
+        """See `Store.write`."""
+        changed: set[SessionKey] = set()
+
+        def transaction(connection: Connection) -> T:
+            tables = SqlTables(connection, lock=True)
+            result = work(tables)
+            changed.update(tables.changed)
+            return result
+
+        def tell() -> None:
+            texts = [f"{self.name} {topic(key)}" for key in changed]
+            self.database.notices.send(CHANNEL, *texts)
+
+        return await self.database.write(transaction, committed=tell)
+
+    async def close(self) -> None:
+        """Close all connections; the next call opens new ones."""
+        await self.database.close()
+
+
+class CommitNotices:
+    """Wakes the watches of sessions that other processes change."""
+
+    def __init__(self, store: PostgresStore, changes: Changes) -> None:
+        self._store = store
+        self._changes = changes
+        self._listener: Listener | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """See to it that it listens."""
+        if self._listener is None:
+            self._listener = Listener(channel=CHANNEL, heard=self._heard, resumed=self._resumed)
+            self._store.database.notices.listen(self._listener)
+
+    def stop(self) -> None:
+        """Listen no more."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            self._store.database.notices.leave(listener)
+
+    def _resumed(self) -> None:
+        if self._listener is None:
+            return  # it has just stopped: its loop may end before the look does
+        self._looking = asyncio.get_running_loop().create_task(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        """Look at all that somebody waits for: notices may have been lost."""
+        watches = self._changes.current()
+        keys = {watch.key for watch in watches}
+        with suppress(StoreUnavailableError):  # then they look by themselves when their time is up
+            heads = await self._store.read(lambda inner: {key: inner.head(key) for key in keys})
+            for watch in watches:
+                watch.compare(heads[watch.key])
+
+    def _heard(self, _sender: int, text: str) -> None:
+        name, _, changed = text.partition(" ")
+        if name != self._store.name:
+            self._changes.announce_topic(changed)

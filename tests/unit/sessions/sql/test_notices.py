@@ -1,0 +1,167 @@
+"""That notices do not arrive is told once, with the remedy, and that they arrive again."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import make_url
+
+from durable_adk.sessions.log.watches import Changes
+from durable_adk.sessions.sql import notices
+from durable_adk.sessions.sql.database import PostgresDatabase
+from durable_adk.sessions.sql.notices import Listener, Notices
+from durable_adk.sessions.sql.postgres import CommitNotices, PostgresStore
+from tests.support.postgres import HAS_POSTGRES
+
+pytestmark = pytest.mark.skipif(not HAS_POSTGRES, reason="needs a PostgreSQL")
+
+
+class Pooled:
+    """A connection through a pooler in transaction mode: another session listens in its place."""
+
+    def __init__(self, connection: Any, other: Any) -> None:
+        self._connection = connection
+        self._other = other
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    async def add_listener(self, channel: str, _heard: object) -> None:
+        """See asyncpg."""
+        await self._other.execute(f'LISTEN "{channel}"')
+
+    async def remove_listener(self, channel: str, _heard: object) -> None:
+        """See asyncpg."""
+        await self._other.execute(f'UNLISTEN "{channel}"')
+
+
+class Way:
+    """The way to a database, which may be blocked, or lead through a pooler."""
+
+    def __init__(self, url: str) -> None:
+        self.database = PostgresDatabase(make_url(url))
+        self.blocked = self.pooled = False
+        self.attempts = 0
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Any]:
+        """A connection of asyncpg."""
+        self.attempts += 1
+        if self.blocked:
+            raise ConnectionRefusedError
+        async with self.database._listening() as connection:
+            if not self.pooled:
+                yield connection
+                return
+            async with self.database._listening() as other:
+                yield Pooled(connection, other)
+
+
+@pytest.fixture
+def way(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Way:
+    """To an empty database, with little patience."""
+    monkeypatch.setattr(notices, "_DELAYS", (0.01, 0.02))
+    monkeypatch.setattr(notices, "_TOLERATED", 0.3)
+    monkeypatch.setattr(notices, "_PROBED_AGAIN", 0.1)
+    return Way(postgres_url)
+
+
+@asynccontextmanager
+async def used(way: Way) -> AsyncIterator[Notices]:
+    """Notices of a process that listens."""
+    made = Notices(asyncio.get_running_loop, way.connect)
+    made.listen(Listener(channel="news", heard=lambda _, _text: None))
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_connection_that_never_comes_is_told_once(
+    way: Way, caplog: pytest.LogCaptureFixture
+) -> None:
+    """I23: feeds are late and chunks do not come, and the log says why; and when it is over."""
+    caplog.set_level("INFO")
+    way.blocked = True
+    async with used(way):
+        await until(lambda: "notices.lost" in caplog.text)
+        seen = way.attempts
+        await until(lambda: way.attempts > seen + 20)
+        assert caplog.text.count("notices.lost") == 1
+        (record,) = [one for one in caplog.records if one.getMessage() == "notices.lost"]
+        assert (record.levelname, vars(record)["error_type"]) == (
+            "WARNING",
+            "ConnectionRefusedError",
+        )
+        assert "notices.arrive" not in caplog.text
+        way.blocked = False
+        await until(lambda: "notices.arrive" in caplog.text)
+        way.blocked = True
+    assert len(caplog.records) == 2
+
+
+async def test_a_short_interruption_is_not_told(way: Way, caplog: pytest.LogCaptureFixture) -> None:
+    """A database that restarts is told of by who waits for it."""
+    caplog.set_level("INFO")
+    way.blocked = True
+    async with used(way) as made:
+        await until(lambda: way.attempts > 2)
+        way.blocked = False
+        ready = Listener(channel="other", heard=lambda _, _text: None)
+        made.listen(ready)
+        await asyncio.wrap_future(ready.ready)
+        await asyncio.sleep(0.5)
+    assert caplog.records == []
+
+
+async def test_a_pooler_that_lets_another_listen_is_told_with_the_remedy(
+    way: Way, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I23: LISTEN is no error there, and nothing arrives; what is sent is sent all the same."""
+    monkeypatch.setattr(notices, "_ARRIVAL", 0.5)
+    caplog.set_level("INFO")
+    heard: list[str] = []
+    async with used(Way(way.database.url.render_as_string(hide_password=False))) as direct:
+        news = Listener(channel="news", heard=lambda _, text: heard.append(text))
+        direct.listen(news)
+        await asyncio.wrap_future(news.ready)
+        way.pooled = True
+        async with used(way) as pooled:
+            await until(lambda: "notices.lost" in caplog.text)
+            pooled.send("news", "hello")
+            await until(lambda: heard == ["hello"])
+            await asyncio.sleep(1.0)
+            (record,) = [one for one in caplog.records if one.getMessage() == "notices.lost"]
+            assert "transaction mode" in vars(record)["remedy"]
+            assert "DURABLE_ADK_STORE" in vars(record)["remedy"]
+            way.pooled = False
+            await pooled.close()
+            pooled.send("news", "again")
+            await until(lambda: "notices.arrive" in caplog.text)
+
+
+async def test_closing_waits_for_no_probe(way: Way) -> None:
+    """A process ends at once, whatever it was just finding out."""
+    way.pooled = True
+    async with used(way) as made:
+        await until(lambda: way.attempts > 1)
+        async with asyncio.timeout(2):
+            await made.close()
+    left = [one for one in asyncio.all_tasks() if one is not asyncio.current_task()]
+    assert [one for one in left if "notices" in repr(one)] == []
+
+
+async def test_who_has_left_does_not_look_again(postgres_url: str) -> None:
+    """A store that is being closed begins nothing that its loop would not end."""
+    commits = CommitNotices(PostgresStore(make_url(postgres_url)), Changes())
+    commits._resumed()
+    assert commits._looking is None

@@ -1,0 +1,62 @@
+"""The tables, as docs/temporal-clients.md shows them to who reads them without this package."""
+
+import json
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from durable_adk.sessions import DatabaseSessionService, SessionKey, SqliteSessionService
+from durable_adk.sessions.session_log import SessionLog
+from durable_adk.sessions.sql import schema
+from tests.support.postgres import Databases
+from tests.unit.sessions.contract import opened
+
+TEXT = (Path(__file__).parents[4] / "docs" / "temporal-clients.md").read_text()
+PART = TEXT.partition("\n## The events\n")[2].partition("\n## ")[0]
+KEY = SessionKey("capital_agent", "alice", "trip")
+
+
+def statement() -> str:
+    """What the document selects with."""
+    (sql,) = re.findall(r"```sql\n(.*?)```", PART, re.DOTALL)
+    return sql
+
+
+async def told(service: SessionLog) -> list[int]:
+    """What a session has that was just opened."""
+    await opened(service, KEY)
+    session = await service.get_session(app_name=KEY[0], user_id=KEY[1], session_id=KEY[2])
+    assert session is not None
+    return list(range(1, len(session.events) + 1))
+
+
+async def test_the_document_reads_a_file(tmp_path: Path) -> None:
+    """D18: with no code of ours, and the events have ADK's keys."""
+    service = SqliteSessionService(tmp_path / "sessions.db")
+    expected = await told(service)
+    await service.close()
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        rows = connection.execute(statement()).fetchall()
+        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    assert [seq for seq, _ in rows] == expected
+    assert "invocationId" in json.loads(rows[0][1])
+    assert {name for (name,) in found} == named() - schema.POSTGRES_METADATA.tables.keys()
+
+
+async def test_the_document_reads_a_database(postgres: Databases) -> None:
+    """D18: the same statement; PostgreSQL has two tables more."""
+    url = await postgres.make()
+    service = DatabaseSessionService(url)
+    expected = await told(service)
+    await service.close()
+    rows = await postgres.query(url, statement())
+    assert [row["seq"] for row in rows] == expected
+    assert "invocationId" in json.loads(rows[0]["body"])
+    found = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+    assert {row["tablename"] for row in await postgres.query(url, found)} == named()
+
+
+def named() -> set[str]:
+    """The tables of which the document knows."""
+    return set(re.findall(r"`(\w+)`", PART.partition("```sql")[0]))

@@ -1,0 +1,486 @@
+"""The SQLite session store between processes, and when processes die."""
+
+import asyncio
+import contextlib
+import sqlite3
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import create_engine, event as sqlalchemy_event
+from sqlalchemy.dialects import sqlite
+
+import durable_adk
+from durable_adk.errors import InvalidRequestError, StoreUnavailableError
+from durable_adk.events import Event, EventActions
+from durable_adk.sessions import DatabaseSessionService, SessionKey, SqliteSessionService, Status
+from durable_adk.sessions.log import invocations
+from durable_adk.sessions.log.listing import Listing
+from durable_adk.sessions.log.storage import InvocationPage, Position
+from durable_adk.sessions.sql import migrate, schema, sqlite as sqlite_store
+from durable_adk.sessions.sql._tables import SqlTables
+from durable_adk.sessions.sql.invocation_query import page_query
+
+KEY = SessionKey("app", "user", "session")
+NAMES = KEY._asdict()
+
+CHILD = """
+import asyncio, sys
+from durable_adk.events import Event, EventActions
+from durable_adk.sessions import SessionKey, SqliteSessionService
+
+KEY = SessionKey("app", "user", "session")
+
+async def commit(service, event_id, delta):
+    event = Event(id=event_id, invocation_id="i1", actions=EventActions(state_delta=delta))
+    return await service.commit_event(KEY, event, invocation_id="i1", epoch=1)
+
+async def main(path, name):
+    service = SqliteSessionService(path)
+    {body}
+    await service.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+CREATE = "await service.create_session(app_name='app', user_id='user', session_id=name)"
+WRITE = """
+    for n in range(25):
+        await commit(service, f"{name}-{n}", {name: n, "last": f"{name}-{n}"})
+        await commit(service, f"shared-{n}", {f"shared-{n}": n})"""
+ENDLESS = """
+    for n in range(10**6):
+        delta = {"n": n, f"k{n % 7}": n, "app:n": n}
+        print(await commit(service, f"{name}-{n}", delta), flush=True)"""
+WAIT = """
+    print("ready", flush=True)
+    for _ in range(20):
+        await service.wait_for_change(KEY, after=1, timeout=5)
+        if await service.read_events(KEY, after=1):
+            print("seen", flush=True)
+            break"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "sessions.db"
+
+
+@pytest.fixture
+async def service(path):
+    made = SqliteSessionService(path)
+    yield made
+    await made.close()
+
+
+async def start(body, path, name):
+    """A process of its own that runs the body."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        CHILD.replace("{body}", body),
+        str(path),
+        name,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(durable_adk.__file__).parents[1],
+    )
+
+
+async def opened(service):
+    user_event = Event(id="user", invocation_id="i1", author="user")
+    return await service.open_invocation(
+        KEY, invocation_id="i1", lease_owner="local:1", user_event=user_event, create_session=True
+    )
+
+
+async def commit(service, event_id, **delta):
+    event = Event(id=event_id, invocation_id="i1", actions=EventActions(state_delta=delta))
+    return await service.commit_event(KEY, event, invocation_id="i1", epoch=1)
+
+
+async def check(service):
+    """The log has no gap and no duplicate, and the state is its fold (I1, I3, I4)."""
+    stored = await service.read_events(KEY)
+    revision, state = await service.read_state(KEY)
+    assert [one.seq for one in stored] == list(range(1, revision + 1))
+    assert len({one.event.id for one in stored}) == revision
+    fold: dict = {}
+    for one in stored:
+        fold |= one.event.actions.state_delta
+    assert state == fold
+    return {one.event.id: one.seq for one in stored}
+
+
+async def test_two_services_share_a_file(service, path):
+    """What one service object commits the other reads, and both may write."""
+    await opened(service)
+    other = SqliteSessionService(path)
+    assert await commit(other, "a", x=1) == 2
+    assert await commit(service, "b", x=2) == 3
+    assert await commit(other, "b", x=2) == 3
+    assert await other.read_state(KEY) == (3, {"x": 2})
+    await other.close()
+
+
+async def test_processes_write_at_once(service, path):
+    """Writers in several processes lose nothing and duplicate nothing, shared ids included (I1)."""
+    await opened(service)
+    processes = [await start(WRITE, path, name) for name in ("a", "b", "c")]
+    assert [await process.wait() for process in processes] == [0, 0, 0]
+    ids = await check(service)
+    names = [f"{kind}-{n}" for kind in ("a", "b", "c", "shared") for n in range(25)]
+    assert set(ids) == {"user", *names}
+
+
+async def test_killed_writer_loses_no_acknowledged_commit(service, path):
+    """After kill -9 every acknowledged commit is there, whole, and writing goes on (I2, I5)."""
+    await opened(service)
+    for round_number in range(3):
+        process = await start(ENDLESS, path, f"r{round_number}")
+        acknowledged = [int(await process.stdout.readline()) for _ in range(40)]
+        process.kill()
+        rest = (await process.stdout.read()).split()
+        await process.wait()
+        acknowledged += [int(line) for line in rest]
+        ids = await check(service)
+        assert {seq: f"r{round_number}-{n}" for n, seq in enumerate(acknowledged)}.items() <= {
+            seq: event_id for event_id, seq in ids.items()
+        }.items()
+    assert await commit(service, "after") == len(ids) + 1
+
+
+@pytest.mark.thorough
+async def test_processes_create_the_file_at_once(path):
+    """Any number of processes may be the first to use a file."""
+    processes = [await start(CREATE, path, f"s{n}") for n in range(4)]
+    assert [await process.wait() for process in processes] == [0] * 4
+    service = SqliteSessionService(path)
+    assert len((await service.list_sessions(app_name="app")).sessions) == 4
+    await service.close()
+
+
+async def test_other_processes_are_heard(service, path):
+    """A waiter in another process sees a commit in well under a second (D8)."""
+    await opened(service)
+    process = await start(WAIT, path, "waiter")
+    assert await process.stdout.readline() == b"ready\n"
+    await asyncio.sleep(0.1)
+    began = time.perf_counter()
+    await commit(service, "news")
+    assert await process.stdout.readline() == b"seen\n"
+    assert time.perf_counter() - began < 0.4
+    assert await process.wait() == 0
+
+
+@pytest.mark.parametrize("operation", ["pause_invocation", "close_invocation"])
+async def test_another_object_is_heard(service, path, operation):
+    """A paused or closed invocation, which adds no event, ends another service object's wait."""
+    await opened(service)
+    other = SqliteSessionService(path)
+    waiting = asyncio.create_task(other.wait_for_change(KEY, after=1, timeout=5))
+    await asyncio.sleep(0.1)
+    status = {"status": Status.COMPLETED} if operation == "close_invocation" else {}
+    began = time.perf_counter()
+    await getattr(service, operation)(KEY, invocation_id="i1", epoch=1, **status)
+    await waiting
+    assert time.perf_counter() - began < 0.2
+    await other.close()
+
+
+async def test_locked_file_is_unavailable(path, monkeypatch):
+    """A lock held too long raises StoreUnavailableError in time; the repeat then works once."""
+    monkeypatch.setattr(sqlite_store, "_BUSY_TIMEOUT", 0.3)
+    service = SqliteSessionService(path)
+    await opened(service)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as lease_owner:
+        lease_owner.execute("BEGIN EXCLUSIVE")
+        began = time.perf_counter()
+        results = await asyncio.gather(
+            *(commit(service, f"c{n}") for n in range(8)), return_exceptions=True
+        )
+        assert all(isinstance(one, StoreUnavailableError) for one in results)
+        assert time.perf_counter() - began < 2
+        assert len(await service.read_events(KEY)) == 1  # readers are not locked out
+        lease_owner.execute("ROLLBACK")
+    assert await commit(service, "c0") == await commit(service, "c0") == 2
+    await check(service)
+    await service.close()
+
+
+async def test_unreachable_file_is_unavailable(tmp_path):
+    """A path that cannot be opened raises StoreUnavailableError, not the driver's error."""
+    (tmp_path / "file").write_text("")
+    service = SqliteSessionService(tmp_path / "file" / "sessions.db")
+    with pytest.raises(StoreUnavailableError):
+        await service.list_sessions(app_name="app")
+    await service.close()
+
+
+@pytest.mark.parametrize("step", ["save_head", "put_state", "put_invocation"])
+async def test_broken_write_leaves_nothing(service, monkeypatch, step):
+    """A failure between the statements of a write leaves no part of it behind (I5)."""
+    await service.create_session(**NAMES)
+
+    def fail(*_):
+        raise RuntimeError(step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlTables, step, fail)
+        with pytest.raises(RuntimeError):
+            await opened(service)
+    assert await service.read_events(KEY) == []
+    assert await service.active_invocation(KEY) is None
+    await opened(service)
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlTables, "put_state", fail)
+        with pytest.raises(RuntimeError):
+            await commit(service, "c", x=1)
+    assert await check(service) == {"user": 1}
+    assert await commit(service, "c", x=1) == 2
+
+
+@pytest.mark.parametrize("step", ["save_head", "put_state", "put_invocation"])
+async def test_broken_answer_leaves_nothing(service, monkeypatch, step):
+    """A failure within a resumption leaves the invocation paused, without a lease or event (I5)."""
+
+    async def resume():
+        answer = Event(id="a", invocation_id="i1", actions=EventActions(state_delta={"x": 1}))
+        return await service.resume_invocation(
+            KEY, invocation_id="i1", lease_owner="local:2", user_event=answer
+        )
+
+    def fail(*_):
+        raise RuntimeError(step)
+
+    await opened(service)
+    paused = await service.pause_invocation(KEY, invocation_id="i1", epoch=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlTables, step, fail)
+        with pytest.raises(RuntimeError):
+            await resume()
+    assert await check(service) == {"user": 1}
+    assert await service.active_invocation(KEY) is None
+    assert await service.get_invocation(KEY, "i1") == paused
+    assert (await resume()).epoch == 2
+    assert await check(service) == {"user": 1, "a": 2}
+
+
+async def test_cancelled_callers_break_nothing(service):
+    """Commits whose callers give up happen whole or not at all, and lock nobody out (I5)."""
+    await opened(service)
+    for n in range(30):
+        task = asyncio.create_task(commit(service, f"c{n}", x=n))
+        await asyncio.sleep(n / 20_000)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    await commit(service, "last", x=-1)
+    await check(service)
+
+
+async def test_closed_service_opens_again(service):
+    """A service that was closed, also twice, serves on."""
+    await opened(service)
+    await service.close()
+    await service.close()
+    assert await commit(service, "c") == 2
+
+
+async def test_commits_survive_power_loss(service, path):
+    """The file has a write-ahead log, and each commit waits for the disk (reliability 10)."""
+    await opened(service)
+    with service._sql._engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+
+
+async def test_migrations_make_the_schema(service, path):
+    """The migrations and the tables the code uses are the same."""
+    await service.prepare()
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"version_table": "durable_adk_version", "compare_type": True}
+        )
+        assert compare_metadata(context, schema.METADATA) == []
+    engine.dispose()
+
+
+async def test_older_file_is_upgraded(service, path, monkeypatch):
+    """What a file of the first version holds goes on as it was, and can then be paused."""
+    path.touch()
+    engine = create_engine(f"sqlite:///{path}")
+    with monkeypatch.context() as patch, engine.begin() as connection:
+        patch.setattr(migrate, "HEAD", "0001")
+        migrate.migrate(connection)
+        assert migrate.schema(connection).current
+        body = Event(id="user", invocation_id="i1", author="user").to_json()
+        for table, values in {
+            "sessions": "1, 5.0, 6.0, 'i1', 1, NULL, NULL",
+            "events": f"1, 'user', 'i1', 6.0, 'digest', '{body}'",
+            "invocations": "'i1', 'running', 1, 'local:1', 1, NULL, NULL",
+        }.items():
+            connection.exec_driver_sql(
+                f"INSERT INTO {table} VALUES ('app', 'user', 'session', {values})"  # noqa: S608  # the test's own
+            )
+    engine.dispose()
+    ((key, record),) = await service.list_invocations(app_name="app", status=Status.RUNNING)
+    assert (key, record.pauses, record.update_time) == (KEY, 0, 0.0)
+    assert record == await service.active_invocation(KEY)
+    assert await commit(service, "c", x=1) == 2
+    paused = await service.pause_invocation(KEY, invocation_id="i1", epoch=1)
+    assert (paused.status, paused.pauses) == (Status.PAUSED, 1)
+    await check(service)
+
+
+async def test_notes_of_older_releases_get_an_end(service, path, monkeypatch):
+    """I24: who had withdrawn an invocation was noted for ever; that is kept from the upgrade on."""
+    path.touch()
+    engine = create_engine(f"sqlite:///{path}")
+    with monkeypatch.context() as patch, engine.begin() as connection:
+        patch.setattr(migrate, "HEAD", "0007")
+        migrate.migrate(connection)
+        values = "'app', 'user', 'session', 'i0', 'withdrawn', 'temporal:n:r:w', 'true'"
+        connection.exec_driver_sql(f"INSERT INTO notes VALUES ({values})")  # noqa: S608  # the test's own
+    engine.dispose()
+    record = await opened(service)
+    (note,) = await service.read_notes(KEY, invocation_id="i0", kind="withdrawn")
+    assert float(note.body) == pytest.approx(time.time(), abs=60)
+    monkeypatch.setattr(invocations, "WITHDRAWN_FOR", -60)
+    await service.close_invocation(
+        KEY, invocation_id="i1", epoch=record.epoch, status=Status.COMPLETED
+    )
+    assert not await service.read_notes(KEY, invocation_id="i0", kind="withdrawn")
+
+
+async def test_newest_invocations_are_found_by_an_index(service, path):
+    """However many invocations have ended, those that wait are found without looking at them."""
+    await opened(service)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        plan = connection.execute(
+            "EXPLAIN QUERY PLAN SELECT * FROM invocations WHERE app_name = 'app' "
+            "AND status = 'paused' ORDER BY update_time DESC LIMIT 100"
+        ).fetchall()
+    assert "invocations_newest" in str(plan)
+    assert "TEMP B-TREE" not in str(plan)
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "index"),
+    [
+        ({}, "PRIMARY KEY (app_name=? AND (user_id,session_id,invocation_id)>(?,?,?))"),
+        ({"status": Status.PAUSED}, "invocations_newest (app_name=? AND status=? AND "),
+        (
+            {"user_id": "user", "session_id": "session"},
+            "PRIMARY KEY (app_name=? AND user_id=? AND session_id=? AND invocation_id>?)",
+        ),
+        (
+            {"user_id": "user", "session_id": "session", "status": Status.PAUSED},
+            "PRIMARY KEY (app_name=? AND user_id=? AND session_id=? AND invocation_id>?)",
+        ),
+    ],
+)
+async def test_pages_of_invocations_are_found_by_an_index(service, path, narrowed, index):
+    """However many there are, a page begins where the last one ended, and sorts none."""
+    record = await opened(service)
+    page = InvocationPage(app_name="app", limit=5, after=(KEY, record), **narrowed)
+    statement = page_query(page).compile(dialect=sqlite.dialect())
+    values = [statement.params[name] for name in statement.positiontup]
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
+    assert index in str(plan)
+    assert "TEMP B-TREE" not in str(plan)
+
+
+@pytest.mark.parametrize(("user", "index"), [(None, "of_app"), ("user", "of_user")])
+async def test_pages_of_sessions_are_found_by_an_index(service, path, user, index):
+    """However many sessions there are, a page reads no others, and sorts none."""
+    await opened(service)
+    statements = []
+    engine = service._sql._engine
+    sqlalchemy_event.listen(engine, "before_cursor_execute", lambda *a: statements.append(a[2:4]))
+    listing = Listing(app_name="app", user_id=user, limit=1, after=None, since=None)
+    token = listing._token(Position(1.0, "user", "a"))
+    for page_token in (None, token):
+        found = await service.list_sessions(
+            app_name="app", user_id=user, limit=1, page_token=page_token
+        )
+        assert len(found.sessions) == 1
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        for statement, values in statements:
+            plan = str(connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall())
+            if "FROM sessions" in statement:
+                assert f"sessions_{index}" in plan
+                assert "TEMP B-TREE" not in plan
+            assert "SCAN state" not in plan
+    assert [one[0].split()[0] for one in statements] == ["BEGIN", "SELECT", "WITH"] * 2
+
+
+async def test_newer_file_is_refused(service, path):
+    """A file that a newer version of the package wrote is refused with the reason."""
+    await service.prepare()
+    await service.close()
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE durable_adk_version SET version_num = '9999'")
+    older = SqliteSessionService(path)
+    with pytest.raises(InvalidRequestError, match="version"):
+        await older.prepare()
+    await older.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite://", "sqlite:///:memory:", "mysql://host/name", "no url", ""]
+)
+def test_unfit_urls_are_refused(url):
+    """Databases in memory or of other kinds are refused when the service is made."""
+    with pytest.raises(InvalidRequestError):
+        DatabaseSessionService(url)
+
+
+async def test_any_path_works(tmp_path):
+    """Characters that mean something in a URL mean nothing in a path."""
+    path = tmp_path / "a?b#c%20d" / "s:e.db"
+    service = SqliteSessionService(path)
+    await opened(service)
+    await service.close()
+    assert path.exists()
+
+
+async def test_driver_in_the_url_does_not_matter(path):
+    """ADK's URLs with an asyncio driver work as they are."""
+    service = DatabaseSessionService(f"sqlite+aiosqlite:///{path}")
+    await opened(service)
+    await service.close()
+    assert path.exists()
+
+
+async def test_stores_of_one_process_are_made_at_the_same_time(tmp_path):
+    """Eight files, first used at once: the migrations do not get into each other's way."""
+    stores = [SqliteSessionService(tmp_path / f"{number}.db") for number in range(8)]
+    keys = {"app_name": "app", "user_id": "u", "session_id": "s"}
+    await asyncio.gather(*(store.create_session(**keys) for store in stores))
+    assert all([await store.get_session(**keys) for store in stores])
+    for store in stores:
+        await store.close()
+
+
+async def test_what_was_deleted_is_in_no_file_after_scrubbing(tmp_path):
+    """S6: a file keeps deleted rows in free pages, and in its write-ahead log."""
+    service = SqliteSessionService(tmp_path / "sessions.db")
+    whose = {"app_name": "a", "user_id": "u", "session_id": "s"}
+    await service.create_session(**whose, state={"note": "canary-7c1d" * 3000})
+    with contextlib.closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("PRAGMA secure_delete=OFF")  # some builds have it on
+        connection.execute("DELETE FROM state")
+        connection.commit()
+    await service.delete_session(**whose)
+
+    def has() -> bool:
+        return any(b"canary-7c1d" in path.read_bytes() for path in tmp_path.iterdir())
+
+    assert has()
+    await service.scrub()
+    assert not has()
+    await service.close()
