@@ -1,1 +1,1 @@
-"""The effects: everything a run does to the outside world, and the activities that carry it out."""
+"""Activities: every effect of an invocation on stores, models, tools and user code."""

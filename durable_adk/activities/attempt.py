@@ -1,4 +1,4 @@
-"""One attempt of a step: what it may be retried for, and how its worker is known to live."""
+"""One attempt of a step: which errors are retried, and how the worker's heartbeat is sent."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
@@ -206,12 +206,12 @@ def application_errors(*, retry: Retry, number: int | None = None) -> Generator[
 
 
 def transient(error: DurableAdkError) -> bool:
-    """Retry whatever passes by itself."""
+    """Retry only transient errors."""
     return isinstance(error, TransientError)
 
 
 def transient_or_busy(error: DurableAdkError) -> bool:
-    """Retry whatever passes by itself, the other invocation of the session included."""
+    """Retry transient errors, and a session that another invocation holds."""
     return transient(error) or isinstance(error, SessionBusyError)
 
 
@@ -277,7 +277,7 @@ async def step_attempt(
 
 
 def history_after(history: AttemptHistory, number: int, error: BaseException) -> AttemptHistory:
-    """What is known of the attempts when one has ended with an error."""
+    """The attempt history after an attempt has ended with an error."""
     elsewhere, away = isinstance(error, _NOT_HERE), isinstance(error, ToolsetUnavailable)
     missing = isinstance(error, TransientError) and not isinstance(error, ModelUnavailableError)
     excused = elsewhere or away or missing
@@ -315,6 +315,6 @@ async def heartbeating(
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
-    """Do a store's work to its end, though cancelled: what it has written must be known."""
+    """Finish a store operation although it is cancelled: its result must be known."""
     async with heartbeating():
         return await uninterrupted(work)

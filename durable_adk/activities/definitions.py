@@ -1,4 +1,4 @@
-"""The effects as Temporal activities: what is retried, and how a dead worker is noticed."""
+"""The Temporal activities, one for each effect: retries and heartbeats."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

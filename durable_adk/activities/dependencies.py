@@ -1,4 +1,4 @@
-"""What the effects of one worker work with."""
+"""The dependencies of all effects on one worker: apps, stores, limits and callbacks."""
 
 import asyncio
 import copy
@@ -46,17 +46,17 @@ async def assume_alive(lease_owner: str) -> bool:
 
 
 async def skip_staleness_check(key: SessionKey) -> None:
-    """The staleness check of a process that has no Temporal to ask."""
+    """No-op staleness check, for processes without a Temporal client."""
     del key
 
 
 async def steer_nobody(key: SessionKey, record: InvocationRecord, answer: InvocationAnswer) -> None:
-    """What a process does that reaches nobody: the message waits for its turn."""
+    """No-op: without a Temporal client the message waits for its turn."""
     del key, record, answer
 
 
 async def interrupt_nobody(key: SessionKey, record: InvocationRecord) -> None:
-    """What a process does that cannot reach runs: they end when they end."""
+    """No-op: without a Temporal client an invocation runs to its own end."""
     del key, record
 
 

@@ -1,8 +1,8 @@
-"""What the effects tell operators: the beginning, the pauses and the end of an invocation.
+"""Lifecycle events of an invocation: spans, metrics and log lines for its start, pauses and end.
 
-All of it comes after what it tells of is in the store, and none of it can fail a step. What a
-worker has not sent when it is killed is lost; the end of an invocation is told again by the attempt
-that finds it closed, as the same span: its ids are derived and its times are the store's.
+They are emitted only after the data is committed, and never fail a step. What a worker has not
+exported when it is killed is lost. The end of an invocation is emitted again by an attempt that
+finds it closed, as the same span: its ids are derived and its times are the store's.
 """
 
 import time

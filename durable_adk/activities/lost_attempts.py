@@ -1,4 +1,4 @@
-"""The attempts of a step that came to run somebody's code, once one of them was lost."""
+"""Counts the lost attempts of a step that had reached user code."""
 
 from dataclasses import dataclass
 from typing import Final

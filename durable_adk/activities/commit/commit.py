@@ -1,4 +1,4 @@
-"""Committing an event."""
+"""Commits one event."""
 
 from durable_adk.activities.commit.staleness import require_known
 from durable_adk.activities.dependencies import Dependencies

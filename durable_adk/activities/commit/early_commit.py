@@ -1,4 +1,4 @@
-"""Steps that commit their own event; see `payloads.CommitGrant`."""
+"""Early commits: a step commits its own event; see `EarlyCommit` in `wire.steps`."""
 
 import time
 from collections.abc import Coroutine

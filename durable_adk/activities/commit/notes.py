@@ -1,7 +1,7 @@
-"""What a step writes down before its event is committed, for the attempt that may follow it.
+"""Notes: what a step stores before its event is committed, for a later attempt.
 
-Notes are in the session store, beside the log and not in it. The first body of a name stays, so
-attempts agree whichever was faster.
+Notes are in the session store, beside the log. The first body of a name stays, so attempts agree
+whichever was faster.
 """
 
 from collections.abc import Coroutine

@@ -1,4 +1,4 @@
-"""Events of recently used sessions, as one worker keeps them."""
+"""Caches the events of recently used sessions on one worker."""
 
 import threading
 from collections import OrderedDict

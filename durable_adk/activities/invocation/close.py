@@ -1,8 +1,8 @@
-"""How an invocation ends: its session is left usable, whatever happened (CAN-2, I9).
+"""Closes an invocation and leaves its session usable, whatever happened (CAN-2, I9).
 
-What has to be sealed is read from the store and not taken from the loop's memory: a step may have
-committed an event that the loop never heard of, because its worker died. The same goes for an
-invocation that was taken over: whoever takes over seals it.
+The open calls are read from the store and not from the loop's memory: a step may have committed
+an event that the loop never learned of, because its worker died. The same holds for an invocation
+that was taken over, which is closed by the one that takes over.
 """
 
 from durable_adk.activities.commit.staleness import require_known
@@ -171,7 +171,7 @@ def _waits(record: InvocationRecord) -> bool:
 
 
 async def read_ending(deps: Dependencies, key: SessionKey, record: InvocationRecord) -> Ending:
-    """What the loop would know of a closed invocation if it had been there."""
+    """How a closed invocation ended, with its counts, read from the store."""
     stored = await deps.sessions.read_events(key, after=record.start_seq - 1, upto=record.end_seq)
     events = _own(stored, record)
     texts = [event.text for event in events[1:] if event.is_final_response() and event.text]

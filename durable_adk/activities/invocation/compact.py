@@ -1,7 +1,7 @@
-"""The summary of a session's events, made after an invocation has ended (semantics CMP-1, CMP-2).
+"""Summarizes a session's events after an invocation has ended (CMP-1, CMP-2).
 
-Nobody waits for it, and nobody hears of its failure: it is due again after the next invocation. It
-holds no lease. Whatever else is stored meanwhile is either no matter to it, or makes it stop.
+Nothing waits for the summary, and its failure is only logged: it is due again after the next
+invocation. It holds no lease, so it stops when a concurrent write changes what is due.
 """
 
 import asyncio

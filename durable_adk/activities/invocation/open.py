@@ -1,4 +1,4 @@
-"""Opening an invocation."""
+"""Opens an invocation: check the request, admit it, store the user's message."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The state that a custom agent's body begins with, also if it is begun again."""
+"""The session state that a custom agent's body starts with, also when it starts again."""
 
 from typing import Any
 

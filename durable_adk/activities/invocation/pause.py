@@ -1,4 +1,4 @@
-"""Giving a session's lease back while calls wait, and taking it again for an answer."""
+"""Pauses an invocation, which gives its lease back, and takes answers to its pending calls."""
 
 from typing import Any, Literal
 

@@ -1,8 +1,8 @@
-"""Messages that the active invocation of a session hears, in place of one of their own (D7).
+"""Steering: delivers a message to the session's active invocation instead of starting one (D7).
 
-A message is heard, or opens an invocation, and never both: it waits with its ticket, and whoever
-takes that has it. The active invocation only has to be told that there is one. What it is told
-names the message and does not carry it: should it reach another workflow, there is nothing to hear.
+A message is either delivered or opens an invocation, never both: whoever takes its ticket has it.
+The notification names the message and does not carry it, so a notification that reaches another
+workflow finds nothing to deliver.
 """
 
 from durable_adk.activities.dependencies import Dependencies

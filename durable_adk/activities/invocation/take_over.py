@@ -35,7 +35,7 @@ async def retry_when_freed(
     """One attempt of an effect that waits for the lease, and another if its lease owner is gone.
 
     Raises:
-        SessionBusyError: Another invocation that is alive holds the lease.
+        SessionBusyError: A live invocation holds the lease.
     """
     try:
         return await effect(deps, step)
@@ -129,7 +129,7 @@ def closing_step(
     status: Status,
     error: DurableAdkError,
 ) -> CloseStep:
-    """The end of an invocation, as whoever waits for its session asks for it."""
+    """The step that ends another invocation on behalf of one that waits for the session."""
     return CloseStep(
         key=step.key,
         invocation_id=record.invocation_id,

@@ -1,8 +1,8 @@
-"""Whether an opening that says it is an agent's run as a tool is one (S3).
+"""Verifies that an opening which claims to be an agent used as a tool is one (S3).
 
-Who may start workflows may write anything into a request. A run as a tool starts with the state of
-another session, shares its files, and may do without the app's plugins: only the runtime asks for
-one, from the workflow whose call it is.
+Anyone who may start workflows can write anything into a request. An agent used as a tool starts
+with the state of another session, shares its files, and may skip the app's plugins. So only the
+runtime may request one, from the workflow whose call it is.
 """
 
 from collections.abc import AsyncIterator

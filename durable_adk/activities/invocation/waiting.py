@@ -1,8 +1,7 @@
-"""Waiting until a session is free: in place for those who are next, by retries for all others.
+"""Waiting for a session's lease: in place for the next tickets, by retries for all others.
 
-An attempt that waits in place hears of a change from the store and reads a few small rows then. A
-retry is a task of the engine, which costs far more; so those who are not next soon make few, the
-fewer the more come first.
+An attempt that waits in place is notified by the store, and then reads a few small rows. A retry
+is a task of the server and costs far more, so tickets far back in the queue retry less often.
 """
 
 import asyncio

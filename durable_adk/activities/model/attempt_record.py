@@ -1,4 +1,4 @@
-"""The record of a model step's attempts, so that those in vain have a cost that can be seen."""
+"""Records failed attempts of a model step, so that their cost is visible."""
 
 import asyncio
 import time

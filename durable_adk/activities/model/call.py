@@ -1,4 +1,4 @@
-"""One model call with its callbacks."""
+"""Calls the model for one step, with the callbacks before and after it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The chunks of a model's answer, on their way to those who watch it grow."""
+"""Publishes the chunks of a streamed model response."""
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.user_code.callbacks import answer_of

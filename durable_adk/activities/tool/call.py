@@ -1,4 +1,4 @@
-"""One tool call with its callbacks."""
+"""Runs one tool call, with the callbacks before and after it."""
 
 import copy
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Who asks for a call's confirmation, recorded with the response that asks (I16)."""
+"""Records who requested a call's confirmation, together with the response (I16)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The response of a tool call as an event, checked where it was made (reliability 1c, 1j)."""
+"""Makes a tool's response an event, and checks that it can be stored."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""One run of a tool, as often as its contract allows (reliability D7, I8)."""
+"""Runs a tool as often as its contract allows (D7, I8)."""
 
 import asyncio
 import json

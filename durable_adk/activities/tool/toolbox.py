@@ -1,4 +1,4 @@
-"""The tools of an agent's step: its own, and those that the runtime gives it."""
+"""The tools of an agent's step: its own, and those that the runtime adds."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""One list of agent callbacks."""
+"""Runs an agent's before or after callbacks."""
 
 from google.genai import types
 

@@ -1,4 +1,4 @@
-"""Running the callbacks of an agent, and the plugins that go before them."""
+"""Calls callbacks: the plugins' first, then the agent's own."""
 
 import inspect
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""One execution of code that an agent's model wrote."""
+"""Executes code that a model wrote."""
 
 from durable_adk.activities.commit.early_commit import require_new
 from durable_adk.activities.dependencies import Dependencies

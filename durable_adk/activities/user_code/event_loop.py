@@ -1,4 +1,4 @@
-"""The event loop that user code in activities has to itself."""
+"""Runs user code of activities in an event loop of its own."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""One function of a custom agent, run as a step."""
+"""Runs a function of a custom agent as a step."""
 
 import asyncio
 

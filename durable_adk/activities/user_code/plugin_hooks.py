@@ -1,4 +1,4 @@
-"""One hook of an app's plugins round a run or an event."""
+"""Runs the plugins' hooks around an invocation, its message and its events."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar

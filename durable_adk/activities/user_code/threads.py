@@ -1,4 +1,4 @@
-"""The threads that sync user code runs in."""
+"""The thread pool for synchronous user code."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Finds out when user code keeps a worker from its work, and where that code is."""
+"""Detects user code that blocks a worker, and reports its line."""
 
 import asyncio
 import os
