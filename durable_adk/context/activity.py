@@ -1,7 +1,8 @@
-"""What user code in activities is given: the contexts of callbacks, tools and instructions.
+"""The contexts of user code in activities: callbacks, tools and instruction providers.
 
-They see the whole session. What they change is recorded in the step's `EventActions` and rides on
-the step's event (STA-16). `durable_adk.context.loop` is what a custom agent's body is given.
+They can read the whole session. Their changes are recorded in the step's `EventActions` and
+committed with the step's event (STA-16). The context of a custom agent's body is
+`durable_adk.context.loop.InvocationContext`.
 """
 
 import hashlib
@@ -33,7 +34,7 @@ from durable_adk.sessions.state import State
 from durable_adk.wire.run_config import RunConfig
 
 MAX_ACTIVITY_ID = 1_000
-"""Bytes of a key that is an activity's id too, by Temporal's `limit.maxIDLength`."""
+"""Maximal bytes of a key that is also an activity id; Temporal's `limit.maxIDLength`."""
 
 
 class CredentialService(Protocol):
@@ -52,7 +53,7 @@ class CredentialService(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Services:
-    """The stores beside the session's that user code reaches through its context; all optional."""
+    """The optional services that user code reaches through its context."""
 
     artifacts: BaseArtifactService | None = None
     memory: BaseMemoryService | None = None
@@ -61,29 +62,29 @@ class Services:
 
 @dataclass(kw_only=True)
 class StepScope:
-    """Where a step of an agent is: what its contexts are made of."""
+    """The step that a context belongs to."""
 
     session: Session
-    """A copy of the committed session, plus the invocation's local state."""
+    """A copy of the committed session, with the `temp:` state of the invocation."""
     invocation_id: str
     agent_name: str
     branch: str | None
     user_content: types.Content | None
     event_id: str = ""
-    """Id of the event the step will produce: the same at every attempt."""
+    """Id of the event that the step produces; the same for every attempt."""
     run_config: RunConfig = field(default_factory=RunConfig)
     services: Services = field(default_factory=Services)
     artifact_owner: SessionKey | None = None
-    """The session whose artifacts these are, if another's: an agent used as a tool (ART-12)."""
+    """The session that owns the artifacts, if it is another one: for an `AgentTool` (ART-12)."""
     end_invocation: bool = False
     ahead: bool = False
-    """Whether the store has events that the loop had not heard of when it asked for the step."""
+    """Whether the store has events that the loop did not know when it scheduled the step."""
     has_call: Callable[[str], bool] = frozenset[str]().__contains__
-    """Whether an earlier function call of the invocation has an id."""
+    """Returns whether an earlier function call of the invocation has this id."""
 
 
 class ReadonlyContext:
-    """What an instruction provider may see (semantics CTX-5)."""
+    """The context of an instruction provider (semantics CTX-5)."""
 
     def __init__(self, scope: StepScope) -> None:
         self._scope = scope
@@ -115,7 +116,7 @@ class ReadonlyContext:
 
     @property
     def run_config(self) -> RunConfig:
-        """How the invocation is run."""
+        """The run configuration of the invocation."""
         return self._scope.run_config
 
     @property
@@ -130,10 +131,10 @@ class ReadonlyContext:
 
 
 class CallbackContext(ReadonlyContext):
-    """What a callback may see and change (semantics CTX-6).
+    """The context of a callback (semantics CTX-6).
 
     State changes are recorded in `actions.state_delta`, saved artifacts in
-    `actions.artifact_delta`; both ride on the step's event (STA-16, CTX-9).
+    `actions.artifact_delta`; both are committed with the step's event (STA-16, CTX-9).
     """
 
     def __init__(
@@ -161,11 +162,11 @@ class CallbackContext(ReadonlyContext):
     ) -> int:
         """Save a new version of an artifact; returns its number, counted from 0 (CTX-9, ART-3).
 
-        The bytes are stored now, the event confirms them. A step that runs again after a crash
-        saves under the same key, so it makes no second version (TRAP-41).
+        The bytes are stored at once. A step that runs again after a crash uses the same key, so it
+        does not create a second version (TRAP-41).
 
         Raises:
-            InvalidRequestError: There is no artifact service, or the name is unusable.
+            InvalidRequestError: There is no artifact service, or the name is invalid.
         """
         version = await self._artifacts.save_artifact(
             **self._owner(),
@@ -185,12 +186,12 @@ class CallbackContext(ReadonlyContext):
         mime_type: str = "application/octet-stream",
         custom_metadata: dict[str, Any] | None = None,
     ) -> int:
-        """Save a new version from bytes that come piece by piece, for what is too large to hold.
+        """Save a new version from chunks, for content that is too large for memory.
 
-        All else is as in `save_artifact`. A step that runs again may leave `chunks` unread.
+        Otherwise like `save_artifact`. A step that runs again may not consume `chunks`.
 
         Raises:
-            InvalidRequestError: There is no artifact service, or the name is unusable.
+            InvalidRequestError: There is no artifact service, or the name is invalid.
         """
         version = await self._artifacts.save_artifact_stream(
             **self._owner(),
@@ -204,7 +205,7 @@ class CallbackContext(ReadonlyContext):
         return version
 
     async def load_artifact(self, filename: str, version: int | None = None) -> types.Part | None:
-        """A version of an artifact, by default the latest; None if there is none (ART-5)."""
+        """Return a version of an artifact, by default the latest, if it exists (ART-5)."""
         return await self._artifacts.load_artifact(
             **self._owner(), filename=filename, version=version
         )
@@ -212,19 +213,19 @@ class CallbackContext(ReadonlyContext):
     async def open_artifact(
         self, filename: str, version: int | None = None
     ) -> ArtifactReader | None:
-        """A version to be read in chunks, by default the latest; None if there is none."""
+        """Return a reader for a version, by default the latest, if it exists."""
         return await self._artifacts.open_artifact(
             **self._owner(), filename=filename, version=version
         )
 
     async def list_artifacts(self) -> list[str]:
-        """Names of the session's artifacts and of the user's, sorted (ART-6)."""
+        """Return the sorted names of the session's and the user's artifacts (ART-6)."""
         return await self._artifacts.list_artifact_keys(**self._owner())
 
     async def get_artifact_version(
         self, filename: str, version: int | None = None
     ) -> ArtifactVersion | None:
-        """What is known of a version, by default the latest (ART-11)."""
+        """Return the metadata of a version, by default the latest (ART-11)."""
         return await self._artifacts.get_artifact_version(
             **self._owner(), filename=filename, version=version
         )
@@ -234,7 +235,7 @@ class CallbackContext(ReadonlyContext):
         return self._required(self._scope.services.artifacts, "artifact_service")
 
     def _next_save_key(self, filename: str) -> str:
-        """The same at every attempt of the step: its n-th save of this name."""
+        """The key of the n-th save of this name in the step; the same for every attempt."""
         self._saves[filename] = self._saves.get(filename, 0) + 1
         return f"{self._save_key}/{self._saves[filename]}"
 
@@ -251,7 +252,7 @@ class CallbackContext(ReadonlyContext):
     # ----- memory
 
     async def search_memory(self, query: str) -> SearchMemoryResponse:
-        """What the user's earlier sessions hold on the query (MEM-5).
+        """Search the user's memory (MEM-5).
 
         Raises:
             InvalidRequestError: There is no memory service.
@@ -261,13 +262,13 @@ class CallbackContext(ReadonlyContext):
         )
 
     async def add_session_to_memory(self) -> None:
-        """Put this session, as committed, into the user's memory; again replaces it (MEM-3)."""
+        """Add or replace this session, as committed, in the user's memory (MEM-3)."""
         await self._memory.add_session_to_memory(self._scope.session)
 
     async def add_events_to_memory(
         self, *, events: Sequence[Event], custom_metadata: Mapping[str, object] | None = None
     ) -> None:
-        """Put some events into the user's memory (MEM-6)."""
+        """Add events to the user's memory (MEM-6)."""
         await self._memory.add_events_to_memory(
             app_name=self.app_name,
             user_id=self.user_id,
@@ -282,7 +283,7 @@ class CallbackContext(ReadonlyContext):
         memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Put entries into the user's memory (MEM-6)."""
+        """Add entries to the user's memory (MEM-6)."""
         await self._memory.add_memory(
             app_name=self.app_name,
             user_id=self.user_id,
@@ -297,11 +298,11 @@ class CallbackContext(ReadonlyContext):
     # ----- credentials
 
     async def load_credential(self, auth_config: AuthConfig) -> AuthCredential | None:
-        """The user's stored credential for this configuration; None if there is none."""
+        """Return the user's stored credential for this configuration, if there is one."""
         return await self._credentials.load_credential(auth_config, self)
 
     async def save_credential(self, auth_config: AuthConfig) -> None:
-        """Store the configuration's exchanged credential for the user; never in an event."""
+        """Store the configuration's exchanged credential for the user, outside of all events."""
         await self._credentials.save_credential(auth_config, self)
 
     @property
@@ -310,16 +311,15 @@ class CallbackContext(ReadonlyContext):
 
     def _required(self, service: Any, name: str) -> Any:
         if service is None:
-            raise InvalidRequestError(
-                f"There is no {name}; give one to the Runner, or to the worker."
-            )
+            raise InvalidRequestError(f"There is no {name}; pass one to the Runner or the worker.")
         return service
 
 
 class ToolContext(CallbackContext):
-    """What a tool may see and change (semantics CTX-7, CTX-8).
+    """The context of a tool (semantics CTX-7, CTX-8).
 
-    A service whose store does not answer is asked again for some seconds; callbacks have less time.
+    Calls to services with an unavailable store are retried for some seconds, longer than in
+    callbacks.
     """
 
     def __init__(
@@ -333,33 +333,33 @@ class ToolContext(CallbackContext):
         super().__init__(scope, actions=actions, save_key=function_call_id)
         self.function_call_id = function_call_id
         self.tool_confirmation = tool_confirmation
-        """The user's decision, when this is the run that follows it (TOL-63)."""
+        """The user's decision, in the run that follows it (TOL-63)."""
         self.asked_by: ConfirmationRequester | None = None
-        """Who has asked for a confirmation, as far as the runtime has noted it (I16)."""
+        """What requested a confirmation of this call, as far as recorded (I16)."""
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt of this call, different for every other call (DUR-9).
+        """A key that is the same for all attempts of this call, and unique to it (DUR-9).
 
-        Pass it to whatever the tool changes outside, so that a second attempt after a crash finds
-        the first one's effect. It has at most `MAX_ACTIVITY_ID` bytes.
+        Pass it to the systems that the tool changes, so that a second attempt after a crash finds
+        the effect of the first. It has at most `MAX_ACTIVITY_ID` bytes.
         """
         scope = self._scope
         names = [scope.invocation_id, self.function_call_id]
         if scope.artifact_owner is not None:
-            # An agent used as a tool has its caller's invocation id, and counts its events, by
-            # which calls are named, from the same number.
+            # An agent used as a tool shares its caller's invocation id. Its event ids, from which
+            # call ids are derived, are counted from the same number.
             names.insert(1, scope.session.id)
         key = ":".join(names)
         if len(key.encode()) <= MAX_ACTIVITY_ID:
             return key
-        # Providers put what they like into a call's id, whole thoughts for example.
+        # Providers may put anything into a call's id, even whole thoughts.
         return hashlib.sha256(canonical(names).encode()).hexdigest()
 
     def request_confirmation(self, *, hint: str = "", payload: Any = None) -> None:
-        """Have the user approve this call; the tool runs again with the decision (TOL-60, 61).
+        """Ask the user to approve this call; the tool runs again with the decision (TOL-60, 61).
 
-        The invocation pauses until then, whatever the tool returns now.
+        The invocation pauses until then, whatever this run returns.
         """
         self.actions.requested_tool_confirmations[self.function_call_id] = {
             "hint": hint,
@@ -369,16 +369,16 @@ class ToolContext(CallbackContext):
         self.actions.skip_summarization = True
 
     def request_credential(self, auth_config: AuthConfig) -> None:
-        """Have the user sign in; the tool runs again when the credential is there (TOL-50..53).
+        """Ask the user for a credential; the tool runs again with it (TOL-50..53).
 
-        What enters the event, and so every store and history, holds no secret (TOL-55).
+        The event, and so every store and history, contains no secrets (TOL-55).
         """
         self.actions.requested_auth_configs[self.function_call_id] = without_secrets(
             auth_config
         ).model_dump(mode="json", by_alias=True, exclude_none=True)
 
     async def get_auth_response(self, auth_config: AuthConfig) -> AuthCredential | None:
-        """The credential that the user gave for this configuration; None before that (TOL-53)."""
+        """Return the credential that the user gave for this configuration, if any (TOL-53)."""
         return await self.load_credential(auth_config)
 
     def _required(self, service: Any, name: str) -> Any:

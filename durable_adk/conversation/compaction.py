@@ -1,6 +1,6 @@
-"""When a session's events are to be summarised, and which of them (semantics CMP-1).
+"""Selects the events of a session that are due to be summarized (semantics CMP-1).
 
-Decides only: an activity asks the summarizer and appends the event, after the invocation has ended.
+An activity calls the summarizer and appends the event, after the invocation has ended.
 """
 
 import json
@@ -23,22 +23,22 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 def events_to_compact(events: Sequence[Event], config: EventsCompactionConfig) -> list[Event]:
-    """The events that a summary is due for, in order; [] when none is due.
+    """Return the events that are due to be summarized, in order; [] if none are.
 
-    Two triggers, the first that applies:
+    There are two triggers; the first that applies is used:
 
     * *Tokens*: a prompt since the last summary had `token_threshold` tokens. All but the last
-      `event_retention_size` events are due; earlier summaries stand in for what they cover, and the
-      new one will replace them.
-    * *Interval*: `compaction_interval` invocations have events that no summary covers. Those and
-      the `overlap_size` invocations before them are due, unabridged.
+      `event_retention_size` events are due; earlier summaries represent the events that they
+      cover, and the new summary replaces them.
+    * *Interval*: `compaction_interval` invocations have events that no summary covers. These and
+      the `overlap_size` invocations before them are due, with their original events.
 
-    It ends before a call whose response is not within it, so that no pair is split and no pending
-    call is summarised away (CMP-2); it is [] if nothing new would be left.
+    The range ends before the first call whose response is outside of it, so that no pair is split
+    and no pending call disappears (CMP-2). It is [] if it has no event that is not yet summarized.
 
     Args:
         events: The session's committed events up to the end of the closed invocation, in order.
-        config: The app's.
+        config: The app's compaction settings.
     """
     live = not_rewound(events)
     known = summaries(live)
@@ -46,9 +46,9 @@ def events_to_compact(events: Sequence[Event], config: EventsCompactionConfig) -
 
 
 def summary_event(made: Event, covered: Sequence[Event]) -> Event | None:
-    """What a summarizer made as the event to append, or None if it holds no summary.
+    """Return the event to append for a summarizer's result; None if it has no summary.
 
-    It stands for exactly the events of the window: a summarizer knows only their timestamps.
+    It names the covered events by id, because a summarizer only knows their timestamps.
     """
     compaction = made.actions.compaction
     if compaction is None or not compaction.compacted_content.parts:
@@ -66,8 +66,8 @@ def _by_tokens(
         return []
     plain = _plain(live)
     retained = plain[max(0, len(plain) - config.event_retention_size) :]
-    stop = _before_open(live, known, retained[0] if retained else len(live))
-    if not _news(live, known, stop):
+    stop = _before_open_calls(live, known, retained[0] if retained else len(live))
+    if not _has_new_events(live, known, stop):
         return []
     return [event for position, event in with_summaries(live, known) if position < stop]
 
@@ -77,20 +77,20 @@ def _by_interval(
 ) -> list[Event]:
     if config.compaction_interval is None or config.overlap_size is None:
         return []
-    done = _done(known)
+    done = _last_covered(known)
     fresh = [position for position in _plain(live) if position > done]
     invocations = {live[position].invocation_id for position in fresh} - {""}
     if len(invocations) < config.compaction_interval:
         return []
-    stop = _before_open(live, known, len(live))
-    if not _news(live, known, stop):
+    stop = _before_open_calls(live, known, len(live))
+    if not _has_new_events(live, known, stop):
         return []
     start = _overlap_start(live, fresh[0], config.overlap_size)
     return [live[position] for position in _plain(live) if start <= position < stop]
 
 
-def _done(known: Sequence[Summary]) -> int:
-    """Position of the last event that is summarised."""
+def _last_covered(known: Sequence[Summary]) -> int:
+    """Position of the last summarized event."""
     return max((summary.last for summary in known), default=-1)
 
 
@@ -99,17 +99,17 @@ def _plain(live: Sequence[Event]) -> list[int]:
     return [position for position, event in enumerate(live) if event.actions.compaction is None]
 
 
-def _news(live: Sequence[Event], known: Sequence[Summary], stop: int) -> bool:
-    done = _done(known)
+def _has_new_events(live: Sequence[Event], known: Sequence[Summary], stop: int) -> bool:
+    done = _last_covered(known)
     return any(done < position < stop for position in _plain(live))
 
 
-def _before_open(live: Sequence[Event], known: Sequence[Summary], stop: int) -> int:
-    """`stop`, or the position before it of the first call that is not answered before it.
+def _before_open_calls(live: Sequence[Event], known: Sequence[Summary], stop: int) -> int:
+    """`stop`, or the position of the first earlier call that has no response before `stop`.
 
-    An ordinary call may still be answered in the last invocation; in earlier ones it never will be,
-    and must not hold up all later summaries. Calls that are summarised already are no news: should
-    they be answered late, they are shown again (`visible_history`).
+    An ordinary call of the last invocation may still get a response. One of an earlier invocation
+    never will and must not block later summaries. Calls that are already summarized do not matter:
+    after a late response they are shown again (`visible_history`).
     """
     calls = CallPairs.of(live)
     plain = _plain(live)
@@ -117,7 +117,7 @@ def _before_open(live: Sequence[Event], known: Sequence[Summary], stop: int) -> 
     waiting = calls.pending(live) | {
         position for position, _ in calls.unanswered if live[position].invocation_id == last
     }
-    done = _done(known)
+    done = _last_covered(known)
     while True:
         late = {call for call, response in calls.pairs if call < stop <= response} | waiting
         earliest = min((call for call in late if done < call < stop), default=stop)
@@ -127,7 +127,7 @@ def _before_open(live: Sequence[Event], known: Sequence[Summary], stop: int) -> 
 
 
 def _overlap_start(live: Sequence[Event], first_fresh: int, overlap_size: int) -> int:
-    """Where the `overlap_size` invocations before the one of the first fresh event begin."""
+    """Position where the `overlap_size` invocations before the first new event begin."""
     start = first_fresh
     seen = {live[first_fresh].invocation_id}
     for position in reversed(_plain(live)):
@@ -142,17 +142,17 @@ def _overlap_start(live: Sequence[Event], first_fresh: int, overlap_size: int) -
 
 
 def _prompt_tokens(live: Sequence[Event], known: Sequence[Summary]) -> int:
-    """Tokens of the largest prompt since the last summary, or a guess where no model counts."""
+    """Tokens of the largest prompt since the last summary; estimated if no model reported any."""
     counted = 0
     for event in reversed(live):
         if event.actions.compaction is not None:
             break
         usage = event.usage_metadata
         counted = max(counted, (usage.prompt_token_count or 0) if usage else 0)
-    return counted or _guessed_tokens([event for _, event in with_summaries(live, known)])
+    return counted or _estimated_tokens([event for _, event in with_summaries(live, known)])
 
 
-def _guessed_tokens(events: Sequence[Event]) -> int:
+def _estimated_tokens(events: Sequence[Event]) -> int:
     parts = [part for event in events for part in event.parts]
     return sum(map(_characters, parts)) // _CHARACTERS_PER_TOKEN
 

@@ -1,15 +1,15 @@
-"""The part of a session's history that one agent's model is shown.
+"""The contents of a prompt: the part of a session's history that an agent's model sees.
 
-Three steps, each on the result of the one before (semantics 9.2):
+They are built in three steps (semantics 9.2):
 
-1. *Select*: leave out what was rewound or summarised (`history`), what this agent may not see and
-   what no model can use.
-2. *Pair*: put the latest response of each call right behind the call, where providers demand it,
-   however late it came (FLW-25, FLW-26, TRAP-26).
-3. *Render*: copy, quote what other agents did, take out the ids we made up.
+1. *Select*: remove events that were rewound or summarized (`history`), that this agent may not see,
+   and that no model can use. Quote what other agents did.
+2. *Pair*: move the latest response of each call directly behind the call, where providers require
+   it, however late it came (FLW-25, FLW-26, TRAP-26).
+3. *Render*: copy the parts and remove the ids that this package made.
 
-No call without its response leaves here, and no response without its call. The one exception is a
-long-running call that is still pending, which the model may see as such (semantics 17.1).
+Every call in the result has its response, and every response its call. The only exception is a
+pending long-running call, which the model may see (semantics 17.1).
 """
 
 import json
@@ -38,14 +38,14 @@ _FENCE = re.compile(f"{_BEGIN}|{_END}", re.IGNORECASE)
 _MODIFIERS = frozenset(
     {"thought", "thought_signature", "part_metadata", "video_metadata", "media_resolution"}
 )
-"""Fields of a part that say something about it and are nothing by themselves."""
+"""Fields of a part that only modify it."""
 _LAST = 64
-"""Events that are looked at first where only the current turn is shown."""
+"""Number of events to try first if only the current turn is shown."""
 
 
 @dataclass(eq=False)
 class _Turn:
-    """One event on its way into the prompt."""
+    """One event while the prompt is built."""
 
     author: str
     role: str
@@ -53,16 +53,16 @@ class _Turn:
     pending: frozenset[str]
     """Ids of its long-running calls."""
     invocation_id: str
-    is_heard: bool
-    """Whether it came from the user into an invocation that was under way."""
+    is_steering: bool
+    """Whether it is a user message that was delivered to an active invocation."""
     answers: dict[str, types.Part] = field(default_factory=dict[str, types.Part])
     """Latest response to each of its calls."""
     beside_answers: list[types.Part] = field(default_factory=list[types.Part])
-    """What came with the answers, e.g. images."""
+    """Parts that came with the answers, such as images."""
     answers_to: dict[str, int] = field(default_factory=dict[str, int])
-    """Ids of the calls this turn answers, and the positions of their turns."""
+    """Ids of the calls that this turn answers, and the positions of their turns."""
     lacks_call: bool = False
-    """Whether it answers a call that is not there."""
+    """Whether it answers a call that is not among the turns."""
 
     @property
     def callers(self) -> list[int]:
@@ -70,7 +70,7 @@ class _Turn:
 
     @property
     def is_message(self) -> bool:
-        """Whether the user speaks, rather than answer a call."""
+        """Whether it is a message of the user and not an answer to a call."""
         return self.author == USER and not self.answers_to
 
     @property
@@ -87,19 +87,18 @@ def build_contents(
     include_thoughts_from_other_agents: bool = False,
     model_input_context: Sequence[types.Content] | None = None,
 ) -> list[types.Content]:
-    """What `agent_name`'s model is shown of `events`, oldest first.
+    """Return the contents of a prompt, oldest first.
 
     Args:
         events: The session's committed events, in order; they are not changed (FLW-27).
-        agent_name: The agent whose model is asked; other agents' events are quoted (FLW-22).
-        branch: The agent's branch; events of sibling branches are not seen (FLW-21).
-        include_contents: "none" shows the current turn only (AGT-17): what came since the latest
+        agent_name: The agent whose model is called; other agents' events are quoted (FLW-22).
+        branch: The agent's branch; events of sibling branches are left out (FLW-21).
+        include_contents: "none" shows only the current turn (AGT-17): the events since the latest
             message of the user or of another agent. An answer to a pending call belongs to the
-            turn of the call, and what an invocation has heard (D7) to the turn that it was in.
-        include_thoughts_from_other_agents: Whether quotations tell what the others thought
-            (semantics 14).
-        model_input_context: Contents that are in no event, put before the latest shown message of
-            the user, or first if none is shown (FLW-29).
+            turn of the call, and a steering message (D7) to the turn that it was delivered to.
+        include_thoughts_from_other_agents: Whether quotations include thoughts (semantics 14).
+        model_input_context: Contents without an event; inserted before the latest shown message of
+            the user, or first if there is none (FLW-29).
     """
 
     def turns_of(some: Sequence[Event]) -> list[_Turn]:
@@ -142,7 +141,7 @@ def _select(events: Iterable[Event], agent_name: str, foreign_thoughts: bool) ->
             parts=parts,
             pending=frozenset(event.long_running_tool_ids or ()),
             invocation_id=event.invocation_id,
-            is_heard=_is_heard(event),
+            is_steering=_is_steering(event),
         )
         if event.actions.compaction is None and _is_foreign(turn, callers, agent_name):
             turn.parts = list(_quoted(turn, thoughts))
@@ -152,11 +151,11 @@ def _select(events: Iterable[Event], agent_name: str, foreign_thoughts: bool) ->
     return turns
 
 
-def _is_heard(event: Event) -> bool:
-    """Whether the event is a message of its own that another invocation has heard (D7).
+def _is_steering(event: Event) -> bool:
+    """Whether the event is a user message that was delivered to an active invocation (D7).
 
-    It is named as if it had opened its own. What a custom agent says in the user's name is not, nor
-    is an answer, which its sender may have named.
+    Its id is that of the invocation it would have started. This excludes events that a custom agent
+    writes as the user, and answers, whose ids may be chosen by the client.
     """
     own = (f"{event.invocation_id}.0", answer_event(event.invocation_id))
     return event.author == USER and event.id.endswith(".0") and not event.id.startswith(own)
@@ -168,27 +167,27 @@ def _is_control(part: types.Part) -> bool:
 
 
 def _shows(part: types.Part, thoughts: bool = False) -> bool:
-    """Whether the part alone is worth a content; empty texts are not, thoughts only if asked."""
+    """Whether the part has content to show; empty texts do not, thoughts only on request."""
     if part.thought and not thoughts:
         return False
-    payloads = part.model_fields_set - _MODIFIERS  # read so, a newer google-genai may add kinds
+    payloads = part.model_fields_set - _MODIFIERS  # generic, because google-genai may add kinds
     return any(getattr(part, name) not in (None, "") for name in payloads)
 
 
 def _is_foreign(turn: _Turn, callers: dict[str, str], agent_name: str) -> bool:
-    """Whether another agent did this, or the user answered another agent's call (17.1)."""
+    """Whether another agent wrote this, or the user answered another agent's call (17.1)."""
     if turn.author != USER:
         return turn.author != agent_name
-    asked_by = {
+    callers_answered = {
         callers[part.function_response.id]
         for part in turn.parts
         if part.function_response and part.function_response.id in callers
     }
-    return bool(asked_by) and agent_name not in asked_by
+    return bool(callers_answered) and agent_name not in callers_answered
 
 
 def _quoted(turn: _Turn, thoughts: bool) -> Iterable[types.Part]:
-    """A foreign turn retold as text the model cannot mistake for its own words or an order."""
+    """Another agent's turn, quoted so that the model takes it for neither its own nor an order."""
     parts = [part for part in turn.parts if _shows(part, thoughts)]
     if parts:
         yield types.Part(text=_INTRO)
@@ -201,16 +200,16 @@ def _quoted(turn: _Turn, thoughts: bool) -> Iterable[types.Part]:
         elif answer := part.function_response:
             text = _json(answer.response or {})
             yield _quote(f"[{turn.author}] `{answer.name}` tool returned result:", text)
-        elif code := part.executable_code:  # no model may take it for code of its own
+        elif code := part.executable_code:  # the model must not take it for its own code
             yield _quote(f"[{turn.author}] wrote code:", code.code or "")
         elif result := part.code_execution_result:
             yield _quote(f"[{turn.author}] code returned result:", result.output or "")
-        else:  # a signature vouches for its own model's turn only
+        else:  # a signature is only valid for the model that made it
             yield part.model_copy(update={"thought_signature": None})
 
 
 def _quote(heading: str, text: str) -> types.Part:
-    # A quotation that could end itself would be no fence.
+    # The quoted text must not be able to end the quotation.
     fenced = _FENCE.sub("[quote mark]", text)
     return types.Part(text=f"{heading}\n{_BEGIN}\n{fenced}\n{_END}")
 
@@ -220,7 +219,7 @@ def _json(value: object) -> str:
 
 
 def _pair(turns: list[_Turn]) -> None:
-    """Move each response to its call: the latest one before it with its id, as ids may recur."""
+    """Move each response to its call. Ids may repeat; it belongs to the latest earlier call."""
     callers: dict[str, int] = {}
     for position, turn in enumerate(turns):
         rest: list[types.Part] = []
@@ -233,7 +232,7 @@ def _pair(turns: list[_Turn]) -> None:
             else:
                 turn.lacks_call = True
         turn.parts = rest
-        if turn.answers_to and turn.is_text:  # what came with the responses goes with them
+        if turn.answers_to and turn.is_text:  # parts that came with the responses move with them
             turns[max(turn.callers)].beside_answers += rest
             turn.parts = []
         callers |= {
@@ -244,9 +243,9 @@ def _pair(turns: list[_Turn]) -> None:
 
 
 def _superseded(turns: list[_Turn], agent_name: str) -> set[int]:
-    """Positions of what the model said to an update that the next update replaced (17.1, FLW-26).
+    """Positions of the model's comments on an update that a later update replaced (17.1, FLW-26).
 
-    The update itself is gone from the prompt, so a comment on it would make no sense.
+    The update is no longer in the prompt, so a comment on it would make no sense.
     """
     hidden: set[int] = set()
     last_update: dict[str, int] = {}
@@ -265,24 +264,24 @@ def _superseded(turns: list[_Turn], agent_name: str) -> set[int]:
 def _before_late_answer(turns: list[_Turn]) -> set[int]:
     """Positions between a call and the response that ends the history (FLW-25).
 
-    The response must follow its call, and the prompt end with it: it resumes the turn of the call.
-    What was heard in that turn belongs to it. No answer stands for it, so it comes behind.
+    The response must follow its call and end the prompt, because it resumes the turn of the call.
+    Steering messages delivered in that turn belong to it and stay.
     """
     if not turns or not turns[-1].callers:
         return set()
     resumed = {turns[caller].invocation_id for caller in turns[-1].callers}
     between = range(max(turns[-1].callers) + 1, len(turns) - 1)
-    return {i for i in between if not (turns[i].is_heard and turns[i].invocation_id in resumed)}
+    return {i for i in between if not (turns[i].is_steering and turns[i].invocation_id in resumed)}
 
 
 def _with_current_turn(
     events: Sequence[Event], turns_of: Callable[[Sequence[Event]], list[_Turn]], agent_name: str
 ) -> tuple[list[_Turn], int]:
-    """The last turns, with the current one, and the position where that begins.
+    """The last turns, and the position where the current one begins.
 
-    Only as many events are looked at as it takes, or every step of a long invocation would cost
-    more than the one before it. A rewind or a summary is about events before itself, so those that
-    come before the events looked at change nothing of them.
+    Only as many events are read as needed; otherwise every step of a long invocation would cost
+    more than the step before. Rewinds and summaries affect only earlier events, so those before the
+    events that were read do not matter.
     """
     size = _LAST
     while True:
@@ -290,7 +289,7 @@ def _with_current_turn(
             size = len(events)
         turns = turns_of(events[-size:])
         start = _current_turn(turns, agent_name)
-        # It begins in the middle of them, and so does whatever its responses belong to.
+        # The turn, and all calls that its responses belong to, are among the events read.
         whole = start > 0 and not any(turn.lacks_call for turn in turns[start:])
         if whole or size >= len(events):
             return turns, start
@@ -298,7 +297,7 @@ def _with_current_turn(
 
 
 def _changes_history(event: Event) -> bool:
-    """Whether the event says something of others, which may be anywhere before it."""
+    """Whether the event affects earlier events, which may be anywhere."""
     actions = event.actions
     return actions.compaction is not None or actions.rewind_before_invocation_id is not None
 
@@ -308,9 +307,9 @@ def _current_turn(turns: list[_Turn], agent_name: str) -> int:
     position = len(turns) - 1
     while position > 0:
         turn = turns[position]
-        if turn.callers:  # a call is always before its answer, so this ends
+        if turn.callers:  # terminates: a call precedes its answer
             position = min(turn.callers)
-        elif turn.author != agent_name and not turn.is_heard:
+        elif turn.author != agent_name and not turn.is_steering:
             return position
         else:
             position -= 1
@@ -318,7 +317,7 @@ def _current_turn(turns: list[_Turn], agent_name: str) -> int:
 
 
 def _render(turn: _Turn) -> Iterable[types.Content]:
-    """The turn's content and, if it holds calls, the content with their responses."""
+    """The turn's content and, if it has calls, the content with their responses."""
     parts: list[types.Part] = []
     answers: list[types.Part] = []
     for part in turn.parts:
@@ -338,7 +337,7 @@ def _render(turn: _Turn) -> Iterable[types.Content]:
 
 
 def _content(role: str | None, parts: Iterable[types.Part]) -> types.Content:
-    # Not validated again: the parts are of committed events, and there may be thousands.
+    # Not validated again: these are parts of committed events, and there may be thousands.
     return types.Content.model_construct(role=role, parts=[_sendable(part) for part in parts])
 
 
@@ -346,7 +345,7 @@ _CHANGEABLE: tuple[type, ...] = (BaseModel, dict, list)
 
 
 def _changeable(part: types.Part) -> dict[str, Any]:
-    """Copies of what could be changed in place: all but text costs ten times as much to copy."""
+    """Copies of the mutable fields; a deep copy of the whole part takes ten times as long."""
     return {
         name: deepcopy(value)
         for name, value in part.__dict__.items()
@@ -355,7 +354,7 @@ def _changeable(part: types.Part) -> dict[str, Any]:
 
 
 def _sendable(part: types.Part) -> types.Part:
-    """A copy without the ids the provider does not know (FLW-24)."""
+    """A copy without the ids that the provider does not know (FLW-24)."""
     copy = part.model_copy(update=_changeable(part))
     function = copy.function_call or copy.function_response
     if function and function.id and function.id.startswith(ID_PREFIX):

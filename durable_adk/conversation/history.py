@@ -1,8 +1,8 @@
-"""The events of a session that still count, after its rewinds and compactions (FLW-29).
+"""The events of a session that are in effect after its rewinds and compactions (FLW-29).
 
-Nothing is ever deleted (TRAP-51): a rewind and a summary are events of their own, and what they
-mean is worked out here, each time the events are read. Positions are those in the list given, which
-is the store's order; timestamps order nothing (TRAP-15).
+Events are never deleted (TRAP-51): a rewind and a summary are events too, and their effect is
+computed here whenever the events are read. Positions are indexes into the given list, which is in
+the order of the store; timestamps do not define an order (TRAP-15).
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,25 +14,25 @@ from durable_adk.sessions.records import GetSessionConfig
 
 USER = "user"
 SUMMARY_AUTHOR = "model"
-"""Who a summary is by, in a prompt; no agent's doing, and not the user's words."""
+"""Author of a summary in a prompt, which is neither an agent nor the user."""
 
 
 def is_visible(event: Event, branch: str | None) -> bool:
-    """Whether the event is on the branch or an ancestor of it, by whole segments (TRAP-33)."""
+    """Return whether the event is on the branch or on an ancestor of it (TRAP-33)."""
     return not branch or not event.branch or f"{branch}.".startswith(f"{event.branch}.")
 
 
 def visible_history(events: Sequence[Event], *, branch: str | None = None) -> list[Event]:
-    """The events that count, with summaries in the place of what they cover; none is changed.
+    """Return the events in effect, with summaries in place of the events they cover.
 
-    A summary is an event by `SUMMARY_AUTHOR` whose content is the summary; it stands before
-    whatever of its stretch is still shown. That is a call that is pending, and each event that is
-    paired with one outside the stretch, such as the call of a late response (CMP-2).
+    A summary is an event by `SUMMARY_AUTHOR` whose content is the summary. It precedes those of its
+    covered events that are still shown: pending calls, and events paired with an event outside of
+    the covered range, such as the call of a late response (CMP-2). No event is changed.
 
     Args:
         events: The session's committed events, in order.
-        branch: On a branch, events of its siblings are left out, and so is a summary that retells
-            some of them: there the events that it covers are shown themselves (FLW-21).
+        branch: On a branch, events of sibling branches are left out. So is a summary that covers
+            some of them; the events that it covers are shown instead (FLW-21).
     """
     kept = not_rewound(events)
     known = summaries(kept)
@@ -41,11 +41,11 @@ def visible_history(events: Sequence[Event], *, branch: str | None = None) -> li
 
 
 def not_rewound(events: Sequence[Event]) -> list[Event]:
-    """The events that no rewind has taken back; for whoever asks who spoke last (REW-1, AGT-41).
+    """Return the events that no rewind removed (REW-1, AGT-41).
 
-    A rewind brings back the session as it was before an invocation. What was taken back then is
-    taken back again, and a rewind that was made only later counts no more: to rewind before a
-    rewind undoes it. A rewind to an invocation that is not there means nothing.
+    A rewind restores the session as it was before an invocation. Events that were removed at that
+    time are removed again, and rewinds made after that time no longer count: rewinding before a
+    rewind undoes it. A rewind to an unknown invocation has no effect.
     """
     if not any(event.actions.rewind_before_invocation_id for event in events):
         return list(events)
@@ -68,10 +68,10 @@ def not_rewound(events: Sequence[Event]) -> list[Event]:
 
 
 def recent(events: Sequence[Event], config: GetSessionConfig) -> list[Event]:
-    """Of the events that count those since a time, and of these the last so many (SSN-6, TRAP-16).
+    """Return the events in effect that `config` selects by time and number (SSN-6, TRAP-16).
 
-    What a rewind has taken back is left out first: else it would count again where the limit cuts
-    off the place that the rewind goes back to.
+    Rewound events are removed first. Otherwise they would reappear if the limit cut off the start
+    of the invocation that the rewind names.
     """
     since, last = config.after_timestamp, config.num_recent_events
     kept = [event for event in not_rewound(events) if since is None or event.timestamp >= since]
@@ -80,34 +80,34 @@ def recent(events: Sequence[Event], config: GetSessionConfig) -> list[Event]:
 
 @dataclass(frozen=True)
 class Summary:
-    """A summary and the stretch of events that it covers."""
+    """A summary and the range of events that it covers."""
 
     first: int
-    """Position of its first event."""
+    """Position of the first covered event."""
     last: int
-    """Position of its last event."""
+    """Position of the last covered event."""
     event: Event
-    """As it is shown: its content is the summary."""
+    """The event for the prompt: its content is the summary."""
 
     def covers(self, other: "Summary") -> bool:
-        """Whether everything that the other retells is retold here."""
+        """Return whether this covers all events that the other covers."""
         return self.first <= other.first and other.last <= self.last
 
 
 def summaries(events: Sequence[Event]) -> list[Summary]:
-    """All summaries whose events are there, oldest first."""
+    """Return all summaries whose covered events are present, oldest first."""
     if all(event.actions.compaction is None for event in events):
         return []
     found: list[Summary] = []
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for position, event in enumerate(events):
         compaction = event.actions.compaction
         if compaction is None:
-            places[event.id] = position
+            positions[event.id] = position
             continue
-        stretch = _by_ids(compaction, places) or _by_times(compaction, events[:position])
-        if stretch:
-            first, last = stretch
+        covered = _by_ids(compaction, positions) or _by_times(compaction, events[:position])
+        if covered:
+            first, last = covered
             resolved = compaction.model_copy(
                 update={
                     "first_event_id": events[first].id or None,
@@ -118,15 +118,15 @@ def summaries(events: Sequence[Event]) -> list[Summary]:
     return found
 
 
-def _by_ids(compaction: EventCompaction, places: dict[str, int]) -> tuple[int, int] | None:
-    first = places.get(compaction.first_event_id or "")
-    last = places.get(compaction.last_event_id or "")
+def _by_ids(compaction: EventCompaction, positions: dict[str, int]) -> tuple[int, int] | None:
+    first = positions.get(compaction.first_event_id or "")
+    last = positions.get(compaction.last_event_id or "")
     named = compaction.first_event_id and compaction.last_event_id
     return (first, last) if named and first is not None and last is not None else None
 
 
 def _by_times(compaction: EventCompaction, before: Sequence[Event]) -> tuple[int, int] | None:
-    """As ADK names it, or where only the end of the session was loaded."""
+    """For ADK's summaries, which have no ids, and where only the end of the session is loaded."""
     start, end = compaction.start_timestamp, compaction.end_timestamp
     within = [
         position
@@ -151,15 +151,15 @@ def _as_shown(event: Event, compaction: EventCompaction) -> Event:
 def with_summaries(
     events: Sequence[Event], known: Sequence[Summary], *, branch: str | None = None
 ) -> list[tuple[int, Event]]:
-    """Each event that is shown, with its position; a summary has that of its first event.
+    """Return the shown events with their positions; a summary has that of its first event.
 
-    A summary is superseded by a later one that covers all of its events.
+    A later summary that covers all events of an earlier one replaces it.
     """
     valid: list[Summary] = []
     for summary in reversed(known):
-        stretch = events[summary.first : summary.last + 1]
-        told = branch is None or all(is_visible(event, branch) for event in stretch)
-        if told and not any(later.covers(summary) for later in valid):
+        covered_events = events[summary.first : summary.last + 1]
+        visible = branch is None or all(is_visible(event, branch) for event in covered_events)
+        if visible and not any(later.covers(summary) for later in valid):
             valid.append(summary)
     covered = {position for one in valid for position in range(one.first, one.last + 1)}
     covered -= _unsplit(events, covered) if covered else set()
@@ -175,11 +175,11 @@ def with_summaries(
 
 
 def _unsplit(events: Sequence[Event], covered: set[int]) -> set[int]:
-    """Positions that a summary may not stand for, lest it come between a call and a response."""
+    """Covered positions that stay, because their call or response is not covered."""
     calls = CallPairs.of(events)
     apart = calls.pending(events) | {p for pair in calls.pairs for p in pair if p not in covered}
     grown = -1
-    while grown != len(apart):  # an event may be paired with several, each of them with others
+    while grown != len(apart):  # pairs may form chains
         grown = len(apart)
         for pair in calls.pairs:
             if not apart.isdisjoint(pair):
@@ -189,16 +189,16 @@ def _unsplit(events: Sequence[Event], covered: set[int]) -> set[int]:
 
 @dataclass
 class CallPairs:
-    """Which function calls were answered where."""
+    """The function calls of a history and the positions of their responses."""
 
     pairs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Positions of a call and of a response to it; there may be several responses."""
+    """Positions of a call and of a response to it; a call may have several responses."""
     unanswered: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     """Position and id of each call without a response."""
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> "CallPairs":
-        """Those of a history; a response is to the latest call of its id, as ids may recur."""
+        """Return the pairs of a history. Ids may repeat; a response belongs to the latest call."""
         calls = cls()
         callers: dict[str, int] = {}
         for position, event in enumerate(events):
@@ -213,7 +213,7 @@ class CallPairs:
         return calls
 
     def pending(self, events: Sequence[Event]) -> set[int]:
-        """Positions of the long-running calls that wait for their response."""
+        """Return the positions of long-running calls without a response."""
         return {
             position
             for position, call_id in self.unanswered

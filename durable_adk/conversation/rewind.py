@@ -1,6 +1,6 @@
-"""The event that takes a session back to before an invocation (semantics REW-1).
+"""The event that rewinds a session to before an invocation (semantics REW-1).
 
-Decides only: the runner saves the artifacts, then appends the event.
+The runner saves the artifacts, then appends the event.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,23 +24,24 @@ def rewind_event(
     current_state: Mapping[str, Any],
     initial_state: Mapping[str, Any] | None = None,
 ) -> Event:
-    """The marker that hides all events from the invocation's first up to itself (REW-1, REW-2).
+    """Return the event that removes all events since the start of an invocation (REW-1, REW-2).
 
-    Its state delta gives each of the session's own keys the value it had before the invocation, and
-    None to those that did not exist; keys of the app, the user and the invocation stay. Earlier
-    rewinds need no care: their deltas are among the events, so they took part in making the state.
+    Its state delta restores the values that the session's own keys had before the invocation, with
+    None for keys that did not exist. Keys of the app, the user and the invocation are unchanged.
+    Earlier rewinds need no special treatment, because their state deltas are among the events.
 
     Args:
-        events: All committed events of the session, in order, rewound ones as well.
-        before_invocation_id: The first invocation to take back; it may be one that was taken back
-            already, or a rewind's own, which undoes that rewind.
-        current_state: The session's state as it is now.
-        initial_state: What the session was created with, which no event tells. Left out, a key that
-            was changed only since then gets None, as in 2.13.
+        events: All committed events of the session, in order, including rewound ones.
+        before_invocation_id: The first invocation to remove. It may already be removed, or be that
+            of a rewind, which undoes the rewind.
+        current_state: The session's current state.
+        initial_state: The state that the session was created with, which is in no event. Without
+            it, a key of that state gets None if it was changed after the invocation began, as in
+            ADK 2.13.
 
     Returns:
-        An event by the user, without id, invocation and timestamp, which who appends it gives it,
-        and with an empty `artifact_delta`, for the versions saved for `artifacts_to_restore`.
+        An event of the user. The caller sets its id, invocation and timestamp, and adds the
+        versions saved for `artifacts_to_restore` to its `artifact_delta`.
 
     Raises:
         InvocationNotFoundError: The session has no such invocation (REW-4).
@@ -65,16 +66,16 @@ def rewind_event(
 def artifacts_to_restore(
     events: Sequence[Event], *, before_invocation_id: str
 ) -> dict[str, int | None]:
-    """The session's files that changed since, with the version to save anew (REW-3).
+    """Return the session's artifacts that changed since, with the version to restore (REW-3).
 
     Args:
-        events: All committed events of the session, in order, rewound ones as well.
-        before_invocation_id: The first invocation to take back.
+        events: All committed events of the session, in order, including rewound ones.
+        before_invocation_id: The first invocation to remove.
 
     Returns:
-        By filename, the version before the invocation, or None where there was no such file. The
-        content of that version is to be saved as a new one, an empty one for None. Files of the
-        user (`user:`) are left out.
+        By filename, the version before the invocation, or None if there was none. The caller saves
+        the content of that version as a new version, empty for None. Artifacts of the user
+        (`user:`) are left out.
 
     Raises:
         InvocationNotFoundError: The session has no such invocation (REW-4).
@@ -88,7 +89,7 @@ def artifacts_to_restore(
 
 
 def taken_back(events: Sequence[Event], *, before_invocation_id: str) -> list[str]:
-    """Ids of the invocations that have events from there on, and so lose some of them.
+    """Return the ids of the invocations that lose events.
 
     Raises:
         InvocationNotFoundError: The session has no such invocation (REW-4).
@@ -107,5 +108,5 @@ def _start(events: Sequence[Event], invocation_id: str) -> int:
 
 
 def _keys(deltas: Iterable[Mapping[str, Any]]) -> list[str]:
-    """All keys, each once, in the order in which they were first written."""
+    """All keys once, in the order of the first write."""
     return list(dict.fromkeys(key for delta in deltas for key in delta))

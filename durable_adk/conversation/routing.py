@@ -1,4 +1,4 @@
-"""Which agent a message of the user goes to (semantics 8.4)."""
+"""Selects the agent that receives a message of the user (semantics 8.4)."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,13 @@ from durable_adk.events.event import Event
 
 
 def agent_for(root: BaseAgent, events: Sequence[Event], message: types.Content) -> BaseAgent | None:
-    """The agent that the end of the history points to; None: look further back.
+    """Return the agent that the end of the history determines; None: read further back.
 
     Args:
-        root: The app's agents.
+        root: The app's root agent.
         events: The end of the session's history, without the message itself.
-        message: Of the user. An answer to a call goes to the agent that made the call, whatever
-            else happened since (AGT-40, TRAP-18).
+        message: The user's message. An answer to a call goes to the agent that made the call, no
+            matter what happened since (AGT-40, TRAP-18).
     """
     answered = {r.id for part in message.parts or [] if (r := part.function_response)}
     if answered:
@@ -32,7 +32,7 @@ def _caller(root: BaseAgent, events: Sequence[Event], ids: set[str | None]) -> B
 
 
 def _pointed_to(root: BaseAgent, event: Event) -> BaseAgent | None:
-    """Who goes on after this event: the agent it handed over to, or its author (AGT-41, 17.1)."""
+    """The agent that continues after the event: its transfer target or author (AGT-41, 17.1)."""
     author = root.find_agent(event.author)
     name = event.actions.transfer_to_agent
     if name and isinstance(author, LlmAgent):
@@ -43,9 +43,9 @@ def _pointed_to(root: BaseAgent, event: Event) -> BaseAgent | None:
 
 
 def is_transferable(agent: BaseAgent) -> bool:
-    """Whether messages may go straight to an agent (AGT-42).
+    """Return whether messages may go directly to an agent (AGT-42).
 
-    Below a workflow agent they may not: the workflow would not be gone through.
+    Below a workflow agent they may not, because the workflow would be bypassed.
     """
     above = agent
     while above.parent_agent is not None:
