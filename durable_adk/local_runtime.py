@@ -1,4 +1,4 @@
-"""The port in this process: for unit tests and scripts."""
+"""The loop's port in this process: for unit tests and scripts."""
 
 import asyncio
 import time
@@ -34,24 +34,24 @@ from durable_adk.wire.steps import (
 
 R = TypeVar("R")
 Child = Callable[[InvocationRequest], Awaitable[InvocationResult]]
-"""Runs an invocation for another one."""
+"""Runs an agent that is used as a tool."""
 
 
 class LocalEffects(Protocol):
-    """What a runtime without an engine needs."""
+    """Performs effects without Temporal."""
 
     async def perform(self, step: Effect[R], attempt: EffectAttempt | None = None) -> R:
-        """One attempt; None: who calls counts none."""
+        """Make one attempt; None: attempts are not counted."""
         ...
 
     async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
-        """See `Runtime.run_activity`; without an engine."""
+        """See `Runtime.run_activity`."""
         ...
 
     async def wait_for_turn(
         self, step: OpenStep | AnswerStep | CloseStep, busy: SessionBusyError
     ) -> None:
-        """Wait until it is worth trying again what has found its session busy."""
+        """Wait until a step that has found its session busy is worth trying again."""
         ...
 
 
@@ -64,11 +64,11 @@ class Agents(Protocol):
 
 
 class LocalRuntime:
-    """The loop in this process: for unit tests and scripts, as durable as the process is.
+    """Implements `Runtime` in this process. An invocation does not outlive the process.
 
-    It retries what Temporal would retry, with the same ids, for as long as `patience`. With
-    `roll_every` the loop is taken down and set up again after so many model calls, as it is on
-    Temporal when its history has grown long; that is for tests.
+    It retries what Temporal would retry, with the same ids, for `patience` seconds. For tests, with
+    `roll_every` the loop is torn down and rebuilt from its checkpoint after so many model calls, as
+    on Temporal when the history has grown long.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class LocalRuntime:
             AnswerStep: self._until_free,
             CloseStep: self._until_free,
             ReadCheckpointStep: self._read_place,
-            CompactStep: effects.perform,  # at most once: it is due again after the next run
+            CompactStep: effects.perform,  # once: it is due again after the next invocation
         }
 
     def now(self) -> float:
@@ -113,7 +113,7 @@ class LocalRuntime:
         return task is not None and task.cancelling() > 0
 
     async def perform(self, step: Effect[R]) -> R:
-        """Here, as often as it takes."""
+        """Perform an effect here, as often as it takes."""
         perform = self._retrying.get(type(step), self._until_stored)
         return await perform(step)
 
@@ -141,7 +141,7 @@ class LocalRuntime:
         return await self._until_stored(step)
 
     async def leave(self, agents: "asyncio.Task[None]") -> None:
-        """Take them down: nobody else does it."""
+        """Cancel the agents' task; in process nothing else ends it."""
         agents.cancel()
         await asyncio.gather(agents, return_exceptions=True)
 
@@ -165,7 +165,7 @@ class LocalRuntime:
         """Repeat an effect while another invocation is active in the session."""
         while True:
             try:
-                # Not to be interrupted: who holds the lease must be known, to give it back.
+                # Not to be interrupted: a lease that was taken must be known, to give it back.
                 return await uninterrupted(self._until_stored(step))
             except SessionBusyError as error:
                 if not wait:
@@ -173,13 +173,13 @@ class LocalRuntime:
                 busy = error
             if self.cancelled() and not isinstance(step, CloseStep):
                 raise asyncio.CancelledError
-            with suppress(StoreUnavailableError):  # which the effect waits for
+            with suppress(StoreUnavailableError):  # for which the effect waits too
                 await self._effects.wait_for_turn(step, busy)
 
     async def _until_stored(self, step: Effect[Any], attempt: EffectAttempt | None = None) -> Any:
-        """Repeat an effect until the store answers.
+        """Repeat an effect until the store is available.
 
-        Safe, because writes look at the ids first, and steps read before they do anything.
+        Safe, because writes check their ids first, and steps read before they act.
         """
         until = time.monotonic() + self._patience
         while True:

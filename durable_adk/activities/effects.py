@@ -233,10 +233,10 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         what=lambda step: f"The summary after {step.invocation_id}",
         summary=lambda step: step.invocation_id,
     ),
-    StoreEffect("save_place", SaveCheckpointStep, str, checkpoint.save_place),
-    StoreEffect("save_trace", SaveJournalStep, type(None), checkpoint.save_trace),
-    StoreEffect("read_place", ReadCheckpointStep, LoadedCheckpoint, checkpoint.read_place),
-    StoreEffect("read_traces", ReadJournalStep, JournalPage, checkpoint.read_traces),
+    StoreEffect("save_place", SaveCheckpointStep, str, checkpoint.save_checkpoint),
+    StoreEffect("save_trace", SaveJournalStep, type(None), checkpoint.save_journal),
+    StoreEffect("read_place", ReadCheckpointStep, LoadedCheckpoint, checkpoint.read_checkpoint),
+    StoreEffect("read_traces", ReadJournalStep, JournalPage, checkpoint.read_journals),
 )
 
 _ROWS: dict[type[Any], EffectRow[Any]] = {row.step: row for row in EFFECTS}

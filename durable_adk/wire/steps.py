@@ -36,10 +36,10 @@ class OpenStep(JsonModel, Effect["Opened"]):
     message: types.Content
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
     artifact_delta: dict[str, int] = Field(default_factory=dict[str, int])
-    """What the plugins' hooks for messages have saved."""
+    """Artifacts that the plugins' message hooks have saved."""
     custom_metadata: dict[str, Any] | None = None
     prepared: bool = False
-    """Whether those hooks have seen the message."""
+    """Whether the plugins' message hooks have run."""
     run_config: RunConfig | None = None
     """None: the default one."""
     tool_run: ToolRun | None = None
@@ -50,30 +50,30 @@ class OpenStep(JsonModel, Effect["Opened"]):
 
 
 class Ending(JsonModel):
-    """How an invocation ended, as the store tells it."""
+    """How an invocation ended, according to the store."""
 
     record: InvocationRecord
     text: str = ""
     last_event_id: str | None = None
     events: int = 1
     model_calls: int = 0
-    """Events that a model made; calls whose answer was an error event are not told apart."""
+    """Events that a model made; model calls that failed with an error event count too."""
     tool_calls: int = 0
     tokens: int = 0
     heard_by: str | None = None
-    """The invocation that had heard the message before it could be withdrawn."""
+    """The invocation that the message was delivered to before it could be withdrawn."""
 
 
 class Opened(JsonModel):
-    """An open invocation: all that the loop knows at its start."""
+    """An open invocation: everything the loop needs to begin."""
 
     record: InvocationRecord | None = None
-    """None: nothing is stored yet, as the plugins' hooks are to see the message first. They have
-    an activity of their own; an opening is repeated for as long as the session is busy."""
+    """None: nothing is stored yet, because the plugins' message hooks have to run first. They have
+    an activity of their own, because an opening is repeated while the session is busy."""
     ending: Ending | None = None
-    """If it was opened before and has ended since: another start of the same invocation."""
+    """If the same invocation was started before and has ended."""
     steered: str | None = None
-    """The active invocation that has heard the message, so that there is nothing to open."""
+    """The active invocation that the message was delivered to, so that nothing is opened."""
     manifest: AgentNode
     agent: str
     """Name of the agent the run starts with."""
@@ -89,14 +89,14 @@ class Opened(JsonModel):
     compacts: bool = False
     """Whether the session's events may have to be summarised after the end (CMP-1)."""
     model_task_queues: dict[str, str] | None = None
-    """By a model's name, where it is called; recorded, so that a deploy moves no open one."""
+    """By model name, its task queue; recorded, so that a deploy moves no open invocation."""
     hooks: list[str] = Field(default_factory=list[str])
-    """The hooks that the app's plugins define (PLG-2): what the loop schedules goes by these, so
-    that a deploy which adds or removes a plugin disturbs no open invocation (design D6)."""
+    """The hooks that the app's plugins define (PLG-2). The loop schedules hooks by this list, so a
+    deploy that adds or removes a plugin does not disturb open invocations (design D6)."""
 
 
 class AgentRun(JsonModel):
-    """One run of one agent, for those who watch: nothing that the loop does depends on it."""
+    """One run of one agent, for telemetry: nothing that the loop does depends on it."""
 
     number: int
     """1, 2, ... in the order in which they begin; 0 is the invocation's first, and its own."""
@@ -104,19 +104,19 @@ class AgentRun(JsonModel):
     """Number of the run that it is part of."""
     agent: str
     started: float
-    """Seconds since the epoch, as the loop knows time."""
+    """Seconds since the epoch, in workflow time."""
     ended: float | None = None
     error: str | None = None
     """Name of the error it ended with."""
 
 
 class EarlyCommit(JsonModel):
-    """The loop's leave for a step to commit its event itself, in its own activity.
+    """Permission for a step to commit its event itself, in its own activity.
 
-    Given when the loop would commit the event as it comes and at once: no custom agent stands
-    between, and no other call's response has to be merged in. It saves a round through the
-    workflow, and an attempt that follows a crash finds the first one's event instead of asking the
-    model or running the tool again.
+    Given when the loop would commit the event unchanged and at once: no custom agent is in between,
+    and no other call's response has to be merged in. It saves a round through the workflow. And an
+    attempt after a crash finds the event of the first attempt, instead of calling the model or the
+    tool again.
     """
 
     epoch: int
@@ -125,15 +125,15 @@ class EarlyCommit(JsonModel):
     closes: bool = False
     """Whether a final text ends the invocation: then it is closed in the same transaction."""
     on_event: bool | None = None
-    """Whether the plugins' `on_event` hooks see the event first (PLG-6); None: nobody has any."""
+    """Whether the plugins' `on_event` hooks see the event first (PLG-6); None: there are none."""
     agent: str | None = None
-    """Whom the invocation began with, if that is not whose step it is."""
+    """The agent that the invocation began with, if it is not the step's."""
     runs: list[AgentRun] | None = None
-    """The runs of agents that end where the event ends the invocation."""
+    """The open runs of agents, which end if the event closes the invocation."""
 
 
 class Step(JsonModel, Effect["StepResult"]):
-    """What every step of an agent names."""
+    """The fields of every step of an agent."""
 
     key: SessionKey
     invocation_id: str
@@ -149,23 +149,23 @@ class Step(JsonModel, Effect["StepResult"]):
     """Seconds one attempt may take."""
     grant: EarlyCommit | None = None
     epoch: int | None = None
-    """Of the run's lease, unless `grant` has it."""
+    """Epoch of the lease, unless `grant` has it."""
     run_config: RunConfig | None = None
     """None: the default one, which costs no history."""
     plugins: bool | None = None
-    """False: the app's plugins take no part (`ToolRun.include_plugins`)."""
+    """False: the app's plugins do not run (`ToolRun.include_plugins`)."""
     artifact_owner: SessionKey | None = None
-    """Whose artifacts the step sees, if another session's: an agent used as a tool (ART-12)."""
+    """The session whose artifacts the step sees, for an agent used as a tool (ART-12)."""
     local_state: dict[str, Any] = Field(default_factory=dict[str, Any])
     """`temp:` keys and what a custom agent wrote but did not commit yet (STA-14, TRAP-7)."""
     run: int | None = None
-    """Number of the agent's run, for those who watch; None: the invocation's first."""
+    """Number of the agent's run, for telemetry; None: the invocation's first."""
     ended: list[AgentRun] | None = None
-    """The runs that have ended since the step before."""
+    """The runs that have ended since the previous step."""
 
     @property
     def run_epoch(self) -> int | None:
-        """The epoch of the run's lease; None: it is not known."""
+        """The epoch of the lease; None: unknown."""
         return self.grant.epoch if self.grant else self.epoch
 
 
@@ -177,17 +177,17 @@ class ModelStep(Step):
     calls_left: int | None = None
     """Model calls the invocation may still make; None: any number (CTX-3)."""
     max_llm_calls: int = 0
-    """What the invocation was given in all; for the message when it is used up."""
+    """The limit, for the error message when it is used up."""
 
 
 class ChildRun(JsonModel):
-    """The question of a call to an agent, which the loop puts to it (OPEN-6)."""
+    """An agent that a tool call asks the loop to run (OPEN-6)."""
 
     agent: str
     message: str
     include_plugins: bool = True
     actions: EventActions = Field(default_factory=EventActions)
-    """What the callbacks before the call have changed."""
+    """Changes of the callbacks before the call."""
 
 
 class ChildEnd(JsonModel):
@@ -199,7 +199,7 @@ class ChildEnd(JsonModel):
     error: dict[str, Any] | None = None
     """`errors.as_detail` of what it failed with."""
     started: float | None = None
-    """When it was asked, in seconds since the epoch; None: by a version that did not note it."""
+    """Seconds since the epoch; None: written by a release that did not record it."""
     ended: float | None = None
 
 
@@ -208,15 +208,15 @@ class ToolStep(Step):
 
     call_id: str
     tool: str
-    """For people who read the history; the activity goes by the call."""
+    """For readers of the history; the activity uses the call."""
     child: ChildEnd | None = None
-    """How the agent ended that the call asked."""
+    """How the run of the agent ended, if the tool is an agent."""
     activity: ActivityEnd | None = None
-    """How the activity ended that the tool is."""
+    """How the activity ended, if an external activity backs the tool."""
     request_id: str | None = None
     """The request to the user whose answer makes this call run again (TOL-52, TOL-63)."""
     spec: ToolSpec | None = None
-    """The tool's in the manifest; None: all is as by default."""
+    """The tool's entry in the manifest; None: all defaults."""
 
 
 class CodeStep(Step):
@@ -246,20 +246,20 @@ class CallbackStep(Step):
 
 
 class HookStep(Step):
-    """One hook of the app's plugins round a run or an event, or a notice to them (PLG-2).
+    """One hook of the app's plugins round a run or an event, or a notification (PLG-2).
 
-    Its result has an event if there is something to store: what the hook has answered, or the state
-    it has changed. For `on_user_message_callback` that is the user's event, for `on_event_callback`
-    the event to commit; if they change nothing there is none.
+    The result has an event if there is something to store: the hook's answer, or its state changes.
+    For `on_user_message_callback` that is the user's event, for `on_event_callback` the event to
+    commit; there is none if the hooks change nothing.
     """
 
     hook: str
     event: Event | None = None
-    """The one that the hook sees."""
+    """The event that the hook sees."""
     create_session: bool = False
     """Whether the session may be missing, because the opening will create it."""
     error: dict[str, Any] | None = None
-    """`errors.as_detail` of what the notice is about."""
+    """`errors.as_detail` of the error that the notification is about."""
 
 
 class StepResult(JsonModel):
@@ -273,27 +273,27 @@ class StepResult(JsonModel):
     hooked: bool | None = None
     """Whether the plugins' `on_event` hooks have seen the event already."""
     model_called: bool = False
-    """Whether a model was asked, as opposed to a callback answering for it (CB-7)."""
+    """Whether a model was called; a callback may answer in its place (CB-7)."""
     end_invocation: bool = False
-    """Whether the step's code asked for the agent's end (CTX-11)."""
+    """Whether the step's code wants the agent to end (CTX-11)."""
     transfer: AgentNode | None = None
-    """The agent that the step's event hands over to, as the code of the step's time has it: agents
-    that a deploy added since the opening are in no manifest (design D6)."""
+    """The agent that the step's event hands over to, according to the step's code: an agent that a
+    deploy has added since the opening is in no manifest (design D6)."""
     value: Any = None
-    """What a custom agent's function returned."""
+    """The return value of a custom agent's function."""
     child: ChildRun | None = None
-    """The agent to ask before the call has its response."""
+    """The agent to run before the call has its response."""
     activity: ActivityCall | None = None
     """The activity to run before the call has its response."""
     pending: bool = False
     """Whether a long-running tool has no response yet (FLW-50)."""
     waits: dict[str, Wait] = Field(default_factory=dict[str, Wait])
-    """The calls that wait for somebody outside, by id: of a model step its long-running ones."""
+    """By id, the calls that wait for an answer; of a model step, its long-running ones."""
     error: dict[str, Any] | None = None
     """`errors.as_detail` of what a tool raised: other results are committed first (FLW-46)."""
 
     def to_json(self) -> str:
-        """Without what is as it is by default: most of a result is, and it is all history."""
+        """Leave out defaults, which most of a result is: all of it goes into the history."""
         return self.model_dump_json(by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
@@ -311,19 +311,19 @@ class CommitStep(JsonModel, Effect[int]):
 
 
 class PauseStep(JsonModel, Effect[bool | None]):
-    """Let an invocation wait without its session's lease."""
+    """Give the lease back while an invocation waits for an answer."""
 
     key: SessionKey
     invocation_id: str
     epoch: int
     lease_owner: Annotated[str | None, NAMED_HOLDER] = None
-    """Who pauses it; None: by a version that did not say so."""
+    """The lease owner; None: written by a release that did not send it."""
     revision: int | None = None
-    """The loop's; see `SessionLog.pause_invocation`."""
+    """The loop's revision; see `SessionLog.pause_invocation`."""
 
 
 class AnswerStep(JsonModel, Effect["AnswerTaken"]):
-    """Check an answer to calls that wait, and store it."""
+    """Check an answer to pending calls and store it."""
 
     key: SessionKey
     invocation_id: str
@@ -331,23 +331,23 @@ class AnswerStep(JsonModel, Effect["AnswerTaken"]):
     epoch: int
     start_seq: int
     event_id: str
-    """Empty: there is no answer, only the lease is to be taken again."""
+    """Empty: there is no answer, and only the lease is taken again."""
     timestamp: float
     answer: InvocationAnswer
     named: bool | None = None
-    """Whether its sender has named it."""
+    """Whether the sender has chosen the answer's id."""
     call_name: str = ""
-    """Name of the call that `InvocationAnswer.call_id` means."""
+    """Name of the call with the id `InvocationAnswer.call_id`."""
     author: str = "user"
-    """Or the agent, when the deadline has decided."""
+    """Author of the answer: the agent, if a deadline has decided."""
     wants_state: bool = False
-    """Whether the loop needs the state as it is then: others have run while it was paused."""
+    """Whether the loop needs the state: other invocations may have changed it in the pause."""
     revision: int | None = None
     """As `CommitStep.revision`."""
 
 
 class AnswerTaken(JsonModel):
-    """What became of an answer."""
+    """The outcome of an answer."""
 
     refused: str | None = None
     """Why nothing was stored."""
@@ -356,13 +356,13 @@ class AnswerTaken(JsonModel):
     call_ids: list[str] = Field(default_factory=list[str])
     """The calls it answers."""
     heard: Event | None = None
-    """The message that was heard, which is in no signal; with the `temp:` keys of its delta."""
+    """The steering message, which is in no signal, with the `temp:` keys of its delta."""
     state: dict[str, Any] | None = None
-    """The session's, if it was wanted and fits."""
+    """The session's state, if it was wanted and fits."""
 
 
 class CompactStep(JsonModel, Effect[None]):
-    """Summarise a session's events, if that is due after an invocation which is closed."""
+    """Summarise a session's events, if that is due after a closed invocation."""
 
     key: SessionKey
     invocation_id: str
@@ -373,7 +373,7 @@ class CompactStep(JsonModel, Effect[None]):
 
 
 UNKNOWN_EPOCH = 0
-"""Of an end before the loop has learnt whether it was opened; the first epoch is 1."""
+"""For closing an invocation that may never have been opened; the first epoch is 1."""
 
 
 class CloseStep(JsonModel, Effect[Ending]):
@@ -386,13 +386,13 @@ class CloseStep(JsonModel, Effect[Ending]):
     author: str
     """Author of the error event, if there has to be one: the agent the run started with (RUN-8)."""
     timestamp: float
-    """Of the events that seal the session."""
+    """Timestamp of the closing events."""
     lease_owner: Annotated[str, NAMED_HOLDER] = ""
-    """Who ran it, if that is who ends it."""
+    """The lease owner, if it closes the invocation itself."""
     create_session: bool = False
-    """Whether an opening of which nothing is known would have created its session."""
+    """Whether the opening, whose outcome is unknown, would have created the session."""
     seals: bool = False
-    """Whether calls may be open although it completed: an agent's run was left before its end."""
+    """Whether a completed invocation may have open calls: an agent's run was abandoned."""
     error: dict[str, Any] | None = None
     """`errors.as_detail` of why it failed or was cancelled."""
     revision: int | None = None

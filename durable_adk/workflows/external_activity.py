@@ -1,4 +1,4 @@
-"""Activities of others: how they are scheduled, and what they end in."""
+"""External activities that back tools: how they are scheduled, and how they end."""
 
 import asyncio
 from typing import Any
@@ -18,18 +18,18 @@ from durable_adk.errors import DurableAdkError, ToolResultError, text_of
 from durable_adk.wire.activity_call import ActivityCall, ActivityOptions, failed, overdue
 
 TOO_LARGE = ["PayloadsTooLarge", "PayloadSizeError"]
-"""A result that is too large would run the activity again, for ever, by default (1c)."""
+"""By default, Temporal retries an activity with a result that is too large for ever (1c)."""
 
 
 async def run(call: ActivityCall, *, summary: str) -> Any:
-    """Run an activity by its own name; its id is the call's idempotency key.
+    """Run an external activity; its activity id is the call's idempotency key.
 
-    A cancellation asks it to end, and does not wait: without heartbeats it would never hear of it.
+    A cancellation does not wait for it to end: without heartbeats it would never be notified.
 
     Raises:
-        ToolError: It failed for good.
-        ToolTimeoutError: It was given up.
-        ToolResultError: Its result is no JSON.
+        ToolError: It failed, and is not retried any more.
+        ToolTimeoutError: It was not done in time.
+        ToolResultError: Its result is not JSON.
         CancelledError: The invocation was cancelled.
     """
     options = call.options
@@ -37,7 +37,7 @@ async def run(call: ActivityCall, *, summary: str) -> Any:
         result: Any = await workflow.execute_activity(
             call.activity,
             args=call.args,
-            # Decoded below: a value that cannot be must not fail the workflow's task, for ever.
+            # Decoded below: an unreadable value must not fail the workflow task for ever.
             result_type=RawValue,
             activity_id=call.activity_id,
             task_queue=options.task_queue,
@@ -76,7 +76,7 @@ def _decoded(activity: str, result: RawValue | None) -> Any:
 
 
 def _reason(activity: str, error: FailureError) -> DurableAdkError | asyncio.CancelledError:
-    """Our own error; nothing of theirs is taken for one, whatever its details say."""
+    """The tool's error. An external error is never taken for ours, whatever its details say."""
     if is_cancelled_exception(error):
         return asyncio.CancelledError()
     cause = error.cause if isinstance(error, ActivityError) else error

@@ -21,34 +21,35 @@ with workflow.unsafe.imports_passed_through():
 
 TYPE_NAME = "Invocation"
 PENDING = "durable_adk.pending"
-"""The memo that tells a run which calls wait, until it has read where the invocation stands."""
+"""The memo with the pending calls, for a workflow run that has not read its checkpoint yet."""
 MAX_PENDING = 100
-"""Calls that it tells of: a memo is small."""
+"""How many calls the memo holds: it is small."""
 ARGUMENT_ERRORS: list[type[Exception]] = [TypeError, ValueError, KeyError, RuntimeError]
-"""What a start with no argument, two, or an unknown encoding ends in, before our code is reached.
+"""Errors of a start with no argument, with two, or with an unknown encoding.
 
-It fails the workflow. By default it would fail the workflow task, again and again. A history that
-does not fit the code (NondeterminismError) is none of these: that waits for the right code.
+They come before our code is reached, and fail the workflow. By default they would fail the workflow
+task, again and again. A history that does not fit the code (NondeterminismError) is none of these:
+it waits for the right code.
 """
 
 
 @workflow.defn(name=TYPE_NAME, failure_exception_types=ARGUMENT_ERRORS)
 class InvocationWorkflow:
-    """Drives the event loop; every effect of it is an activity (semantics DUR-1..7)."""
+    """Runs the event loop; each of its effects is an activity (semantics DUR-1..7)."""
 
     def __init__(self) -> None:
         self._inbox = Inbox()
         self._invocation: Invocation | None = None
         self._runtime: TemporalRuntime | None = None
-        self._came_early = False
-        """Whether something that changes nothing has come before the invocation was open."""
+        self._ignored_early = False
+        """Whether an ignored signal has come before the invocation was open."""
 
     @workflow.signal(name="answer")
     def answer(self, answer: RawValue) -> None:
-        """Answer calls that wait: an `InvocationAnswer` in plain JSON (design D9).
+        """Answer pending calls: an `InvocationAnswer` in plain JSON (design D9).
 
-        A signal and no update: it is never refused by the server, whatever else is going on.
-        What became of it is in query ``answers``.
+        A signal and not an update, because the server never refuses it, whatever else is going on.
+        Query ``answers`` has the outcome.
         """
         raw: Any = None
         if self._runtime is not None:
@@ -56,45 +57,46 @@ class InvocationWorkflow:
         try:
             raw = _decoded(answer)
             if not self._inbox.put(InvocationAnswer.parse(raw)):
-                self._let_it_end()
+                self._continue_if_full()
         except DurableAdkError as error:
-            # There is nobody to raise it to, and raising it here would end the run.
+            # A signal has no caller, and raising here would end the invocation.
             self._inbox.refuse(_answer_id(raw), error.message)
-            self._let_it_end()
+            self._continue_if_full()
 
     @workflow.signal(dynamic=True)
     def other(self, name: str, args: Sequence[RawValue]) -> None:
-        """A signal that nothing is meant by; it is in the history all the same."""
+        """Ignore a signal of another name; it lengthens the history all the same."""
         del name, args
         if self._runtime is not None:
             self._runtime.look()
-        self._let_it_end()
+        self._continue_if_full()
 
-    def _let_it_end(self) -> None:
-        """Have a run that waits look whether its history is long, after what changes nothing (F27).
+    def _continue_if_full(self) -> None:
+        """After an ignored signal, let a waiting workflow run continue as new if it is full (F27).
 
-        The server takes so many messages, and then no answer either. Answers see to it themselves.
+        The server accepts a limited number of messages per run, answers included. An answer that is
+        taken counts as progress by itself.
         """
         runtime, invocation = self._runtime, self._invocation
         if runtime is None or invocation is None:
-            self._came_early = True
+            self._ignored_early = True
         elif runtime.fullness() >= 1:
             invocation.continuing.progressed()
             self._inbox.wake()
 
     @workflow.query(name="answers")
     def answers(self) -> dict[str, str | None]:
-        """By answer id, why an answer was refused; None: it was taken."""
+        """By answer id, why an answer was refused; None: it was accepted."""
         return self._inbox.outcomes
 
     @workflow.query(name="taken")
     def taken(self) -> dict[str, str]:
-        """By answer id, the digest of the answer that was taken (`InvocationAnswer.digest`)."""
+        """By answer id, the digest of the accepted answer (`InvocationAnswer.digest`)."""
         return self._inbox.taken()
 
     @workflow.query(name="pending")
     def pending(self) -> list[dict[str, Any]]:
-        """The calls that wait: id, name, and until when, in seconds since the epoch."""
+        """The pending calls: id, name, agent, and deadline in seconds since the epoch."""
         if self._invocation is None:
             return workflow.memo_value(PENDING, [])
         return [
@@ -106,14 +108,14 @@ class InvocationWorkflow:
     async def run(self, request: RawValue) -> InvocationResult:
         """Run the invocation described by an `InvocationRequest` in plain JSON.
 
-        When its history has grown long it continues as new, with a `Cursor` as argument.
+        When its history has grown long, it continues as new with a `Cursor` as argument.
 
-        The argument is taken as it comes and read here: one that cannot be read would fail the
-        workflow task for ever, so it fails the workflow, with the reason.
+        The argument is decoded here: an unreadable one would fail the workflow task for ever, but
+        this way it fails the workflow, with the reason.
 
         Raises:
-            ApplicationError: Of the name of one of `durable_adk.errors`, with `as_detail` in its
-                details.
+            ApplicationError: Its type is the name of an error in `durable_adk.errors`, its details
+                are `as_detail` of that error.
         """
         self._runtime = TemporalRuntime(self._inbox, StatusDisplay(self.pending))
         try:
@@ -132,9 +134,9 @@ class InvocationWorkflow:
         return outcome
 
     def _memo(self) -> dict[str, Any] | None:
-        """That of the next run; None: as it is.
+        """The memo of the next workflow run; None: unchanged.
 
-        What others have put there is passed on as it is: nobody says that this worker can read it.
+        Other programs' entries are passed on undecoded: this worker may be unable to read them.
         """
         known, waiting = workflow.info().raw_memo, self.pending()[:MAX_PENDING]
         if not waiting and PENDING not in known:
@@ -144,12 +146,12 @@ class InvocationWorkflow:
 
     def _opened(self, invocation: Invocation) -> None:
         self._invocation = invocation
-        if self._came_early:
-            self._let_it_end()
+        if self._ignored_early:
+            self._continue_if_full()
 
 
 def _answer_id(raw: Any) -> str | None:
-    """The name of an answer that is refused; not one that is refused itself, being too long."""
+    """The id of an answer that is refused, unless the id itself is invalid."""
     match raw:
         case {"answerId": str(name)} | {"answer_id": str(name)} if len(name) <= MAX_ID:
             return name
@@ -163,15 +165,15 @@ def _parsed(argument: RawValue) -> InvocationRequest | Cursor:
 
 
 def _named(request: InvocationRequest) -> InvocationRequest:
-    """The request with an id that a reset of the workflow keeps, so that it finds what was opened.
+    """Give the request an id that survives a reset of the workflow, so that it finds its opening.
 
-    Each run of a cron workflow, and each retry of one, is an invocation of its own, whose id is
-    drawn; so are the names of new sessions, by which older versions replay.
+    Each run and each retry of a cron workflow is an invocation of its own, whose id is drawn. So
+    are the ids of new sessions, because older histories replay by them.
     """
     info = workflow.info()
     if request.invocation_id or not request.session or info.cron_schedule or info.attempt > 1:
         return request
-    workflow.uuid4()  # drawn by earlier versions: what code of users draws later stays the same
+    workflow.uuid4()  # older releases drew one here: later draws by user code stay the same
     return request.model_copy(update={"invocation_id": f"e-{info.first_execution_run_id}"})
 
 

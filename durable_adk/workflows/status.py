@@ -1,4 +1,4 @@
-"""What people who look at Temporal are shown of an invocation: where it stands, and no content."""
+"""The status of an invocation in Temporal's UI and search: where it is, and no content."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -21,25 +21,25 @@ with workflow.unsafe.imports_passed_through():
     )
 
 _PATCH = "search-attributes"
-"""Asked for in a marked workflow's first pause: from then on replays take the same way, whoever
-goes on. A pause before it, by an older worker, left the status as it was."""
+"""Taken at the first pause of a workflow that has the search attributes. From then on replays take
+the same path on any worker. An older worker's pause before it left the status unchanged."""
 
-Waiting = Callable[[], list[dict[str, Any]]]
-"""The calls that wait, as query ``pending`` tells them."""
+Pending = Callable[[], list[dict[str, Any]]]
+"""The pending calls, as query ``pending`` returns them."""
 
 
 class StatusDisplay:
     """The status among the search attributes, and the current details.
 
-    Replay-safe: a search attribute is changed only if the workflow was started with the status,
-    which is in its history, and by workers that know of it, which the patch says: a client may be
-    newer than the worker. So histories from before there were any replay, and a namespace that
-    lacks them is never asked for them, which would block the workflow. A turn that does not wait
-    changes none; details and summaries are no events.
+    Replay-safe: a search attribute is changed only if the workflow was started with a status, which
+    its history records, and by workers that support it, which the patch records: a client may be
+    newer than the worker. So older histories replay, and a namespace without the attributes is
+    never asked to set them, which would block the workflow. A turn that does not wait changes none;
+    details and summaries are no events.
     """
 
-    def __init__(self, waiting: Waiting) -> None:
-        self._waiting = waiting
+    def __init__(self, pending: Pending) -> None:
+        self._pending = pending
         self._steps: dict[int, str] = {}
         self._begun = 0
 
@@ -55,9 +55,9 @@ class StatusDisplay:
         finally:
             del self._steps[mine]
 
-    def waits(self) -> None:
-        """It waits for somebody outside from now on."""
-        calls = self._waiting()
+    def waiting(self) -> None:
+        """Show that the invocation waits for an answer."""
+        calls = self._pending()
         self._show(calls)
         if not calls or _status() is None or not workflow.patched(_PATCH):
             return
@@ -65,8 +65,8 @@ class StatusDisplay:
         agent = AGENT.value_set(calls[0]["agent"])
         _mark(STATUS.value_set("waiting"), agent, WAITING_SINCE.value_set(since))
 
-    def goes_on(self) -> None:
-        """It does not wait (any more)."""
+    def running(self) -> None:
+        """Show that the invocation does not wait (any more)."""
         if _status() == "waiting":
             _mark(STATUS.value_set("running"), AGENT.value_unset(), WAITING_SINCE.value_unset())
 
@@ -77,7 +77,7 @@ class StatusDisplay:
 
 
 def for_child(request: InvocationRequest) -> TypedSearchAttributes | None:
-    """What a child is marked with: by its own names, all that its parent is."""
+    """The search attributes of a child workflow: those of its parent, with the child's values."""
     mine = workflow.info().typed_search_attributes
     own = {
         APP: request.app,

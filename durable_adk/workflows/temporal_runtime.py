@@ -1,4 +1,4 @@
-"""The loop's port to the world, on Temporal: every effect is an activity."""
+"""The loop's port on Temporal: every effect is an activity."""
 
 import asyncio
 from contextlib import suppress
@@ -42,17 +42,17 @@ from durable_adk.workflows.status import StatusDisplay, for_child
 
 R = TypeVar("R")
 STORE_TIMEOUT = timedelta(seconds=30)
-"""One attempt of a store activity that is no longer local."""
+"""Of one attempt of a store activity, after its local attempt has failed."""
 UNSEEN = 100
-"""Local activities, one after the other, after which a timer has the history looked at."""
+"""After so many local activities in a row, a timer begins a task, to measure the history."""
 CHILD_TASK_TIMEOUT = timedelta(seconds=3)
 MARGIN = timedelta(seconds=30)
-"""Steps end themselves at their timeout; the engine steps in only this much later."""
+"""Steps end themselves at their timeout; Temporal's own timeout is this much later."""
 RETRY = RetryPolicy(
-    # Only a lost worker is retried by this; a model that is unavailable says itself when.
+    # Only for lost workers; an unavailable model sets its own delay.
     initial_interval=timedelta(milliseconds=100),
     backoff_coefficient=2.0,
-    # So that what has lost many workers goes on soon after the last of them (I11).
+    # So a step that has lost many workers continues soon after the last one (I11).
     maximum_interval=timedelta(seconds=10),
     non_retryable_error_types=external_activity.TOO_LARGE,
 )
@@ -62,18 +62,18 @@ STORE_RETRY = RetryPolicy(
 
 
 class TemporalRuntime:
-    """Implements `runtime.Runtime` inside a workflow. Replay-safe: it only schedules and waits."""
+    """Implements `Runtime` inside a workflow. Replay-safe: it only schedules and waits."""
 
     rolls = True
 
-    def __init__(self, inbox: Inbox, board: StatusDisplay) -> None:
+    def __init__(self, inbox: Inbox, status: StatusDisplay) -> None:
         self.inbox = inbox
-        self._board = board
+        self._status = status
         self._limits = Limits()
         self._registry = ""
         self._model_queues: dict[str, str] = {}
         self._unseen = 0
-        """Local activities since the history was last looked at."""
+        """Local activities since the history was last measured."""
         self.look()
 
     def now(self) -> float:
@@ -89,12 +89,12 @@ class TemporalRuntime:
         return workflow.cancellation_reason() is not None
 
     def look(self) -> None:
-        """Note how much history there is; only where a workflow task begins.
+        """Measure the history. Allowed only at news that begins a workflow task.
 
-        What a local activity is followed by may be in the task that began before it, or, if that
-        had to be completed meanwhile, in the next: a replay always has it in the first. So the
-        length of the history *there* is not the same at every replay, and neither would be what is
-        decided by it. At the news that a task brings it is: a signal, a timer, an activity's end.
+        What follows a local activity may run in the task that began before it or, if that task had
+        to be completed meanwhile, in the next one; a replay always has it in the first. So the
+        history's length *there* differs between replays, and so would every decision based on it.
+        At the news that a task brings (a signal, a timer, the end of an activity) it is the same.
         """
         info = workflow.info()
         self._suggested = info.is_continue_as_new_suggested()
@@ -103,7 +103,7 @@ class TemporalRuntime:
         self._unseen = 0
 
     def fullness(self) -> float:
-        """By the history that the server has told with a task: the same at every replay."""
+        """By the history's size at the last `look`: the same at every replay."""
         limits = self._limits
         return max(
             float(self._suggested),
@@ -112,7 +112,7 @@ class TemporalRuntime:
         )
 
     async def leave(self, agents: asyncio.Task[None]) -> None:
-        """Nothing: they end when the worker drops the run; what they do then reaches nobody."""
+        """Do nothing: the worker drops the workflow run, and what they do then has no effect."""
         del agents
 
     def agent(self, app: str, name: str) -> BaseAgent:
@@ -120,7 +120,7 @@ class TemporalRuntime:
         return serving(self._registry).agent(app, name)
 
     async def perform(self, step: Effect[R]) -> R:
-        """An activity; a local one first if it is the store's."""
+        """Run an activity; for an effect on the store, a local one first."""
         row = row_of(step)
         if isinstance(row, CodeEffect):
             return await self._activity(row, step)
@@ -129,32 +129,32 @@ class TemporalRuntime:
         return done
 
     async def _after(self, step: object, done: object) -> None:
-        """Take from a result what this runtime goes by, and record it where that is needed."""
+        """Use a result where this runtime depends on it, and have it recorded where needed."""
         if isinstance(step, PauseStep):
-            self._board.waits()
+            self._status.waiting()
         match done:
             case Opened():
                 if done.state is not None:
                     await self._recorded()
-                self._is_open_as(done)
+                self._configure(done)
             case AnswerTaken():
                 if done.refused is None:
-                    self._board.goes_on()
+                    self._status.running()
                 if done.state is not None or done.heard is not None:
-                    await self._recorded()  # several messages too: a task reports 4 MB (1c)
+                    await self._recorded()  # messages add up: a task reports 4 MB (1c)
             case LoadedCheckpoint(ending=None):
-                self._is_open_as(Checkpoint.from_json(unpacked(done.place)).opened)
+                self._configure(Checkpoint.from_json(unpacked(done.place)).opened)
             case JournalPage() if done.next is not None:
-                await self._recorded()  # what one task reports has 4 MB (1c)
+                await self._recorded()  # pages add up: a task reports 4 MB (1c)
             case _:
                 pass
 
-    def _is_open_as(self, opened: Opened) -> None:
+    def _configure(self, opened: Opened) -> None:
         self._limits, self._registry = opened.limits, opened.registry
         self._model_queues = opened.model_task_queues or {}
 
     async def run_child(self, request: InvocationRequest) -> InvocationResult:
-        """A child workflow: its steps are its own history, and are resumed on their own."""
+        """Run a child workflow, which has a history of its own."""
         key = SessionKey(request.app, request.user, request.session or "")
         try:
             result = await workflow.execute_child_workflow(
@@ -163,7 +163,7 @@ class TemporalRuntime:
                 id=workflow_id(key, request.invocation_id or ""),
                 result_type=InvocationResult,
                 task_timeout=CHILD_TASK_TIMEOUT,
-                # It seals its session before this one goes on, and when this one is terminated.
+                # The child closes its invocation before this one continues or is terminated.
                 cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
                 parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
                 static_summary=request.tool_run.agent if request.tool_run else None,
@@ -175,8 +175,8 @@ class TemporalRuntime:
         return result
 
     async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
-        """The activity of others itself, in this history."""
-        with self._board.step(f"{step.agent}: {step.tool}"):
+        """Run the external activity, in this history."""
+        with self._status.step(f"{step.agent}: {step.tool}"):
             result = await external_activity.run(call, summary=f"{step.agent}: {step.tool}")
         self.look()
         return result
@@ -192,7 +192,7 @@ class TemporalRuntime:
                     start_to_close_timeout=self._limit(step),
                     retry_policy=RETRY,
                 )
-            with self._board.step(summary):
+            with self._status.step(summary):
                 done = await workflow.execute_activity(
                     row.name,
                     step,
@@ -201,7 +201,7 @@ class TemporalRuntime:
                     start_to_close_timeout=self._limit(step),
                     heartbeat_timeout=timedelta(seconds=self._limits.heartbeat_timeout),
                     retry_policy=RETRY,
-                    # An async tool may clean up, before the session goes to the next message.
+                    # An async tool may clean up before the session goes to the next message.
                     cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                     summary=summary,
                 )
@@ -211,30 +211,30 @@ class TemporalRuntime:
         return done
 
     def _queue(self, step: Step | CompactStep) -> str | None:
-        """The task queue of a tool, or of the model's name; None: the workflow's."""
+        """The task queue of a tool or of a model; None: the workflow's."""
         if isinstance(step, ModelStep):
             return self._model_queues.get(step.model or "")
         return step.spec.task_queue if isinstance(step, ToolStep) and step.spec else None
 
     def _limit(self, step: Step | CompactStep) -> timedelta:
-        """How long an attempt may take before the engine gives it up; it ends itself earlier."""
+        """Start-to-close timeout of an attempt, which ends itself earlier."""
         grant = step.grant if isinstance(step, Step) else None
         hooked = grant is not None and grant.on_event  # after the work
         callbacks = self._limits.callback_timeout * (2 if hooked else 1)
         return timedelta(seconds=step.attempt_timeout + callbacks) + MARGIN
 
     async def _recorded(self) -> None:
-        """Have a local activity's result in the history before a custom agent's body sees it.
+        """Get a local activity's result into the history before a custom agent's body sees it.
 
-        A timer ends the workflow task. Otherwise what had to be repeated later, after a crash,
-        would show the body its own changes.
+        A timer ends the workflow task. Otherwise the activity could be repeated after a crash, and
+        its new result would show the body its own changes.
         """
-        with suppress(asyncio.CancelledError):  # what was done has to be known, to be sealed
+        with suppress(asyncio.CancelledError):  # the caller must know what was done, to close it
             await workflow.sleep(timedelta(milliseconds=1))
             self.look()
 
     async def _store(self, row: StoreEffect[Any, R], step: Any) -> R:
-        """As `_stored`; now and then the history is looked at afterwards."""
+        """As `_stored`; now and then measure the history afterwards."""
         done = await self._stored(row, step)
         self._unseen += 1
         if self._unseen >= UNSEEN:
@@ -242,15 +242,15 @@ class TemporalRuntime:
         return done
 
     async def _stored(self, row: StoreEffect[Any, R], step: Any) -> R:
-        """Write to the store without making the workflow deaf for longer than a second (D4).
+        """Write to the store without blocking the workflow for longer than a second (D4).
 
         A local activity costs no extra workflow task, but signals and cancellations wait for it.
-        So it has one attempt and little time; then a normal activity goes on with the same ids,
-        which is safe because the store looks at the id first. Whether the local attempt timed out
-        is in the history (its marker), so replay takes the same branch.
+        So it has one attempt and little time. Then a normal activity continues with the same ids,
+        which is safe because the store checks the id first. The marker in the history records
+        whether the local attempt timed out, so a replay takes the same path.
 
-        A cancellation waits for the local attempt, which may have written already: what it wrote is
-        returned, and only if it failed is the cancellation raised.
+        A cancellation waits for the local attempt, which may have written already. If it has
+        succeeded, its result is returned; otherwise the cancellation is raised.
         """
         local = workflow.start_local_activity(
             row.name,
@@ -276,7 +276,7 @@ class TemporalRuntime:
                 start_to_close_timeout=STORE_TIMEOUT,
                 heartbeat_timeout=timedelta(seconds=self._limits.heartbeat_timeout),
                 retry_policy=STORE_RETRY,
-                # It may be writing: what it has done must be known, as for steps.
+                # It may be writing: its result must be known, as for steps.
                 cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             )
         except FailureError as error:
@@ -286,7 +286,7 @@ class TemporalRuntime:
 
 
 def _with_parent(step: object) -> object:
-    """An agent's run as a tool is opened with who has asked, which only the engine knows."""
+    """Add the parent workflow to the opening of an agent used as a tool; only Temporal knows it."""
     if not isinstance(step, OpenStep) or step.tool_run is None:
         return step
     parent = workflow.info().parent
@@ -296,14 +296,14 @@ def _with_parent(step: object) -> object:
 def _is_large(step: HookStep) -> bool:
     """Whether an event is too large for the input of a normal activity.
 
-    The merged results of calls side by side can be that. A local activity's input is sent nowhere,
-    but the workflow is deaf while it runs.
+    The merged results of parallel calls can be. A local activity's input is sent nowhere, but the
+    workflow takes no signals while it runs.
     """
     return step.event is not None and len(step.event.to_json().encode()) > MAX_BYTES
 
 
 def _cause(error: FailureError) -> BaseException:
-    """What went wrong in an activity; only the failures of normal ones come wrapped."""
+    """Why an activity failed; only failures of normal activities are wrapped."""
     wrapped = isinstance(error, (ActivityError, ChildWorkflowError))
     return (error.cause or error) if wrapped else error
 
@@ -314,7 +314,7 @@ def _is_final(error: FailureError) -> bool:
 
 
 def _reason(error: FailureError) -> DurableAdkError | asyncio.CancelledError:
-    """Our own error for what an activity failed with."""
+    """The error of ours for an activity's failure."""
     if is_cancelled_exception(error):
         return asyncio.CancelledError()
     cause = _cause(error)
@@ -322,6 +322,6 @@ def _reason(error: FailureError) -> DurableAdkError | asyncio.CancelledError:
         detail = next(iter(cause.details), None)
         if isinstance(detail, dict):
             return from_detail(detail)  # pyright: ignore[reportUnknownArgumentType]: as_detail made it
-        # It has had details; they could not be read.
+        # It had details, but they could not be decoded.
         return rebuild(cause.type or "ApplicationError", cause.message)
     return raised(RunError, type(cause).__name__, str(error))

@@ -1,4 +1,4 @@
-"""Writing down where an invocation stands, and reading it again."""
+"""Stores and loads the checkpoints and journals of invocations."""
 
 import json
 
@@ -28,15 +28,15 @@ from durable_adk.wire.checkpoint import (
 )
 
 PAGE_BYTES = 700_000
-"""Of packed traces, the last of which may be as large; an activity's result may be 2 MiB (1c)."""
+"""Of packed journal parts, before a last one as large; a result may have 2 MiB (1c)."""
 
 
-async def save_place(deps: Dependencies, step: SaveCheckpointStep) -> str:
-    """Write a place down. It is named after what it says, so no late attempt can change it.
+async def save_checkpoint(deps: Dependencies, step: SaveCheckpointStep) -> str:
+    """Store a checkpoint. Its name has its digest, so no late attempt can change it.
 
     Returns:
-        The digest in its name. A replay by another release, which writes a place in other words,
-        would derive another one.
+        The digest. A replay by another release, which may write a checkpoint differently, would
+        derive another one.
     """
     failpoint("roll.before")
     await deps.sessions.note(
@@ -50,8 +50,8 @@ async def save_place(deps: Dependencies, step: SaveCheckpointStep) -> str:
     return step.digest
 
 
-async def save_trace(deps: Dependencies, step: SaveJournalStep) -> None:
-    """Write a part of a trace down; of two that differ the longer one is the later one."""
+async def save_journal(deps: Dependencies, step: SaveJournalStep) -> None:
+    """Store a part of a journal. Of two that differ, the longer one is the later one."""
     name = f"{step.number:09}.{step.index:06}.{step.body}"
     run = step.invocation_id
     known = await deps.sessions.read_notes(step.key, invocation_id=run, kind=JOURNAL, name=name)
@@ -66,14 +66,14 @@ def _entries(body: str) -> int:
     return len(json.loads(unpacked(json.loads(body)))[1])
 
 
-async def read_place(deps: Dependencies, step: ReadCheckpointStep) -> LoadedCheckpoint:
-    """What the loop has to know to go on.
+async def read_checkpoint(deps: Dependencies, step: ReadCheckpointStep) -> LoadedCheckpoint:
+    """Load everything the loop needs to continue.
 
     Raises:
-        LeaseLostError: The session was deleted since.
-        SessionRegressedError: The store does not have the invocation, or the place.
+        LeaseLostError: The session was deleted meanwhile.
+        SessionRegressedError: The store lacks the invocation or the checkpoint.
         PayloadTooLargeError: The session's state does not fit into a payload.
-        InvalidRequestError: Another workflow runs the invocation.
+        InvalidRequestError: Another workflow has the invocation's lease.
     """
     cursor = step.cursor
     record = await deps.sessions.get_invocation(cursor.key, cursor.invocation_id)
@@ -110,9 +110,10 @@ async def read_place(deps: Dependencies, step: ReadCheckpointStep) -> LoadedChec
 
 
 async def _lost(deps: Dependencies, cursor: Cursor) -> DurableAdkError:
-    """Why the store does not know of an invocation that has been opened.
+    """Why the store lacks an invocation that was opened.
 
-    A session that was deleted before now may be an older one as well; it counts as deleted.
+    If the session is missing, it may have been deleted, or the store may be older than the session.
+    That cannot be told apart, and counts as deleted.
     """
     creation = await deps.sessions.read_creation(cursor.key)
     if creation is not None and not creation.epoch:
@@ -127,14 +128,14 @@ async def _lost(deps: Dependencies, cursor: Cursor) -> DurableAdkError:
     )
 
 
-async def read_traces(deps: Dependencies, step: ReadJournalStep) -> JournalPage:
-    """Notes of what bodies were given, as many as fit.
+async def read_journals(deps: Dependencies, step: ReadJournalStep) -> JournalPage:
+    """Load parts of journals, as many as fit.
 
-    An invocation that has ended has none any more. An earlier attempt of this may have ended it,
-    whose worker died before Temporal had heard of that: a body must not begin anew then.
+    An ended invocation has none any more. An earlier workflow task may have closed it and lost its
+    worker before Temporal recorded that: a body must not begin again then.
     """
     page = await _page(deps, step)
-    # Asked behind the notes: they are removed with the end.
+    # Read after the notes, which are removed when the invocation is closed.
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status.closed:
         return JournalPage(traces=[], ending=await read_ending(deps, step.key, record))
@@ -151,7 +152,7 @@ async def _page(deps: Dependencies, step: ReadJournalStep) -> JournalPage:
             return page
         number, _, body = (after := notes[0].name).split(".", 2)
         if int(number) > step.upto:
-            return page  # of a run that has written it and died before it ended
+            return page  # written by a run that lost its worker before it ended
         if body in step.bodies:
             page.traces.append(json.loads(notes[0].body))
         if sum(map(len, page.traces)) > PAGE_BYTES:

@@ -3,7 +3,11 @@
 import pytest
 
 from durable_adk.activities.dependencies import Dependencies
-from durable_adk.activities.invocation.checkpoint import read_place, read_traces, save_trace
+from durable_adk.activities.invocation.checkpoint import (
+    read_checkpoint,
+    read_journals,
+    save_journal,
+)
 from durable_adk.apps import AppRegistry
 from durable_adk.errors import LeaseLostError, SessionRegressedError
 from durable_adk.events import Event
@@ -30,12 +34,12 @@ async def test_the_notes_of_what_has_ended_are_not_taken_for_none() -> None:
         KEY, invocation_id="i", lease_owner="h", user_event=message, create_session=True
     )
     kept = SaveJournalStep(key=KEY, invocation_id="i", number=1, index=0, body="b", trace=KEPT)
-    await save_trace(deps, kept)
-    assert await read_traces(deps, STEP) == JournalPage(traces=[KEPT])
+    await save_journal(deps, kept)
+    assert await read_journals(deps, STEP) == JournalPage(traces=[KEPT])
     await deps.sessions.close_invocation(
         KEY, invocation_id="i", epoch=record.epoch, status=Status.COMPLETED
     )
-    page = await read_traces(deps, STEP)
+    page = await read_journals(deps, STEP)
     assert page.traces == []
     assert page.ending is not None
     assert page.ending.record.status is Status.COMPLETED
@@ -63,4 +67,4 @@ async def test_a_run_goes_on_in_no_other_session_and_waits_for_one_that_was_lost
     cursor = Cursor(app="app", user="u", session="s", invocation_id="i", place=1, digest="d")
     deps = Dependencies(registry=AppRegistry([]), sessions=sessions)
     with pytest.raises(error):
-        await read_place(deps, ReadCheckpointStep(cursor=cursor, lease_owner="h"))
+        await read_checkpoint(deps, ReadCheckpointStep(cursor=cursor, lease_owner="h"))
