@@ -13,7 +13,7 @@ from tests.support.postgres import Databases
 from tests.unit.sessions.contract import opened
 
 TEXT = (Path(__file__).parents[4] / "docs" / "temporal-clients.md").read_text()
-PART = TEXT.partition("\n## The events\n")[2].partition("\n## ")[0]
+PART = TEXT.partition("\n## Events\n")[2].partition("\n## ")[0]
 KEY = SessionKey("capital_agent", "alice", "trip")
 
 
