@@ -26,8 +26,8 @@ from durable_adk.embedded.shared import (
     payloads_place,
     prepare_data_dir,
     shared_server,
+    start_worker_process,
 )
-from durable_adk.embedded.worker_process import start_worker_process
 from durable_adk.errors import DurableAdkError
 from durable_adk.runners import Runner
 from durable_adk.sessions.database_session_service import SqliteSessionService

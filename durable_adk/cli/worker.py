@@ -16,7 +16,7 @@ from durable_adk.cli.target import Target, Targets, load_app
 from durable_adk.cli.terminal import plain_console
 from durable_adk.client.connect import connect, refuse_development_server
 from durable_adk.embedded.server import ServerInfo, TemporalServer
-from durable_adk.embedded.worker_process import start_worker_process
+from durable_adk.embedded.shared import start_worker_process
 from durable_adk.errors import AlreadyExistsError
 from durable_adk.log import get_logger, printable
 from durable_adk.worker import Versioning, WorkerOptions, worker as run_worker

@@ -1,4 +1,4 @@
-"""Everything on this machine: the Temporal server, the store, the worker, in one line."""
+"""A Temporal server, a store and a worker on this machine."""
 
 from durable_adk.embedded.runner import embedded_runner
 from durable_adk.embedded.server import ServerInfo, TemporalServer

@@ -1,4 +1,4 @@
-"""A child process that ends when we end, however we end."""
+"""A child process that ends with this process, even if this one is killed."""
 
 import asyncio
 import contextlib
@@ -15,18 +15,18 @@ _SUPERVISOR = Path(__file__).with_name("supervise.py")
 
 
 class Process:
-    """A running child process (see `supervise` for how its life is tied to ours).
+    """A running child process (`supervise` ties its life to this process).
 
-    It has its own session, so Ctrl-C in our terminal does not reach it: whoever started it says
-    when it stops. ``async with await Process.start(...)`` stops it at the end of the block.
+    It has its own session, so Ctrl-C in our terminal does not reach it: the code that started it
+    stops it. ``async with await Process.start(...)`` stops it at the end of the block.
     """
 
     def __init__(self, supervisor: asyncio.subprocess.Process, pid: int, log: Path) -> None:
         self._supervisor = supervisor
         self.pid = pid
-        """Process id of the child itself."""
+        """Process id of the child, not of its supervisor."""
         self.log = log
-        """File that its standard output and standard error are appended to."""
+        """File to which its standard output and standard error are appended."""
 
     @classmethod
     async def start(
@@ -43,18 +43,18 @@ class Process:
 
         Args:
             command: The program and its arguments.
-            log: File for its output; made if missing.
-            env: Variables on top of ours.
-            cwd: Where it runs; None: where we do.
-            pass_fds: Open descriptors that become its own as well.
-            grace: Seconds between SIGTERM and SIGKILL when it is to end.
+            log: File for its output; created if missing.
+            env: Additional environment variables.
+            cwd: Its working directory; None: ours.
+            pass_fds: Open file descriptors to inherit.
+            grace: Seconds between SIGTERM and SIGKILL.
 
         Raises:
             DurableAdkError: The program cannot be run.
         """
         with _appending(log) as output:
             supervisor = await asyncio.create_subprocess_exec(
-                # isolated, without site: a third of the start-up time, and nothing of the user's
+                # isolated, without site: a third of the start-up time, and no user code
                 *(sys.executable, "-I", "-S", _SUPERVISOR, str(grace), *command),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -69,11 +69,11 @@ class Process:
         try:
             pid = await supervisor.stdout.readline()
         except BaseException:
-            await _finish(supervisor)  # cancelled: nobody would ever stop it
+            await _finish(supervisor)  # cancelled: no other code would stop it
             raise
         if not pid:
             await _finish(supervisor)
-            raise DurableAdkError(f"Cannot run {command[0]}; {log} says why.")
+            raise DurableAdkError(f"Cannot run {command[0]}; see {log}.")
         return cls(supervisor, int(pid), log)
 
     @property
@@ -82,20 +82,20 @@ class Process:
         return self._supervisor.returncode
 
     async def wait(self) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for the end of the process; its exit code."""
         return await self._supervisor.wait()
 
     async def terminate(self) -> int:
-        """SIGTERM, then SIGKILL when the grace is over; its exit code."""
+        """Send SIGTERM, then SIGKILL after the grace period; its exit code."""
         return await _finish(self._supervisor)
 
     async def kill(self) -> int:
-        """SIGKILL for it and all it started; its exit code."""
+        """Send SIGKILL to the process and its children; its exit code."""
         self.send_signal(signal.SIGKILL)
         return await _finish(self._supervisor)
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, unless it has ended (then its id may be somebody else's by now)."""
+        """Send a signal, unless the process has ended: its id may have been reused."""
         if self._supervisor.stdin is not None and self.returncode is None:
             self._supervisor.stdin.write(bytes([number]))
 
@@ -114,8 +114,8 @@ def _appending(log: Path) -> Generator[BinaryIO]:
 
 
 async def _finish(supervisor: asyncio.subprocess.Process) -> int:
-    # Letting go of the pipe is the whole order to end: if we are cancelled in the wait, or killed,
-    # the supervisor carries it out all the same.
+    # Closing the pipe makes the supervisor stop the child, also if we are cancelled while waiting,
+    # or killed.
     if supervisor.stdin is not None:
         supervisor.stdin.close()
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):

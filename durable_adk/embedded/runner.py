@@ -1,4 +1,4 @@
-"""A runner with all it needs, on this machine."""
+"""A runner with a server, a store and a worker on this machine."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -20,11 +20,11 @@ from durable_adk.storage import blobs_at, sweep
 from durable_adk.worker import WorkerOptions, worker
 
 PAYLOADS_KEPT = timedelta(days=7)
-"""For a closed invocation; the embedded server forgets its history earlier."""
+"""For closed invocations; the embedded server deletes their histories earlier."""
 
 
 def embedded_task_queue(app_name: str) -> str:
-    """One queue an app: processes with different apps share an embedded server."""
+    """The task queue of an app: processes with different apps share an embedded server."""
     return f"{DEFAULT_TASK_QUEUE}-{app_name}"
 
 
@@ -40,7 +40,7 @@ async def embedded_runner(
     partials: PartialChannel | None = None,
     options: WorkerOptions | None = None,
 ) -> AsyncGenerator[Runner]:
-    """Durable execution in one line: server, store and worker, and a runner that uses them.
+    """Start a server, a store and a worker, and yield a runner that uses them.
 
     ::
 
@@ -48,23 +48,23 @@ async def embedded_runner(
             async for event in runner.run_async(user_id="me", session_id="s", new_message="Hi!"):
                 print(event.author, event.text)
 
-    Sessions that are missing are created. What the process leaves unfinished, were it killed,
-    goes on when this app is next embedded in the same folder.
+    Missing sessions are created. If the process is killed, its open invocations continue when the
+    app is next embedded in the same folder.
 
     Args:
-        app: The app, or a root agent: its name is the app's then.
-        data_dir: Folder of the server's and the store's files; processes that use the same one
-            share a server. None: ``DURABLE_ADK_DATA_DIR``, else ``.durable-adk`` here.
-        session_service: The store, which stays open; None: SQLite in `data_dir`.
-        artifact_service: The same; None: files.
-        memory_service: The same; None: SQLite.
-        credential_service: The same; None: files that only their owner may read.
-        partials: How chunks of answers travel, which stays open; None: as the settings say.
-        options: How the worker runs; None: the defaults, on a task queue of the app's own.
+        app: The app, or a root agent, whose name becomes the app's.
+        data_dir: Folder of the server's and the store's files; processes with the same folder share
+            a server. None: ``DURABLE_ADK_DATA_DIR``, else ``.durable-adk``.
+        session_service: The session store, not closed here; None: SQLite in `data_dir`.
+        artifact_service: The same for artifacts; None: files.
+        memory_service: The same for memory; None: SQLite.
+        credential_service: The same for credentials; None: files that only their owner may read.
+        partials: The channel of partial events, not closed here; None: that of the settings.
+        options: How the worker runs; None: the defaults, on the app's own task queue.
 
     Raises:
         TemporalUnavailableError: The server cannot be started.
-        WorkerStuckError: User code kept the worker from its work; the body was cancelled.
+        WorkerStuckError: User code blocked the worker; the body was cancelled.
     """
     app = app if isinstance(app, App) else App(name=app.name, root_agent=app)
     folder = prepare_data_dir(data_dir or Settings().data_dir)
@@ -85,11 +85,11 @@ async def embedded_runner(
 async def _served(
     app: App, folder: Path, stores: Stores, options: WorkerOptions
 ) -> AsyncGenerator[Runner]:
-    """A runner, and the server and worker that run what it starts."""
+    """A runner, with the server and the worker that run its invocations."""
     async with embedded_client(folder) as client:
         if Settings().payloads is None:
-            # A place that is named may be that of other servers too, whose open invocations this
-            # one does not know and would take for over.
+            # Storage that is named by the settings may be shared with other servers, whose open
+            # invocations this server would consider closed.
             blobs = blobs_at(payloads_place(folder))
             await sweep(client, blobs, older_than=PAYLOADS_KEPT.total_seconds())
         serving = worker(client, apps=[app], options=options, **stores.arguments())

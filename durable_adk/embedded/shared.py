@@ -1,8 +1,9 @@
-"""One server for all processes that use a data folder."""
+"""One server for all processes that use a data folder, and its worker processes."""
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Coroutine
+import sys
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -11,14 +12,22 @@ from typing import BinaryIO
 from temporalio.client import Client
 
 from durable_adk.client.connect import KEEP_ALIVE, converter_of
-from durable_adk.embedded.locks import open_lock, try_lock
-from durable_adk.embedded.server import START_TIMEOUT, ServerInfo, TemporalServer
+from durable_adk.embedded.process import Process
+from durable_adk.embedded.server import (
+    START_TIMEOUT,
+    ServerInfo,
+    TemporalServer,
+    open_lock,
+    try_lock,
+)
 from durable_adk.errors import AlreadyExistsError, TemporalUnavailableError
 from durable_adk.log import get_logger
 from durable_adk.settings import Settings
 from durable_adk.storage.object_store import place
 
 NAMESPACE = "default"
+GRACE = 15.0
+"""Seconds between SIGTERM and SIGKILL of a worker process; its graceful shutdown takes less."""
 
 ENVIRONMENT = MappingProxyType(
     {
@@ -32,17 +41,17 @@ ENVIRONMENT = MappingProxyType(
         "DURABLE_ADK_AUTO_UPGRADE": "false",
     }
 )
-"""For child processes that connect to it: the user's Temporal profile and deployment are about
-another server; here messages would wait for a deployment that nobody has made current."""
+"""Environment of child processes that connect to it. The user's Temporal profile and deployment are
+for another server; here, messages would wait for a deployment that is never made current."""
 
 _POLL = 0.05
-_PATIENCE = 1.0  # seconds before we say what we wait for
+_LOG_AFTER = 1.0  # seconds of waiting for other processes until it is logged
 
 logger = get_logger(__name__)
 
 
 def prepare_data_dir(data_dir: Path) -> Path:
-    """The folder as an absolute path, made if missing, and kept out of git."""
+    """Create the folder if it is missing, ignored by git; its absolute path."""
     data_dir = data_dir.expanduser().absolute()
     data_dir.mkdir(parents=True, exist_ok=True)
     ignore = data_dir / ".gitignore"
@@ -52,16 +61,16 @@ def prepare_data_dir(data_dir: Path) -> Path:
 
 
 def payloads_place(data_dir: Path) -> Path | str:
-    """Where all who use the data folder's server keep large payloads."""
+    """The storage of large payloads for all users of the data folder's server."""
     return place(Settings().payloads or data_dir / "payloads")
 
 
 async def connect_embedded(address: str, payloads: Path | str | None = None) -> Client:
-    """A client of an embedded server, whatever the environment says of other servers.
+    """Connect to an embedded server, ignoring the environment's Temporal configuration.
 
     Args:
-        address: The server's.
-        payloads: Where the large payloads are; None: all of them are in the server's file.
+        address: The server's address.
+        payloads: The storage of large payloads; None: all are in the server's file.
 
     Raises:
         TemporalUnavailableError: The server does not answer.
@@ -76,13 +85,13 @@ async def connect_embedded(address: str, payloads: Path | str | None = None) -> 
             data_converter=converter,
             keep_alive_config=KEEP_ALIVE,
         )
-    except RuntimeError as error:  # what the SDK raises when the first connection fails
+    except RuntimeError as error:  # raised by the SDK if the first connection fails
         raise TemporalUnavailableError(f"Temporal does not answer at {address}: {error}") from error
 
 
 @asynccontextmanager
 async def embedded_client(data_dir: Path) -> AsyncGenerator[Client]:
-    """A client of a data folder's server, which runs meanwhile; see `shared_server`.
+    """A client of a data folder's server, which runs while the context is open.
 
     Raises:
         TemporalUnavailableError: The server cannot be started, or does not answer.
@@ -93,10 +102,10 @@ async def embedded_client(data_dir: Path) -> AsyncGenerator[Client]:
 
 @asynccontextmanager
 async def shared_server(data_dir: Path) -> AsyncGenerator[ServerInfo]:
-    """The server of a data folder: the one that runs there, or one that we start.
+    """The server of a data folder: the running one, or a new one.
 
-    If we started it we stop it, but not before everybody else has left such a block; a
-    cancellation does not wait for them.
+    A new server is stopped at the end, once no other process uses it; a cancellation does not wait
+    for other processes.
 
     Args:
         data_dir: As `prepare_data_dir` returns it.
@@ -106,7 +115,7 @@ async def shared_server(data_dir: Path) -> AsyncGenerator[ServerInfo]:
     """
     async with AsyncExitStack() as stack:
         users = stack.enter_context(_users(data_dir))
-        # Waits while the last user stops the server, so nobody finds one that is half gone.
+        # Wait while the last user stops the server, so as not to find one that is stopping.
         await _lock(users, shared=True)
         found = await TemporalServer.find(data_dir)
         if found is None:
@@ -134,7 +143,7 @@ async def _lock(file: BinaryIO, *, shared: bool) -> None:
     while not try_lock(file, shared=shared):
         await asyncio.sleep(_POLL)
         waited += _POLL
-        if _PATIENCE <= waited < _PATIENCE + _POLL:
+        if _LOG_AFTER <= waited < _LOG_AFTER + _POLL:
             logger.warning("server.in_use", hint="another process uses our server; waiting for it")
 
 
@@ -151,4 +160,33 @@ async def _started_by_another(data_dir: Path) -> ServerInfo:
         if info := await TemporalServer.find(data_dir):
             return info
         await asyncio.sleep(_POLL)
-    raise TemporalUnavailableError(f"The Temporal server on {data_dir} does not answer.")
+    raise TemporalUnavailableError(f"The Temporal server of {data_dir} does not answer.")
+
+
+async def start_worker_process(
+    target: str,
+    *,
+    address: str,
+    store: str,
+    task_queue: str,
+    data_dir: Path,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+) -> Process:
+    """Start ``durable-adk worker`` for the embedded server; it ends with this process.
+
+    Args:
+        target: The folder, file or module of the app.
+        address: The embedded server's address.
+        store: The session store, a URL or an absolute path.
+        task_queue: Its task queue.
+        data_dir: Folder of artifacts, memory and credentials.
+        log: File for its output.
+        env: Additional environment variables.
+    """
+    # -P: modules of the current folder must not hide those of the standard library.
+    command = [sys.executable, "-P", "-m", "durable_adk.cli", "worker", target]
+    command += ["--address", address, "--store", store, "--task-queue", task_queue]
+    command += ["--data-dir", str(data_dir)]
+    base = {**ENVIRONMENT, "DURABLE_ADK_PAYLOADS": str(payloads_place(data_dir))}
+    return await Process.start(command, log=log, env={**base, **(env or {})}, grace=GRACE)

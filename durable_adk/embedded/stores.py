@@ -1,4 +1,4 @@
-"""All that an app keeps, in a data folder."""
+"""The stores of a data folder."""
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -36,14 +36,14 @@ class Stores:
     memory_service: BaseMemoryService
     credential_service: BaseCredentialService
     partials: PartialChannel | None = None
-    """How chunks of answers travel; None: as the session store suggests."""
+    """The channel of partial events; None: the default of the session store."""
 
     def arguments(self) -> dict[str, Any]:
-        """They as `worker` and `Runner` take them: the same for both."""
+        """Keyword arguments of `worker` and `Runner`, the same for both."""
         return dict(vars(self))
 
     def services(self) -> dict[str, Any]:
-        """Those that keep something."""
+        """The services that store data."""
         return {name: kept for name, kept in vars(self).items() if name != "partials"}
 
 
@@ -58,21 +58,20 @@ async def folder_stores(
     credential_service: BaseCredentialService | None = None,
     partials: PartialChannel | None = None,
 ) -> AsyncGenerator[Stores]:
-    """The stores of a data folder, which any number of processes may share.
+    """Open the stores of a data folder, which any number of processes may share.
 
     Args:
         data_dir: As `prepare_data_dir` returns it.
-        settings: May name other places; None: what the environment says.
-        session_service: Used in place of the folder's, and not closed; so are the others.
+        settings: May name other stores; None: those of the environment.
+        session_service: Used instead of the folder's, and not closed; so are the others.
         artifact_service: The same.
         memory_service: The same.
         credential_service: The same.
         partials: The same.
 
     Raises:
-        InvalidRequestError: Others than its owner may enter the folder of the credentials, they
-            are to be in a database and there are no keys, or the place of the artifacts cannot be
-            used.
+        InvalidRequestError: Others than its owner may enter the credentials' folder, they are to be
+            in a database and there are no keys, or the artifact store cannot be used.
     """
     settings = settings or Settings()
     async with AsyncExitStack() as stack:
@@ -108,28 +107,28 @@ async def _redis(url: SecretStr) -> AsyncGenerator[PartialChannel]:
 
 
 def _memory(data_dir: Path, place: str | None, sessions: SessionLog) -> BaseMemoryService:
-    """The memory in a place that was named, else beside the sessions."""
+    """The memory service of the settings, else one beside the sessions."""
     if url := _database(place, sessions):
         return PostgresMemoryService(url)
     return SqliteMemoryService(Path(place).expanduser() if place else data_dir / "memory.db")
 
 
 def _credentials(data_dir: Path, settings: Settings, sessions: SessionLog) -> BaseCredentialService:
-    """Those in a place that was named; else beside the sessions if there are keys for them."""
+    """The credential service of the settings, else one beside the sessions if there are keys."""
     place, keys = settings.credentials, settings.encryption_keys
     url = _database(place, sessions)
     if url is not None and keys is not None:
         return PostgresCredentialService(url, keys=KeyFile(keys))
     if url is not None and place is not None:
         raise InvalidRequestError(
-            "DURABLE_ADK_CREDENTIALS names a database, which has credentials only encrypted: set "
-            "DURABLE_ADK_ENCRYPTION_KEYS too, or name a folder."
+            "DURABLE_ADK_CREDENTIALS names a database, where credentials must be encrypted: also "
+            "set DURABLE_ADK_ENCRYPTION_KEYS, or name a folder."
         )
     return FileCredentialService(Path(place).expanduser() if place else data_dir / "credentials")
 
 
 def _database(place: str | None, sessions: SessionLog) -> str | URL | None:
-    """The PostgreSQL that something is kept in: the one named, or that of the sessions."""
+    """The PostgreSQL database of a store: the one named, else that of the sessions."""
     if place is not None:
         return place if "://" in place else None
     database = sessions.database if isinstance(sessions, DatabaseSessionService) else None

@@ -1,14 +1,14 @@
-"""The program that stands between us and a child process, so that the child never outlives us.
+"""A supervisor between a process and its child, so that the child never outlives the process.
 
-It runs as ``python supervise.py GRACE COMMAND...`` with our end of a pipe as its standard input:
+It runs as ``python supervise.py GRACE COMMAND...``, with a pipe from the parent as standard input:
 
 - a byte on the pipe is the number of a signal for the child;
-- the end of the pipe (we stopped the child, or we are gone, by SIGKILL too) means SIGTERM for the
-  child, and SIGKILL for its whole process group after GRACE seconds.
+- the end of the pipe (the parent stops the child, or has died, even by SIGKILL) means SIGTERM for
+  the child, and SIGKILL for its process group after GRACE seconds.
 
 It prints the child's process id, and exits with the child's exit code (128 + n for signal n).
-A pipe tells of a death on every Unix and from every thread, which ``PR_SET_PDEATHSIG`` does not.
-The program imports the standard library alone, and little of it, to be up in milliseconds.
+A pipe reports the death of a process on every Unix and for every thread, ``PR_SET_PDEATHSIG`` does
+not. The program only imports a few modules of the standard library, to start in milliseconds.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ from threading import Thread
 
 def _signal(child: subprocess.Popen[bytes], number: int) -> None:
     if number == signal.SIGKILL and child.poll() is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # it was faster
-            os.killpg(child.pid, number)  # what the child started ends with it
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it has just ended
+            os.killpg(child.pid, number)  # its own children end with it
     else:
         child.send_signal(number)
 
@@ -43,16 +43,16 @@ def _obey(child: subprocess.Popen[bytes], grace: float) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command to its end, obeying the pipe meanwhile."""
+    """Run the command to its end, and obey the pipe."""
     grace, *command = arguments
-    # Its own session: Ctrl-C in the terminal must not stop the server before the worker is done.
-    # Descriptors we were given on purpose (a lock) are the child's for as long as it lives.
-    child = subprocess.Popen(  # noqa: S603 # the command is the whole point
+    # Its own session: Ctrl-C in the terminal must not stop the server before the worker.
+    # The child inherits descriptors that were passed on purpose (a lock).
+    child = subprocess.Popen(  # noqa: S603 # running the command is its purpose
         command, stdin=subprocess.DEVNULL, stdout=2, close_fds=False, start_new_session=True
     )
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # only the pipe gives orders; after the child, who
-    print(child.pid, flush=True)  # noqa: T201 # our answer; else inherits what is ignored
+        signal.signal(number, signal.SIG_IGN)  # only the pipe stops it; set
+    print(child.pid, flush=True)  # noqa: T201 # for the parent; after the child, which inherits it
     Thread(target=_obey, args=(child, float(grace)), daemon=True).start()
     code = child.wait()
     return code if code >= 0 else 128 - code

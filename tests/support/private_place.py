@@ -11,8 +11,7 @@ from temporalio.client import Client
 
 from durable_adk.artifacts import FileArtifactService
 from durable_adk.embedded import TemporalServer
-from durable_adk.embedded.shared import connect_embedded
-from durable_adk.embedded.worker_process import start_worker_process
+from durable_adk.embedded.shared import connect_embedded, start_worker_process
 from durable_adk.encryption import Key
 from durable_adk.errors import CallbackError, ToolError
 from durable_adk.runners import Runner
