@@ -66,7 +66,6 @@ OPENTELEMETRY = "attribute baggage headers identity log metrics span telemetry t
 """Words of OpenTelemetry's documentation."""
 
 COMPUTING = """
-    polling rebuild watches
     access application arguments async backend begin blobs budget cache call calling calls change
     channel chunks cli close closing compact connect connection container contract copies database
     db debugging decoding delegated demo dependencies determinism dev doctor embedded encryption
@@ -74,29 +73,28 @@ COMPUTING = """
     folder forks gemini head health hook id in_process inserts invocations json key launch launcher
     library lifecycle limits lines link listing live lock logging long lost main manager merge
     migrate migrations names notifications object open ops options orphan over owner parameters
-    pause pending plain plain_text postgres private process program query reconcile record redaction
-    redis reference refusal require result retention retrying routing scope secret sent server
-    serving settings setup shared size sockets source sql sqlite stack stalled status steering steps
-    storage store stored stream streaming subprocess subscription supervise sweep sync tables take
-    target terminal text threads transaction transactional types unavailable upload url utils values
-    version wait watchdog wire word
+    pause pending plain plain_text polling postgres private process program query rebuild reconcile
+    record redaction redis reference refusal require result retention retrying routing scope secret
+    sent server serving settings setup shared size sockets source sql sqlite stack stalled status
+    steering steps storage store stored stream streaming subprocess subscription supervise sweep
+    sync tables take target terminal text threads transaction transactional types unavailable upload
+    url utils values version wait watchdog watches wire word
 """
 """Words of Python, of SQL, of the libraries in use and of computing at large."""
 
 SMALL = "at by for from of on the to"
 
 NOT_YET_NAMED = """
-    begun behind broken_logs dead_holders desk erasing evidence notebook notices past_state pausing
-    people places questions reach reading rebuilt redo regressed regressions repeated toolbox trails
-    unread untold waiting watch
+    begun behind broken_logs dead_holders erasing notices past_state pausing reading redo
+    regressions toolbox trails unread untold waiting
 """
 """Modules of today that wait for a name."""
 
-NOT_YET_SMALL = {"cli", "."}
+NOT_YET_SMALL = {"."}
 """Folders of today that have more than 15 modules."""
 
 NOT_YET_UNIQUE = """
-    Place Scope ToolRun Waiting Watch
+    Place
 """
 """Class names of today that two modules have."""
 
