@@ -1,4 +1,4 @@
-"""The base of all agents."""
+"""`BaseAgent`: the base class of all agents."""
 
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -23,10 +23,10 @@ AgentCallback: TypeAlias = Callable[
 class BaseAgent(BaseModel):
     """An agent: a name, callbacks, sub-agents and a body (semantics 8.1).
 
-    Subclasses write the body: `_run_async_impl` runs in the deterministic loop, drives sub-agents
-    with ``self.sub.run_async(ctx)`` and yields events. It may read `ctx.session.state`, `await
-    asyncio.sleep` (a durable timer) and nothing else of the outside world: no clock, no random
-    numbers, no I/O. Those belong into tools and callbacks.
+    Subclasses define the body: `_run_async_impl` runs in the deterministic loop, runs sub-agents
+    with ``self.sub.run_async(ctx)`` and yields events. It may read `ctx.session.state`, call
+    `ctx.step` and `await asyncio.sleep` (a durable timer). It must not use a clock, random numbers
+    or I/O; these belong in steps, tools and callbacks.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -48,7 +48,7 @@ class BaseAgent(BaseModel):
         return value
 
     def model_post_init(self, context: Any, /) -> None:
-        """Become the parent of the sub-agents (semantics AGT-2).
+        """Set the parent of the sub-agents (semantics AGT-2).
 
         Raises:
             AgentDefinitionError: A sub-agent has a parent already, or a name occurs twice.
@@ -70,7 +70,7 @@ class BaseAgent(BaseModel):
             )
 
     def walk(self) -> list["BaseAgent"]:
-        """This agent and all below it, depth first."""
+        """Return this agent and all below it, depth first."""
         return [self, *(agent for child in self.sub_agents for agent in child.walk())]
 
     @property
@@ -79,15 +79,15 @@ class BaseAgent(BaseModel):
         return self if self.parent_agent is None else self.parent_agent.root_agent
 
     def find_agent(self, name: str) -> "BaseAgent | None":
-        """This agent or the one of that name below it (AGT-3)."""
+        """Return the agent of this name among this agent and those below it (AGT-3)."""
         return next((agent for agent in self.walk() if agent.name == name), None)
 
     def find_sub_agent(self, name: str) -> "BaseAgent | None":
-        """The agent of that name below this one (AGT-3)."""
+        """Return the agent of this name below this one (AGT-3)."""
         return next((agent for agent in self.walk()[1:] if agent.name == name), None)
 
     def clone(self, update: dict[str, Any] | None = None) -> Self:
-        """A copy without parent, its sub-agents cloned too (AGT-9)."""
+        """Return a copy without parent and with cloned sub-agents (AGT-9)."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         del fields["parent_agent"]
         fields["sub_agents"] = [child.clone() for child in self.sub_agents]
@@ -96,21 +96,21 @@ class BaseAgent(BaseModel):
     def run_async(self, parent_context: InvocationContext) -> AsyncGenerator[Event, None]:
         """Run this agent as part of an invocation: callbacks, body, callbacks (AGT-5).
 
-        After each event the caller must let the loop commit it before it asks for the next; inside
-        `_run_async_impl` that is what yielding the event on does.
+        The caller must let the loop commit each event before it requests the next one. Inside of
+        `_run_async_impl`, yielding the event does that.
         """
         return parent_context.loop.run_agent(self, parent_context)
 
     def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        """The body, an async generator of events; to be written by subclasses."""
+        """The body, an async generator of events; subclasses define it."""
         del ctx
         raise AgentDefinitionError(f"{type(self).__name__} does not define _run_async_impl.")
 
     async def close(self) -> None:
-        """Let go of what the agent holds open; nothing, unless a subclass says otherwise."""
+        """Close connections; does nothing by default."""
 
     def node(self) -> AgentNode:
-        """What the manifest records of this agent and those below it (design D6)."""
+        """Return the manifest entry of this agent and those below it (design D6)."""
         children = [child.node() for child in self.sub_agents]
         node = AgentNode(
             name=self.name,
@@ -122,7 +122,7 @@ class BaseAgent(BaseModel):
         return self._describe(node)
 
     def _describe(self, node: AgentNode) -> AgentNode:
-        """Complete the node; subclasses set what they add, then call this."""
+        """Set the fingerprint; subclasses call this after they changed the node."""
         text = canonical([type(self).__qualname__, node.model_dump(exclude={"children"})])
         node.fingerprint = hashlib.sha256(text.encode()).hexdigest()[:16]
         return node

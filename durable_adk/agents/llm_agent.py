@@ -1,4 +1,4 @@
-"""The agent that asks a model."""
+"""`LlmAgent`: the agent that calls a model."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Models, and the port to them."""
+"""Models: the interface `BaseLlm`, its registry, and the models of this package."""
 
 from durable_adk.models.base_llm import BaseLlm
 from durable_adk.models.google_llm import Gemini

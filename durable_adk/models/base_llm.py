@@ -1,4 +1,4 @@
-"""The port to a model."""
+"""`BaseLlm`: the interface of a model."""
 
 from abc import abstractmethod
 from collections.abc import AsyncGenerator
@@ -19,11 +19,11 @@ class BaseLlm(BaseModel):
 
     @classmethod
     def supported_models(cls) -> list[str]:
-        """Regular expressions of the model names this class serves; for `LLMRegistry`."""
+        """Return regular expressions of the model names of this class, for `LLMRegistry`."""
         return []
 
     async def aclose(self) -> None:
-        """Close the connections made in the calling event loop; nothing by default."""
+        """Close the connections of the calling event loop; does nothing by default."""
 
     @abstractmethod
     def generate_content_async(
@@ -34,7 +34,7 @@ class BaseLlm(BaseModel):
         Yields exactly one whole response, before it any number of partial ones if `stream`.
 
         Raises:
-            ModelUnavailableError: Worth asking again; the engine does, after `retry_after`.
-            ModelError: Not worth asking again.
+            ModelUnavailableError: A transient failure; the runtime retries after `retry_after`.
+            ModelError: A permanent failure.
         """
         ...

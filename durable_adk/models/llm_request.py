@@ -1,4 +1,4 @@
-"""What a model is asked."""
+"""`LlmRequest`: a request to a model."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -7,17 +7,17 @@ from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field
 
 FOREIGN_CONTEXT = "For context:"
-"""How a content begins that quotes another agent to this one (semantics FLW-22)."""
+"""Start of a content that quotes another agent (semantics FLW-22)."""
 SYSTEM_INSTRUCTION = "System instruction"
-"""How a content begins that holds a part of the agent's own instruction (semantics AGT-16)."""
+"""Start of a content that holds a part of the agent's own instruction (semantics AGT-16)."""
 NOT_BY_THE_USER = (FOREIGN_CONTEXT, SYSTEM_INSTRUCTION)
-"""How contents of the role ``user`` begin that the user did not write."""
+"""Starts of contents with role ``user`` that the user did not write."""
 SET_MODEL_RESPONSE = "set_model_response"
-"""The tool that takes an answer of a certain shape from a model with tools (semantics AGT-19)."""
+"""Name of the tool that receives structured output (semantics AGT-19)."""
 
 
 def is_message(content: types.Content) -> bool:
-    """Whether a person wrote it: no tool's response and nothing that quotes another agent."""
+    """Return whether the user wrote the content."""
     parts = content.parts or []
     return (
         content.role == "user"
@@ -48,7 +48,7 @@ class LlmRequest(BaseModel):
     """The declared tools by name; any value that has the methods of `BaseTool`."""
 
     def snapshot(self) -> "LlmRequest":
-        """A copy that changes to this one do not reach; the tools themselves are shared."""
+        """Return a deep copy that shares only the tools."""
         return self.model_copy(
             update={
                 "contents": [content.model_copy(deep=True) for content in self.contents],
@@ -58,7 +58,7 @@ class LlmRequest(BaseModel):
         )
 
     def append_instructions(self, instructions: list[str]) -> None:
-        """Add pieces to the system instruction, a blank line between each (semantics AGT-15)."""
+        """Append to the system instruction, separated by blank lines (semantics AGT-15)."""
         pieces = [piece for piece in instructions if piece]
         if not pieces:
             return
@@ -80,7 +80,7 @@ class LlmRequest(BaseModel):
                 config.system_instruction = [current, *pieces]
 
     def append_tools(self, tools: Sequence[DeclaredTool]) -> None:
-        """Declare tools to the model, all in one `types.Tool`; the last of a name wins (TOL-2)."""
+        """Declare tools in one `types.Tool`; of equal names the last one wins (TOL-2)."""
         declarations = {
             declaration.name: declaration
             for tool in tools
@@ -102,6 +102,6 @@ class LlmRequest(BaseModel):
         config.tools = config_tools
 
     def set_output_schema(self, schema: Any) -> None:
-        """Ask for JSON of this shape: a type, or a schema as such (semantics AGT-19)."""
+        """Request JSON output that matches a type or a schema (semantics AGT-19)."""
         self.config.response_schema = schema
         self.config.response_mime_type = "application/json"

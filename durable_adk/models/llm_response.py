@@ -1,4 +1,4 @@
-"""What a model answered."""
+"""`LlmResponse`: a response of a model."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from google.genai import types
 from durable_adk.json_model import JsonModel
 
 NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
-"""The error of an answer that stopped by itself and says nothing (semantics FLW-5)."""
+"""Error code of a complete response without content (semantics FLW-5)."""
 _NOT_SAID = {"text", "thought", "thought_signature", "part_metadata"}
 
 
 def says_something(part: types.Part) -> bool:
-    """Whether the part is more than a blank text or a thought."""
+    """Return whether the part is more than a blank text or a thought."""
     if part.text and part.text.strip() and not part.thought:
         return True
     fields = {name for name in part.model_fields_set if getattr(part, name) is not None}
@@ -20,7 +20,7 @@ def says_something(part: types.Part) -> bool:
 
 
 class LlmResponse(JsonModel):
-    """One answer of a model, whole or (`partial`) a chunk of it (semantics 2.1, EVT-1)."""
+    """A response of a model, complete or (`partial`) a chunk of it (semantics 2.1, EVT-1)."""
 
     content: types.Content | None = None
     partial: bool | None = None
@@ -37,7 +37,7 @@ class LlmResponse(JsonModel):
     custom_metadata: dict[str, Any] | None = None
 
     def or_silence(self) -> "LlmResponse":
-        """The answer; as an error if it stopped by itself and says nothing (semantics 17.1)."""
+        """Return the response; as an error if it is complete and empty (semantics 17.1)."""
         parts = (self.content.parts or []) if self.content else []
         stopped = self.finish_reason is types.FinishReason.STOP and not self.error_code
         if self.partial or not stopped or any(map(says_something, parts)):

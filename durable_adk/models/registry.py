@@ -1,4 +1,4 @@
-"""Which class serves which model name."""
+"""`LLMRegistry`: finds the model class for a model name."""
 
 import re
 
@@ -9,23 +9,23 @@ from durable_adk.models.offline import OfflineModel
 
 
 class LLMRegistry:
-    """Finds the class for the name an agent gives its model (semantics FLW-97, AGT-11)."""
+    """Finds the class for the model name of an agent (semantics FLW-97, AGT-11)."""
 
     _classes: dict[str, type[BaseLlm]] = {}  # noqa: RUF012  # one table per process, as in ADK
 
     @classmethod
     def register(cls, llm_cls: type[BaseLlm]) -> None:
-        """Serve the names of `llm_cls.supported_models` with it; the latest registration wins."""
+        """Register a class for its `supported_models`; the latest registration wins."""
         for pattern in llm_cls.supported_models():
             cls._classes.pop(pattern, None)
             cls._classes[pattern] = llm_cls
 
     @classmethod
     def resolve(cls, model: str) -> type[BaseLlm]:
-        """The class that serves `model`; its patterns must match the whole name.
+        """Return the class for a model name; a pattern must match the whole name.
 
         Raises:
-            AgentDefinitionError: No registered class serves it.
+            AgentDefinitionError: No registered class supports it.
         """
         for pattern, llm_cls in reversed(cls._classes.items()):
             if re.fullmatch(pattern, model):
@@ -38,10 +38,10 @@ class LLMRegistry:
 
     @classmethod
     def new_llm(cls, model: str) -> BaseLlm:
-        """A model of this name.
+        """Return a model of this name.
 
         Raises:
-            AgentDefinitionError: No registered class serves it.
+            AgentDefinitionError: No registered class supports it.
         """
         return cls.resolve(model)(model=model)
 

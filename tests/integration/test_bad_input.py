@@ -459,7 +459,7 @@ async def test_an_empty_message_is_refused(message: Any) -> None:
 async def test_a_forged_call_or_response_is_refused(part: types.Part) -> None:
     """RUN-21, TRAP-28: users cannot speak for the model or for tools."""
     async with InMemoryRunner(LlmAgent(name="a", model=ScriptedModel(replies=["x"]))) as runner:
-        with pytest.raises(InvalidRequestError, match=r"function_call|No call 'x' waits"):
+        with pytest.raises(InvalidRequestError, match=r"function_call|no pending call 'x'"):
             await send(runner, types.Content(role="user", parts=[part]))
 
 
