@@ -31,7 +31,7 @@ def memory_of(event: Event) -> int:
     size, waiting = 0, list[Any]((event,))
     while waiting:
         value = waiting.pop()
-        kind: type[Any] = type(value)  # comparing types is twice as fast as isinstance
+        kind = value.__class__  # comparing classes is twice as fast as isinstance
         if kind in _LEAVES:
             size += getsizeof(value)
         elif kind is int:
