@@ -33,8 +33,8 @@ from durable_adk.sessions.session_log import SessionLog
 
 SHORTEST = 12
 """Characters of a shortened id at least."""
-_LABEL = 9
-"""Columns of the widest label."""
+_LABEL = 10
+"""Columns of the labels."""
 
 T = TypeVar("T")
 OneUser = Annotated[str | None, typer.Option("--user", help="Only this user.")]
