@@ -71,6 +71,12 @@ async def settle(ask: int) -> dict[str, Any]:
 THEIRS["settle"] = settle
 
 
+async def decline(ask: int, tool_context: ToolContext) -> None:
+    """Refuse the card."""
+    await run_tool(tool_context, ask)
+    raise ValueError("declined")
+
+
 async def leave(ask: int, tool_context: ToolContext) -> dict[str, Any]:
     """End the loop."""
     exit_loop(tool_context)
@@ -348,6 +354,11 @@ OPERATED = [
     Scenario(
         name="reset custom agent that draws",
         app=app(Dice(name="dice", sub_agents=[charger(before_agent_callback=throw_in_callback)])),
+        inputs=[RESET],
+    ),
+    Scenario(
+        name="reset tool that fails",
+        app=app(agent("a", [("decline", {})], "Declined.", tools=[decline])),
         inputs=[RESET],
     ),
     Scenario(

@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, Literal, NamedTuple
 
 from durable_adk.activities.commit.commit import commit_event
-from durable_adk.activities.commit.notes import keep_outcome
+from durable_adk.activities.commit.notes import find_outcome, keep_failure, keep_outcome
 from durable_adk.activities.dependencies import STORE_TIMEOUT, Dependencies
 from durable_adk.activities.user_code.plugin_hooks import seen_by_plugins
 from durable_adk.closing import uninterrupted
@@ -135,13 +135,15 @@ async def run_and_commit(
         raise
     if found is not None:
         work.close()
-        return _found(step, found)
+        return await _found(deps, step, found)
     if step.grant is None:
         work = _reported(deps, step, work)
     try:
         result = await work
     except AlreadyStoredError as before:
-        return _found(step, before.result)
+        return await _found(deps, step, before.result)
+    if result.error and isinstance(step, ToolStep):
+        await keep_failure(deps, step, result)
     if step.grant is None:
         return CommittedStep(result)
     event = result.event
@@ -166,10 +168,28 @@ async def _reported(
     return await (work if noted else keep_outcome(deps, step, work))
 
 
-def _found(step: Step, found: StepResult) -> CommittedStep:
+async def _found(deps: Dependencies, step: Step, found: StepResult) -> CommittedStep:
     """The result of an earlier attempt, which committed the event."""
+    failed = await _failed(deps, step, found)
+    if failed is not None:
+        return CommittedStep(failed)
     closed = found.closed and step.grant is not None
     return CommittedStep(found, "before" if closed else None)
+
+
+async def _failed(deps: Dependencies, step: Step, found: StepResult) -> StepResult | None:
+    """The failure of a tool, if what is stored is the response that the loop has made of it.
+
+    The invocation ends with the failure, which the response does not show: a tool may return the
+    same. An attempt whose worker died may have noted a failure where a later one has succeeded.
+    """
+    if not isinstance(step, ToolStep) or found.event is None:
+        return None
+    noted = await find_outcome(deps, step)
+    if noted is None or noted.error is None:
+        return None
+    responses = [one.response for one in found.event.get_function_responses()]
+    return noted if responses == [{"error": noted.error.get("message")}] else None
 
 
 def _completed(event: Event, grant: EarlyCommit) -> Event:

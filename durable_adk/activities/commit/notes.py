@@ -117,19 +117,33 @@ async def keep_outcome(
     step has reported. A workflow that was reset has forgotten that. What functions of a body or
     callbacks draw anew would lead to other events than those that are stored.
     """
-    name = _outcome_name(step)
     try:
-        body = await again(find_note, STORE_TIMEOUT)(deps, step, OUTCOME, name)
+        found = await again(find_outcome, STORE_TIMEOUT)(deps, step)
     except BaseException:
         work.close()
         raise
-    if body is not None:
+    if found is not None:
         work.close()
-        return StepResult.model_validate_json(body, extra="ignore")
+        return found
     result = await work
-    body = result.to_json()
+    return await _kept(deps, step, result)
+
+
+async def find_outcome(deps: Dependencies, step: Step) -> StepResult | None:
+    """The result that was kept of a step; None: none was."""
+    body = await find_note(deps, step, OUTCOME, _outcome_name(step))
+    return None if body is None else StepResult.from_json(body)
+
+
+async def keep_failure(deps: Dependencies, step: ToolStep, result: StepResult) -> None:
+    """Keep what a tool has raised: the loop stores a response in its place, and then fails."""
+    await _kept(deps, step, result)
+
+
+async def _kept(deps: Dependencies, step: Step, result: StepResult) -> StepResult:
+    name, body = _outcome_name(step), result.to_json()
     kept = await offer_note(deps, step, OUTCOME, name, body, patience=OUTCOME_PATIENCE)
-    return result if kept == body else StepResult.model_validate_json(kept, extra="ignore")
+    return result if kept == body else StepResult.from_json(kept)
 
 
 def _outcome_name(step: Step) -> str:

@@ -10,7 +10,7 @@ from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.effects import EffectPerformer
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
-from durable_adk.conversation.tool_responses import merge_responses
+from durable_adk.conversation.tool_responses import error_response, merge_responses
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.events import Event
 from durable_adk.heartbeat import AttemptHistory
@@ -38,11 +38,14 @@ class Runs:
     def __init__(self, replies: list[Any], **fields: Any) -> None:
         self.runs: list[str] = []
         self.transfer: str | None = None
+        self.fails = False
 
         def charge(tool_context: Any) -> str:
             """Charge the card."""
             self.runs.append(tool_context.idempotency_key)
             tool_context.actions.transfer_to_agent = self.transfer
+            if self.fails:
+                raise RuntimeError("declined")
             return "charged"
 
         self.model = ScriptedModel(replies=replies)
@@ -225,6 +228,42 @@ async def test_the_responses_of_several_calls_are_no_call_s_own(
     await store(runs, merged, grant, 2)
     (again,) = (await runs.effects.perform(steps[0])).event.get_function_responses()  # type: ignore[union-attr] # it has one
     assert again.id == names[0]
+
+
+@pytest.mark.parametrize("granted", [True, False])
+async def test_a_tool_that_has_failed_fails_again_after_a_reset(*, granted: bool) -> None:
+    """FLW-46, I10: what the loop has stored is its response; the invocation ends with its error."""
+    runs = Runs([call("charge"), "done"])
+    runs.fails = True
+    grant = await runs.open()
+    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, grant)))
+    assert asked.event is not None
+    call_id = asked.event.get_function_calls()[0].id or ""
+    own = grant if granted else None
+    running = ToolStep(**runs.step("e-1.2", 2, own), call_id=call_id, tool="charge")
+    failed = await runs.effects.perform(running)
+    assert failed.error is not None
+    response = error_response(call_id, "charge", failed.error["message"], author="a", branch=None)
+    response.id, response.invocation_id = "e-1.2", "e-1"
+    await store(runs, response, grant, 2)
+    again = await runs.effects.perform(running)
+    assert (again.error, again.event, len(runs.runs)) == (failed.error, None, 1)
+
+
+async def test_a_tool_whose_failure_was_lost_has_succeeded_if_that_is_stored() -> None:
+    """I10: its worker died before it had reported the failure, and the next attempt succeeded."""
+    runs = Runs([call("charge"), "done"])
+    runs.fails = True
+    grant = await runs.open()
+    asked = await runs.effects.perform(ModelStep(**runs.step("e-1.1", 1, grant)))
+    assert asked.event is not None
+    call_id = asked.event.get_function_calls()[0].id or ""
+    running = ToolStep(**runs.step("e-1.2", 2, grant), call_id=call_id, tool="charge")
+    assert (await runs.effects.perform(running)).error is not None
+    runs.fails = False
+    done = await runs.effects.perform(running, EffectAttempt(number=2))
+    again = await runs.effects.perform(running)
+    assert (again.error, again.event, again.seq) == (None, done.event, 3)
 
 
 async def store(runs: Runs, event: Event | None, grant: EarlyCommit, revision: int) -> None:
