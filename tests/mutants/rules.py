@@ -253,7 +253,8 @@ def names_of_answers_apart() -> str:
     inbox = Inbox()
     inbox.put(InvocationAnswer(call_id="c", confirmed=True, answer_id="unnamed-2"))
     inbox.put(InvocationAnswer(call_id="c", confirmed=True))
-    names = [answer.answer_id for _ in range(2) if (answer := inbox.get_nowait())]
+    inbox.drain()
+    names = [answer.answer_id for answer in inbox.state.unread]
     return "" if len(set(names)) == 2 else f"they are {names}"
 
 
