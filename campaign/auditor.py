@@ -35,7 +35,7 @@ from campaign.guards import Guard, guards, measured
 from campaign.run_folder import RunFolder
 from campaign.stores import converter
 from durable_adk.apps.registry import AppRegistry, serve
-from durable_adk.ops.doctor.trails import has_begun
+from durable_adk.ops.doctor.operation_log import has_workflow_task
 from durable_adk.worker import workflow_runner
 from durable_adk.workflows.invocation import InvocationWorkflow
 
@@ -163,7 +163,7 @@ async def _replay(folder: RunFolder, found: Evidence) -> None:
     for line in found.workflows:
         text = (folder.histories / line["history"]).read_text()
         history = WorkflowHistory.from_json(line["workflow"], text)
-        if not has_begun(history):
+        if not has_workflow_task(history):
             line["failure"] = None
             continue
         result = await replayer.replay_workflow(history, raise_on_replay_failure=False)

@@ -25,7 +25,7 @@ from campaign.export import rows_of
 from campaign.player import Player
 from campaign.workload import Turn
 from durable_adk.errors import DurableAdkError
-from durable_adk.ops.doctor.doctor import examine
+from durable_adk.ops.doctor.diagnosis import diagnose
 from durable_adk.ops.doctor.sources import Missing, Sources
 from durable_adk.runners import Runner
 from durable_adk.sessions import DatabaseSessionService
@@ -126,13 +126,13 @@ async def _mended(cluster: Cluster, client: Client) -> list[str]:
     code = list(make_apps(cluster.folder.path).values())
     sources = Sources(client=client, sessions=sessions, code=code, missing=Missing.LOST)
     try:
-        cases = await examine(sources)
+        cases = await diagnose(sources)
         for _ in range(ROUNDS):
             for case in cases:
                 if case.remedy is not None:
                     with suppress(DurableAdkError):  # then it is found again
                         await case.remedy()
-            cases = await examine(sources)
+            cases = await diagnose(sources)
         return [case.finding.to_json() for case in cases]
     finally:
         await sessions.close()

@@ -39,7 +39,7 @@ from durable_adk.partials import PartialChannel, partials_of
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits, Settings
 from durable_adk.storage import OwnedStorage, ResultUpload
-from durable_adk.telemetry.headers import BindsTrace, HandsOn
+from durable_adk.telemetry.headers import BindsTrace, PropagatesTrace
 from durable_adk.wire.converter import with_our_payloads
 from durable_adk.worker_status import report_stuck, report_working
 from durable_adk.workflows.invocation import InvocationWorkflow
@@ -182,7 +182,7 @@ def interceptors_for(client: Client) -> list[Interceptor]:
     """Interceptors that propagate traces and manage payloads in external storage."""
     converter = client.data_converter
     owned = isinstance(converter.external_storage, OwnedStorage)
-    return [HandsOn(), BindsTrace(), *([ResultUpload(converter)] if owned else [])]
+    return [PropagatesTrace(), BindsTrace(), *([ResultUpload(converter)] if owned else [])]
 
 
 class Timing(TypedDict):

@@ -1,6 +1,5 @@
-"""Artifacts: named, versioned files that belong to a session or a user, and where they are kept."""
+"""Artifacts: named, versioned files of a session or a user, and the services that store them."""
 
-from durable_adk.artifacts.at import artifacts_at
 from durable_adk.artifacts.base_artifact_service import (
     ArtifactReader,
     ArtifactVersion,
@@ -8,6 +7,7 @@ from durable_adk.artifacts.base_artifact_service import (
 )
 from durable_adk.artifacts.file_artifact_service import FileArtifactService
 from durable_adk.artifacts.in_memory_artifact_service import InMemoryArtifactService
+from durable_adk.artifacts.location import artifacts_at
 from durable_adk.artifacts.object_artifact_service import GcsArtifactService, ObjectArtifactService
 
 __all__ = [

@@ -4,26 +4,25 @@
 
     <app>/<user>/user/<name>/            names that the user's sessions share
     <app>/<user>/sessions/<session>/<name>/
-        0/  record.json  content         a version; it never changes
+        0/  record.json  content         a version; immutable
         1/  ...
-        .keys/<hash>                     save keys that somebody has begun to save with
+        .keys/<hash>                     claims of save keys
         .new-<random>/                   a version being written
-        .old-<random>/                   one that a killed process has left
+        .old-<random>/                   leftovers of a killed process
     .deleted/<random>/                   names being deleted
-    .spool/<random>                      content that comes in chunks, until it is all there
+    .spool/<random>                      content that arrives in chunks, until it is complete
 
 **Publishing is one rename** of a whole `.new` folder to the next number. The system refuses to
-rename onto a folder that has something in it, so each number is taken once; who comes second looks
-at what is there and tries the next. A process that is killed leaves a `.new` folder, which nobody
-reads and a later save removes.
+rename onto a folder that is not empty, so each number is assigned once; the second process reads
+the existing version and tries the next number. A killed process leaves a `.new` folder, which is
+never read, and which a later save removes.
 
-**One version a save key.** Numbers are taken in order and versions never change. So a saver that
-has found its key in no version below `n`, and then takes `n`, is the key's only one. Reading all
-versions at each save would be slow, and the claim in `.keys` spares it: the process that made the
-claim knows that no version before it has the key. Everybody after it, a retry, reads them all.
+**One version per save key.** Numbers are assigned in order and versions are immutable. So a saver
+that found its key in no version below `n`, and then takes `n`, is the only one with that key. The
+claim in `.keys` avoids reading all versions at each save: its creator knows that no earlier version
+has the key. Later savers, which are retries, read all versions.
 """
 
-import os
 import shutil
 import time
 from collections.abc import Iterable
@@ -33,21 +32,22 @@ from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
-from durable_adk.artifacts._key import ArtifactKey, Scope, component
+from durable_adk.artifacts._key import ArtifactKey, ArtifactScope, component
 from durable_adk.artifacts._record import Record, fields_of
 from durable_adk.artifacts._stored import Draft
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.failpoints import failpoint
+from durable_adk.storage.file_sync import sync_folder, write_durably
 
 _TRIES = 100
-"""Every try but the last was lost to somebody who deleted the name meanwhile."""
+"""Attempts of a save; each failed one means that the name was deleted in the meantime."""
 _LEFT_BEHIND = 3600.0
-"""Seconds after which nobody is writing a `.new` folder any more."""
+"""Age in seconds of a `.new` folder that no process is writing any more."""
 
 
 class FileVersions:
-    """The folder; see the module. Calls block."""
+    """Versions in a folder; see the module. Calls block."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -56,25 +56,25 @@ class FileVersions:
         """Store a draft as the next version, unless its save key has one; returns the number.
 
         Args:
-            key: Whose version.
+            key: The artifact.
             draft: The version.
-            spool: What `spool` has made of its chunks.
+            spool: A file of `spool` with the content, if it arrived in chunks.
         """
         folder = self._folder(key)
         for _ in range(_TRIES):
             with suppress(FileNotFoundError):
                 return _add(folder, key.filename, draft, spool)
-        raise StoreUnavailableError(f"Artifact {key.filename!r} is being deleted again and again.")
+        raise StoreUnavailableError(f"Artifact {key.filename!r} is being deleted repeatedly.")
 
     def numbers(self, key: ArtifactKey) -> list[int]:
         """The numbers of all versions, ascending."""
         return _numbers(self._folder(key))
 
     def spool(self) -> Path:
-        """A new file for chunks; whoever gets it removes it when the version is there."""
+        """The path of a new file for chunks; the caller removes it after the save."""
         folder = self._root / ".spool"
         _make(folder)
-        for name in _listing(folder):  # what killed processes have left
+        for name in _listing(folder):  # leftovers of killed processes
             with suppress(FileNotFoundError):
                 if time.time() - (folder / name).stat().st_mtime > _LEFT_BEHIND:
                     (folder / name).unlink()
@@ -87,25 +87,25 @@ class FileVersions:
         return record and (record, folder / "content")
 
     def describe(self, key: ArtifactKey, versions: Iterable[int]) -> list[ArtifactVersion]:
-        """What is known of versions, of those that are there."""
+        """The descriptions of the versions that exist."""
         folders = {number: self._folder(key) / str(number) for number in versions}
         found = [(number, folder, _read(folder)) for number, folder in folders.items()]
         return [
             record.described(number, folder.as_uri()) for number, folder, record in found if record
         ]
 
-    def names(self, scope: Scope) -> list[str]:
+    def names(self, scope: ArtifactScope) -> list[str]:
         """All names in a scope."""
         folders = [self._scope(scope) / name for name in _listing(self._scope(scope))]
         records = [_read(folder / str(n)) for folder in folders for n in _numbers(folder)[:1]]
         return [record.filename for record in records if record]
 
     def remove(self, key: ArtifactKey) -> None:
-        """Remove a name: out of sight in one rename, then for good."""
+        """Remove a name: hide it with one rename, then delete its files."""
         self._discard(self._folder(key))
 
-    def remove_user(self, scope: Scope, *, dry_run: bool) -> int:
-        """Remove all that a user has, or had in a session; how many names that are."""
+    def remove_user(self, scope: ArtifactScope, *, dry_run: bool) -> int:
+        """Remove all artifacts of a user, and return the number of names."""
         user = self._scope(scope._replace(session_id=None)).parent
         scopes = [user / "user", *(user / "sessions" / one for one in _listing(user / "sessions"))]
         count = sum(bool(_numbers(folder / name)) for folder in scopes for name in _listing(folder))
@@ -114,17 +114,17 @@ class FileVersions:
         return count
 
     def _discard(self, folder: Path) -> None:
-        """Remove a folder, and what a process that was killed while it did so has left."""
+        """Remove a folder, and the leftovers of removals by killed processes."""
         trash = self._root / ".deleted"
         if folder.exists():
             _make(trash)
             with suppress(FileNotFoundError):
                 folder.rename(trash / uuid4().hex)
-                _sync(folder.parent)
+                sync_folder(folder.parent)
         for name in _listing(trash):
             shutil.rmtree(trash / name, ignore_errors=True)
 
-    def _scope(self, scope: Scope) -> Path:
+    def _scope(self, scope: ArtifactScope) -> Path:
         user = self._root / component(scope.app_name) / component(scope.user_id)
         if scope.session_id is None:
             return user / "user"
@@ -135,10 +135,10 @@ class FileVersions:
 
 
 def _add(folder: Path, filename: str, draft: Draft, spool: Path | None) -> int:
-    """Publish a draft; FileNotFoundError when the name is deleted on the way.
+    """Publish a draft; raises FileNotFoundError if the name is deleted in the meantime.
 
-    The `.new` folder is made before anything is looked at: it goes away together with what was
-    seen, so a number that was counted before a deletion cannot be taken after it.
+    The `.new` folder is created before the versions are listed. A deletion removes it together with
+    them, so a number that was counted before a deletion cannot be taken after it.
     """
     _make(folder)
     _sweep(folder)
@@ -163,26 +163,26 @@ def _add(folder: Path, filename: str, draft: Draft, spool: Path | None) -> int:
 
 
 def _claim(folder: Path, save_key: str) -> bool:
-    """Whether no save with this key has begun before; it is on disk before its version is."""
+    """Whether this is the first save with a key; the claim is on disk before the version."""
     keys = folder / ".keys"
     _make(keys)
     try:
         (keys / sha256(save_key.encode()).hexdigest()).touch(exist_ok=False)
     except FileExistsError:
         return False
-    _sync(keys)
+    sync_folder(keys)
     return True
 
 
 def _publish(new: Path, version: Path) -> bool:
-    """Give a written folder its number, unless that is taken."""
+    """Rename a written folder to its number; False if that is taken."""
     try:
         new.rename(version)
     except OSError as error:
         if error.errno in (EEXIST, ENOTEMPTY):
             return False
         raise
-    _sync(version.parent)
+    sync_folder(version.parent)
     return True
 
 
@@ -192,14 +192,14 @@ def _is_of(version: Path, save_key: str) -> bool:
 
 
 def _write(new: Path, filename: str, draft: Draft, spool: Path | None) -> None:
-    """Write a version where nobody looks for it yet, down to the disk."""
+    """Write a version to the disk, under a name that is not read yet."""
     fields, data = fields_of(filename, draft)
     if spool is None:
-        _write_file(new / "content", data)
+        write_durably(new / "content", data, mode=0o666)
     else:
         (new / "content").hardlink_to(spool)
-    _write_file(new / "record.json", Record(**fields).to_json().encode())
-    _sync(new)
+    write_durably(new / "record.json", Record(**fields).to_json().encode(), mode=0o666)
+    sync_folder(new)
 
 
 def _read(version: Path) -> Record | None:
@@ -222,9 +222,9 @@ def _listing(folder: Path) -> list[str]:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what killed processes have left, out of its savers' sight before it is taken apart.
+    """Remove the leftovers of killed processes, renaming them before their files are deleted.
 
-    A saver so slow that it is hit finds its folder gone, and begins again.
+    A very slow saver may be affected: it finds its folder missing, and starts again.
     """
     for name in _listing(folder):
         if name.startswith(".new-"):
@@ -237,24 +237,8 @@ def _sweep(folder: Path) -> None:
 
 
 def _make(folder: Path) -> None:
-    """Make a folder and those above it, down to the disk."""
+    """Create a folder and its parents durably."""
     if not folder.is_dir():
         _make(folder.parent)
         folder.mkdir(exist_ok=True)
-        _sync(folder.parent)
-
-
-def _write_file(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    """Bring a folder's entries to the disk; a file's own fsync does not."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_folder(folder.parent)

@@ -1,4 +1,4 @@
-"""What names an artifact, checked before any store sees it (reliability S4)."""
+"""Artifact names and scopes, validated before any store uses them (S4)."""
 
 import re
 from hashlib import sha256
@@ -16,8 +16,8 @@ _BAD = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 
-class Scope(NamedTuple):
-    """Whose artifacts: those of a session, or without one those of the user."""
+class ArtifactScope(NamedTuple):
+    """The owner of artifacts: a session, or the user if there is none."""
 
     app_name: str
     user_id: str
@@ -25,28 +25,28 @@ class Scope(NamedTuple):
 
 
 class ArtifactKey(NamedTuple):
-    """One name in one scope. Never joined into one string, so no two can be mistaken (S2)."""
+    """One name in one scope. Never joined into one string, so that keys cannot collide (S2)."""
 
-    scope: Scope
+    scope: ArtifactScope
     filename: str
     """As the caller wrote it, with its prefix."""
 
 
-def scope_of(app_name: str, user_id: str, session_id: str | None) -> Scope:
-    """The scope of a session, or of the user when there is none.
+def scope_of(app_name: str, user_id: str, session_id: str | None) -> ArtifactScope:
+    """The scope of a session, or of the user if there is none.
 
     Raises:
-        InvalidRequestError: An id cannot serve.
+        InvalidRequestError: An id is invalid.
     """
     session = None if session_id is None else check_id(session_id, "session_id")
-    return Scope(check_id(app_name, "app_name"), check_id(user_id, "user_id"), session)
+    return ArtifactScope(check_id(app_name, "app_name"), check_id(user_id, "user_id"), session)
 
 
 def key_of(app_name: str, user_id: str, session_id: str | None, filename: str) -> ArtifactKey:
-    """The key of an artifact; the prefix of its name tells the scope (semantics ART-4).
+    """The key of an artifact; the prefix of its name determines the scope (ART-4).
 
     Raises:
-        InvalidRequestError: An id or the name cannot serve, or a session's name has no session.
+        InvalidRequestError: An id or the name is invalid, or a session's name has no session.
     """
     scope = scope_of(app_name, user_id, session_id)
     check_filename(filename)
@@ -55,26 +55,26 @@ def key_of(app_name: str, user_id: str, session_id: str | None, filename: str) -
     if scope.session_id is None:
         raise InvalidRequestError(
             f"session_id is missing: filename {filename!r} belongs to a session. Pass one, or "
-            f"begin the name with {USER_PREFIX!r}."
+            f"start the name with {USER_PREFIX!r}."
         )
     return ArtifactKey(scope, filename)
 
 
 def component(name: str, mark: str = "~") -> str:
-    """A part of a path for any text: begins readably, and is another for every other text.
+    """A path component for any text: a readable prefix and a hash.
 
-    The hash tells apart what a file system may not: case, composed and decomposed letters, what
-    lies behind 255 bytes. It also keeps every name from meaning something to the store.
+    The hash distinguishes names that a file system may not: by case, by composed and decomposed
+    letters, or beyond 255 bytes. It also prevents names that are special to the store.
     """
     readable = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:40]
     return f"{readable}{mark}{sha256(name.encode()).hexdigest()[:32]}"
 
 
 def check_filename(filename: object) -> None:
-    """Raise InvalidRequestError unless the name is a path that stays in its folder.
+    """Raise InvalidRequestError unless the name is a relative path that stays in its folder.
 
-    The stores here would keep any name safely, but a name also goes to people's disks and into
-    URLs. So it is read the way each of those might: with backslashes, and percent-decoded.
+    The stores of this package accept any name safely, but names also end up on users' disks and in
+    URLs. So a name is also checked with backslashes as separators, and percent-decoded.
     """
     if not isinstance(filename, str) or not filename.removeprefix(USER_PREFIX).strip():
         raise InvalidRequestError("filename is empty; pass a name like 'report.pdf'.")
@@ -84,7 +84,7 @@ def check_filename(filename: object) -> None:
         )
     if bad := _BAD.search(filename):
         raise InvalidRequestError(
-            f"filename holds the control character {bad[0]!r} at index {bad.start()}; remove it."
+            f"filename contains the control character {bad[0]!r} at index {bad.start()}; remove it."
         )
     path = filename.removeprefix(USER_PREFIX)
     if not (_stays(path) and _stays(unquote(path))):

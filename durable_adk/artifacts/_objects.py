@@ -4,25 +4,26 @@
 
     <app>/<user>/user/<name>/            names that the user's sessions share
     <app>/<user>/sessions/<session>/<name>/
-        0000000000/                      what the name has been since it was last deleted
-            0000000000                       the record of a version; it never changes
+        0000000000/                      a generation: the versions between two deletions
+            0000000000                       the record of a version; immutable
             content-<random>                 the content that a record names
-            deleted                          all of this is gone; the next folder counts from 0
-            key-<hash>                       a save key that somebody has begun to save with
+            deleted                          marks the generation as deleted
+            key-<hash>                       the claim of a save key
 
-**Publishing is one conditional put** of the record, under the next number, when its content is
-there. The store refuses a name that is taken, so each number is taken once; who comes second looks
-at what is there and tries the next. A process that is killed leaves content that no record names,
-which nobody reads and a later save removes. The put itself may be sent twice, when its answer was
-lost: `Written.save_id` tells one's own record from another's.
+**Publishing is one conditional put** of the record, under the next number, after its content was
+stored. The store refuses an existing name, so each number is assigned once; the second process
+reads the existing record and tries the next number. A killed process leaves content without a
+record, which is never read, and which a later save removes. A put is repeated if its response was
+lost: `ObjectRecord.save_id` distinguishes the saver's own record from another's.
 
-**One version a save key**, as in `_files`: numbers are taken in order, so a saver that has found
-its key in no version below `n` and then takes `n` is the key's only one. Who made the claim
-`key-...` knows that no version before it has the key; everybody after it, a retry, reads them all.
+**One version per save key**, as in `_files`: numbers are assigned in order, so a saver that found
+its key in no version below `n` and then takes `n` is the only one with that key. The creator of the
+claim `key-...` knows that no earlier version has the key; later savers, which are retries, read all
+versions.
 
-**Deleting is one put** of `deleted`, which sorts behind all versions: a listing that has not met it
-has seen all of them. The highest one stays, so that a saver who counted before a deletion does not
-take its number after it. Names are hashes: what stays says nothing of what was deleted.
+**Deleting is one put** of `deleted`, which sorts after all versions: a listing without it contains
+all versions. The highest mark is kept, so that a saver that counted before a deletion cannot take
+its number after it. Names are hashes, so the mark does not reveal the name.
 """
 
 import time
@@ -32,53 +33,53 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from uuid import uuid4
 
-from durable_adk.artifacts._key import ArtifactKey, Scope, component
+from durable_adk.artifacts._key import ArtifactKey, ArtifactScope, component
 from durable_adk.artifacts._record import Record, fields_of
-from durable_adk.artifacts._stored import Counted, Draft, Kept
+from durable_adk.artifacts._stored import CountedChunks, Draft, OpenedVersion
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion
 from durable_adk.errors import StoreUnavailableError
-from durable_adk.storage.object_store import ObjectStore, Stored, each
+from durable_adk.storage.object_store import ObjectStore, StoredObject, each
 
 LEFT_BEHIND = 86_400.0
-"""Seconds after which content that no record names is nobody's any more, by the store's clock."""
+"""Age in seconds, by the store's clock, of content without a record that is removed."""
 LONGEST_SAVE = LEFT_BEHIND / 2
-"""Seconds after which a save gives up, rather than publish content that is being removed."""
+"""Seconds after which a save gives up, because its content might be removed already."""
 _DIGITS = 10  # of a number in a path
 _CONTENT, _DELETED, _KEY = "content-", "deleted", "key-"
 
 
-class Written(Record):
+class ObjectRecord(Record):
     """A version's record."""
 
     save_id: str
-    """Drawn by the save that wrote it."""
+    """Random id of the save that wrote it."""
     path: str
-    """Of its content, in the same folder."""
+    """Path of its content, in the same folder."""
     size: int
     """Bytes of its content."""
 
 
 @dataclass
 class _Name:
-    """What a listing of a name has shown."""
+    """The objects of one artifact name."""
 
     folder: str
-    """Of all that it has been."""
-    life: int = 0
-    """How often it was deleted."""
-    versions: dict[int, Stored] = field(default_factory=dict[int, Stored])
-    contents: list[Stored] = field(default_factory=list[Stored])
+    """The folder of all its generations."""
+    generation: int = 0
+    """The number of deletions so far."""
+    versions: dict[int, StoredObject] = field(default_factory=dict[int, StoredObject])
+    contents: list[StoredObject] = field(default_factory=list[StoredObject])
     garbage: list[str] = field(default_factory=list[str])
-    """Of lives that are over, without the one mark that has to stay."""
+    """Objects of deleted generations, without the one mark that has to be kept."""
 
     def path(self, entry: str | int) -> str:
-        """Of an entry of the present life."""
+        """The path of an entry of the present generation."""
         name = entry if isinstance(entry, str) else f"{entry:0{_DIGITS}}"
-        return f"{self.folder}/{self.life:0{_DIGITS}}/{name}"
+        return f"{self.folder}/{self.generation:0{_DIGITS}}/{name}"
 
 
 class ObjectVersions:
-    """The store; see the module."""
+    """Versions in an object store; see the module."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
@@ -99,14 +100,14 @@ class ObjectVersions:
         """The numbers of all versions, ascending."""
         return sorted((await self._name(key)).versions)
 
-    async def open(self, key: ArtifactKey, version: int) -> Kept | None:
+    async def open(self, key: ArtifactKey, version: int) -> OpenedVersion | None:
         """One version."""
         name = await self._name(key)
         record = await self._record(name, version) if version in name.versions else None
         if record is None:
             return None
         path, size = name.path(record.path), record.size
-        return Kept(
+        return OpenedVersion(
             part=record.part,
             content=record.content,
             size=size,
@@ -114,7 +115,7 @@ class ObjectVersions:
         )
 
     async def describe(self, key: ArtifactKey, versions: Iterable[int]) -> list[ArtifactVersion]:
-        """What is known of versions, of those that are there."""
+        """The descriptions of the versions that exist."""
         name = await self._name(key)
         found = await self._records(name, [n for n in versions if n in name.versions])
         return [
@@ -122,7 +123,7 @@ class ObjectVersions:
             for number, record in found.items()
         ]
 
-    async def names(self, scope: Scope) -> list[str]:
+    async def names(self, scope: ArtifactScope) -> list[str]:
         """All names in a scope."""
         names = _by_name(await self._objects.list(_scope(scope)))
         records = await each(
@@ -132,17 +133,17 @@ class ObjectVersions:
         return [record.filename for record in records if record]
 
     async def remove(self, key: ArtifactKey) -> None:
-        """Remove a name: out of sight in one put, then for good."""
+        """Remove a name: hide it with one put, then delete its objects."""
         name = await self._name(key)
         if name.versions:
             await self._objects.create(name.path(_DELETED), b"")
             name = await self._name(key)
         await self._objects.delete(name.garbage)
 
-    async def remove_user(self, scope: Scope, *, dry_run: bool) -> int:
-        """Remove all that a user has, or had in a session, marks too; how many names that are.
+    async def remove_user(self, scope: ArtifactScope, *, dry_run: bool) -> int:
+        """Remove all objects of a user, including marks, and return the number of names.
 
-        A saver that began before may store a version after it: end what runs first.
+        A save in progress may store a version afterwards, so end open invocations first.
         """
         user = _user(scope)
         entries = await self._objects.list(user)
@@ -155,25 +156,25 @@ class ObjectVersions:
         return _sorted(folder, await self._objects.list(folder))
 
     async def _claim(self, name: _Name, save_key: str) -> bool:
-        """Whether no save with this key has begun before; it is stored before its version is."""
+        """Whether this is the first save with a key; the claim is stored before the version."""
         claim = name.path(_KEY + sha256(save_key.encode()).hexdigest())
         return await self._objects.create(claim, b"")
 
-    async def _write(self, name: _Name, filename: str, draft: Draft) -> Written:
-        """Store the content where nobody looks for it yet."""
+    async def _write(self, name: _Name, filename: str, draft: Draft) -> ObjectRecord:
+        """Store the content, which no record names yet."""
         began = time.monotonic()
         fields, data = fields_of(filename, draft)
         save_id = uuid4().hex
         path = _CONTENT + save_id
-        source = data if draft.chunks is None else Counted(draft.chunks)
+        source = data if draft.chunks is None else CountedChunks(draft.chunks)
         await self._objects.put(name.path(path), source)
         if time.monotonic() - began > LONGEST_SAVE:
-            raise StoreUnavailableError(f"Artifact {filename!r} took too long to be stored.")
+            raise StoreUnavailableError(f"Artifact {filename!r} took too long to store.")
         size = len(source) if isinstance(source, bytes) else source.size
-        return Written(**fields, save_id=save_id, path=path, size=size)
+        return ObjectRecord(**fields, save_id=save_id, path=path, size=size)
 
-    async def _publish(self, name: _Name, record: Written) -> int:
-        """Give a record the next number, unless a save with the same key has one by now."""
+    async def _publish(self, name: _Name, record: ObjectRecord) -> int:
+        """Store a record under the next number, unless a save with the same key has one by now."""
         number = max(name.versions, default=-1) + 1
         text = record.to_json().encode()
         while not await self._objects.create(name.path(number), text):
@@ -187,10 +188,10 @@ class ObjectVersions:
         return number
 
     async def _tidy(self, name: _Name) -> None:
-        """Remove what killed processes have left.
+        """Remove the leftovers of killed processes.
 
-        Content of a version is older than its record. So there is more old content than there are
-        old records only if some of it is nobody's, or if a save took until a moment ago.
+        Content is older than its record. So there is more old content than there are old records
+        only if some of it has no record, or if a long save has just ended.
         """
         await self._objects.delete(name.garbage)
         limit = time.time() - LEFT_BEHIND
@@ -199,55 +200,57 @@ class ObjectVersions:
             return
         records = (await self._records(name, name.versions)).values()
         used = {name.path(record.path) for record in records}
-        if len(records) == len(name.versions):  # else it is being deleted
+        if len(records) == len(name.versions):  # otherwise the name is being deleted
             await self._objects.delete([at.path for at in old if at.path not in used])
 
-    async def _records(self, name: _Name, versions: Iterable[int]) -> dict[int, Written]:
-        """The records of versions, of those that are there."""
+    async def _records(self, name: _Name, versions: Iterable[int]) -> dict[int, ObjectRecord]:
+        """The records of the versions that exist."""
         numbers = list(versions)
         found = await each(lambda number: self._record(name, number), numbers)
         return {number: record for number, record in zip(numbers, found, strict=True) if record}
 
-    async def _record(self, name: _Name, version: int) -> Written | None:
+    async def _record(self, name: _Name, version: int) -> ObjectRecord | None:
         text = await self._objects.get(name.path(version))
-        return None if text is None else Written.model_validate_json(text, extra="ignore")
+        return None if text is None else ObjectRecord.model_validate_json(text, extra="ignore")
 
 
-def _by_name(entries: Iterable[Stored]) -> list[_Name]:
-    """What listed objects are, for each name of theirs; a path ends with name, life and entry."""
-    found: defaultdict[str, list[Stored]] = defaultdict(list)
+def _by_name(entries: Iterable[StoredObject]) -> list[_Name]:
+    """Group listed objects by artifact name; a path ends with name, generation and entry."""
+    found: defaultdict[str, list[StoredObject]] = defaultdict(list)
     for entry in entries:
         found[entry.path.rsplit("/", 2)[0]].append(entry)
     return [_sorted(folder, listed) for folder, listed in found.items()]
 
 
-def _user(scope: Scope) -> str:
+def _user(scope: ArtifactScope) -> str:
     return f"{component(scope.app_name, '-')}/{component(scope.user_id, '-')}"
 
 
-def _scope(scope: Scope) -> str:
+def _scope(scope: ArtifactScope) -> str:
     user = _user(scope)
     if scope.session_id is None:
         return f"{user}/user"
     return f"{user}/sessions/{component(scope.session_id, '-')}"
 
 
-def _sorted(folder: str, entries: list[Stored]) -> _Name:
-    """What the objects of a name are."""
-    lives: defaultdict[int, dict[str, Stored]] = defaultdict(dict)
+def _sorted(folder: str, entries: list[StoredObject]) -> _Name:
+    """Sort the objects of one name by generation and kind."""
+    generations: defaultdict[int, dict[str, StoredObject]] = defaultdict(dict)
     for entry in entries:
-        life, _, own = entry.path.removeprefix(f"{folder}/").partition("/")
-        lives[int(life)][own] = entry
-    over = max((life for life, own in lives.items() if _DELETED in own), default=-1)
-    name = _Name(folder, over + 1)
-    for own, entry in lives[over + 1].items():
+        number, _, own = entry.path.removeprefix(f"{folder}/").partition("/")
+        generations[int(number)][own] = entry
+    deleted = max((number for number, own in generations.items() if _DELETED in own), default=-1)
+    name = _Name(folder, deleted + 1)
+    for own, entry in generations[deleted + 1].items():
         if own.isdecimal():
             name.versions[int(own)] = entry
         elif own.startswith(_CONTENT):
             name.contents.append(entry)
-    for life, entries_of in lives.items():
-        if life <= over:
+    for number, entries_of in generations.items():
+        if number <= deleted:
             name.garbage += [
-                entry.path for own, entry in entries_of.items() if (life, own) != (over, _DELETED)
+                entry.path
+                for own, entry in entries_of.items()
+                if (number, own) != (deleted, _DELETED)
             ]
     return name

@@ -1,4 +1,4 @@
-"""What a durable store keeps of a version beside its content."""
+"""The record that a durable store keeps of a version, beside its content."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -23,10 +23,10 @@ class Record(JsonModel):
     part: types.Part
     """The artifact without its content."""
     content: Content | None = None
-    """Which field of the part the content is."""
+    """The field of the part that the content belongs to."""
 
     def described(self, version: int, canonical_uri: str) -> ArtifactVersion:
-        """What callers are told of it."""
+        """The public description of a version."""
         return ArtifactVersion(
             version=version,
             canonical_uri=canonical_uri,
@@ -37,7 +37,7 @@ class Record(JsonModel):
 
 
 def fields_of(filename: str, draft: Draft) -> tuple[dict[str, Any], bytes]:
-    """The fields of a draft's record, and its content unless that is still to come."""
+    """The fields of a draft's record, and its content unless that arrives in chunks."""
     part, content, data = split(draft.part)
     fields = {
         "filename": filename,
@@ -52,7 +52,7 @@ def fields_of(filename: str, draft: Draft) -> tuple[dict[str, Any], bytes]:
 
 
 def split(part: types.Part) -> tuple[types.Part, Content | None, bytes]:
-    """The part without its content, which field that was, and its bytes."""
+    """The part without its content, the content's field, and its bytes."""
     if part.text is not None:
         return part.model_copy(update={"text": None}), "text", part.text.encode()
     blob = part.inline_data

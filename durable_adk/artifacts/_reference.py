@@ -1,4 +1,4 @@
-"""`artifact://` uris: an artifact that stands for a version of another (semantics ART-8)."""
+"""`artifact://` URIs: references from an artifact to a version of another one (ART-8)."""
 
 import re
 from typing import NamedTuple
@@ -23,7 +23,7 @@ class Reference(NamedTuple):
 
 
 def path_of(key: ArtifactKey, version: int) -> str:
-    """A version's path in a uri. Ids are quoted, so that none can pretend to be a separator."""
+    """A version's path in a URI. Ids are quoted, so that none can contain a separator."""
     app_name, user_id, session_id = (part and quote(part, safe="") for part in key.scope)
     session = f"/sessions/{session_id}" if session_id else ""
     name = quote(key.filename, safe="/:")
@@ -31,18 +31,18 @@ def path_of(key: ArtifactKey, version: int) -> str:
 
 
 def reference_in(part: types.Part, origin: ArtifactKey) -> Reference | None:
-    """What the artifact `origin` refers to with this part; None when the part is no reference.
+    """The reference in a part of the artifact `origin`; None if the part is not a reference.
 
     Raises:
-        InvalidRequestError: The uri is malformed, or leads out of what `origin` may see: its own
-            session and its user's names (S4).
+        InvalidRequestError: The URI is malformed, or leaves the scope of `origin`: its own session
+            and its user's names (S4).
     """
     uri = (part.file_data and part.file_data.file_uri) or ""
     if not uri.startswith(SCHEME):
         return None
     found = _URI.fullmatch(uri)
     if not found:
-        raise InvalidRequestError(f"artifact refers to {uri!r}, which is no artifact uri.")
+        raise InvalidRequestError(f"artifact refers to {uri!r}, which is not an artifact URI.")
     app_name, user_id, session_id, name = (text and unquote(text) for text in found.groups()[:4])
     key = key_of(app_name or "", user_id or "", session_id, name or "")
     own = {origin.scope, origin.scope._replace(session_id=None)}

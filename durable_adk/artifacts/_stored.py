@@ -1,4 +1,4 @@
-"""The rules of artifacts, over any store of versions."""
+"""The artifact service over any version store."""
 
 import copy
 import time
@@ -11,7 +11,7 @@ from google.genai import types
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from durable_adk.artifacts._key import ArtifactKey, Scope, key_of, scope_of
+from durable_adk.artifacts._key import ArtifactKey, ArtifactScope, key_of, scope_of
 from durable_adk.artifacts._reference import reference_in
 from durable_adk.artifacts.base_artifact_service import (
     ArtifactReader,
@@ -35,25 +35,25 @@ class Draft:
     mime_type: str | None
     save_key: str | None
     chunks: AsyncIterable[bytes] | None = None
-    """What the bytes of `part` are, if they are still to come."""
+    """The content, if it arrives in chunks."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
-    """A version, before its content is read."""
+class OpenedVersion:
+    """A version whose content has not been read yet."""
 
     part: types.Part
     """Without its content."""
     content: Literal["text", "inline_data"] | None
-    """Which field of the part the content is."""
+    """The field of the part that the content belongs to."""
     size: int
     """Bytes of the content."""
     read: Callable[[], AsyncGenerator[bytes]]
-    """The content in chunks; FileNotFoundError when it has been deleted meanwhile."""
+    """The content in chunks; raises FileNotFoundError if it has been deleted."""
 
 
-class Counted:
-    """Chunks whose bytes are counted as they pass."""
+class CountedChunks:
+    """Chunks whose bytes are counted as they are read."""
 
     def __init__(self, chunks: AsyncIterable[bytes]) -> None:
         self._chunks = chunks
@@ -65,8 +65,8 @@ class Counted:
             yield chunk
 
 
-class ArtifactStore(Protocol):
-    """Where versions are kept; keys are checked, and parts have exactly one kind of content."""
+class VersionStore(Protocol):
+    """A store of versions. Keys are valid, and parts have exactly one kind of content."""
 
     async def add(self, key: ArtifactKey, draft: Draft) -> int:
         """Store a draft as the next version, unless its save key has one; returns the number."""
@@ -76,27 +76,27 @@ class ArtifactStore(Protocol):
         """The numbers of all versions, ascending."""
         ...
 
-    async def open(self, key: ArtifactKey, version: int) -> Kept | None:
-        """One version; its part is the caller's to change."""
+    async def open(self, key: ArtifactKey, version: int) -> OpenedVersion | None:
+        """One version; the caller may change its part."""
         ...
 
     async def describe(self, key: ArtifactKey, versions: Iterable[int]) -> list[ArtifactVersion]:
-        """What is known of versions, of those that are there."""
+        """The descriptions of the versions that exist."""
         ...
 
-    async def names(self, scope: Scope) -> list[str]:
+    async def names(self, scope: ArtifactScope) -> list[str]:
         """All names in a scope, in any order."""
         ...
 
     async def remove(self, key: ArtifactKey) -> None:
-        """Remove a name with all it has."""
+        """Remove a name with all its versions and save keys."""
         ...
 
 
 class StoredArtifactService(BaseArtifactService):
-    """Checks what it is given, and finds versions; an `ArtifactStore` keeps them."""
+    """Validates arguments and follows references; a `VersionStore` stores the versions."""
 
-    def __init__(self, store: ArtifactStore) -> None:
+    def __init__(self, store: VersionStore) -> None:
         self._store = store
 
     async def save_artifact(
@@ -174,8 +174,8 @@ class StoredArtifactService(BaseArtifactService):
         number, kept = found
         if kept.content is None:
             raise InvalidRequestError(
-                f"artifact {filename!r} has no bytes here, it refers to elsewhere: load_artifact "
-                "tells where."
+                f"artifact {filename!r} has no content, only an external URI: load_artifact "
+                "returns it."
             )
         mime_type = _mime_type(kept.part)
         return ArtifactReader(version=number, size=kept.size, mime_type=mime_type, read=kept.read)
@@ -224,8 +224,10 @@ class StoredArtifactService(BaseArtifactService):
         found = [] if number is None else await self._store.describe(key, [number])
         return next(iter(found), None)
 
-    async def _found(self, key: ArtifactKey, version: int | None) -> tuple[int, Kept] | None:
-        """A version with its number, behind all references."""
+    async def _found(
+        self, key: ArtifactKey, version: int | None
+    ) -> tuple[int, OpenedVersion] | None:
+        """A version with its number, after following all references."""
         name = key.filename
         for _ in range(_MAX_REFERENCES + 1):
             number = await self._number(key, version)
@@ -237,7 +239,7 @@ class StoredArtifactService(BaseArtifactService):
                 return number, kept
             key, version = reference
         raise InvalidRequestError(
-            f"artifact {name!r} is a chain of more than {_MAX_REFERENCES} references."
+            f"artifact {name!r} leads to a chain of more than {_MAX_REFERENCES} references."
         )
 
     async def _number(self, key: ArtifactKey, version: int | None) -> int | None:
@@ -247,7 +249,7 @@ class StoredArtifactService(BaseArtifactService):
 
 
 def _draft(part: types.Part, custom_metadata: dict[str, Any] | None, save_key: str | None) -> Draft:
-    """A part as the version it is to be.
+    """A part as a version to save.
 
     Raises:
         InvalidRequestError: The save key is empty.
@@ -264,7 +266,7 @@ def _draft(part: types.Part, custom_metadata: dict[str, Any] | None, save_key: s
     )
 
 
-async def _whole(kept: Kept) -> types.Part:
+async def _whole(kept: OpenedVersion) -> types.Part:
     """The part with its content."""
     part = kept.part
     data = b"".join([chunk async for chunk in kept.read()])
@@ -280,13 +282,13 @@ def _checked(artifact: types.Part | dict[str, Any]) -> types.Part:
     """A copy of the artifact as a part.
 
     Raises:
-        InvalidRequestError: It is no part, or not of a kind that can be stored (ART-8).
+        InvalidRequestError: It is not a part, or not of a kind that can be stored (ART-8).
     """
     try:
         part = types.Part.model_validate(artifact).model_copy(deep=True)
-        part.model_dump_json(exclude={"inline_data": {"data"}})  # a lone surrogate is no text
+        part.model_dump_json(exclude={"inline_data": {"data"}})  # fails for a lone surrogate
     except (ValidationError, PydanticSerializationError) as error:
-        raise InvalidRequestError(f"artifact is no types.Part: {_reason(error)}.") from None
+        raise InvalidRequestError(f"artifact is not a types.Part: {_reason(error)}.") from None
     blob = part.inline_data
     kinds = [
         part.text is not None,
@@ -299,7 +301,7 @@ def _checked(artifact: types.Part | dict[str, Any]) -> types.Part:
 
 
 def _reason(error: ValidationError | PydanticSerializationError) -> str:
-    """The first thing wrong, without the value: that is the user's."""
+    """The first problem, without the value, which may be private."""
     if isinstance(error, PydanticSerializationError):
         return str(error)
     first = error.errors(include_input=False, include_url=False)[0]
@@ -313,5 +315,5 @@ def _check_save_key(save_key: str | None) -> None:
 
 
 def _mime_type(part: types.Part) -> str | None:
-    kept = part.inline_data or part.file_data
-    return "text/plain" if kept is None else kept.mime_type
+    source = part.inline_data or part.file_data
+    return "text/plain" if source is None else source.mime_type

@@ -1,14 +1,14 @@
-"""The port to the artifact store.
+"""The interface of artifact services.
 
 Contract of every implementation, tested by one suite (`tests/unit/artifacts/test_contract.py`):
 
-* Versions of a name count 0, 1, 2 ... without gap, also when several processes save at once.
-* A version is there whole or not at all, and never changes.
-* A save may be repeated after a lost acknowledgement: its `save_key` makes it one version (ART-10).
+* Versions of a name are numbered 0, 1, 2 ... without gaps, even if several processes save at once.
+* A version is stored atomically, and is immutable.
+* A save can be repeated after a lost response: its `save_key` makes it one version (ART-10).
 
-`session_id` may be left out where only names with the prefix ``user:`` are meant. All calls raise
-InvalidRequestError, naming the field, for a name or id that cannot serve, and StoreUnavailableError
-while the store does not answer.
+`session_id` can be omitted for names with the prefix ``user:``. All calls raise
+InvalidRequestError, which names the field, for an invalid name or id, and StoreUnavailableError
+while the store does not respond.
 """
 
 from abc import ABC, abstractmethod
@@ -24,11 +24,11 @@ from durable_adk.json_model import JsonModel
 
 
 class ArtifactVersion(JsonModel):
-    """What is known of one version, without its content (semantics ART-11)."""
+    """The description of one version, without its content (ART-11)."""
 
     version: int
     canonical_uri: str
-    """Where this service keeps it; opaque to everybody else."""
+    """The location of the version in this service; opaque to callers."""
     custom_metadata: dict[str, Any] = Field(default_factory=dict[str, Any])
     create_time: float
     """Seconds since the epoch."""
@@ -37,25 +37,25 @@ class ArtifactVersion(JsonModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactReader:
-    """A version to be read in chunks, as ``async for chunk in reader``; each loop begins anew.
+    """Reads a version in chunks: ``async for chunk in reader``. Each loop starts at the beginning.
 
-    Nothing is open outside of a loop. A version that is deleted meanwhile ends the loop with a
+    Nothing is open outside of a loop. If the version is deleted in the meantime, the loop raises
     FileNotFoundError.
     """
 
     version: int
     size: int
-    """Bytes in all; a text's in UTF-8."""
+    """Total bytes; for a text, of its UTF-8 encoding."""
     mime_type: str | None
     read: Callable[[], AsyncGenerator[bytes]]
-    """Begins to read; who leaves it before the end should `aclose` it."""
+    """Starts reading; `aclose` the generator if you stop before its end."""
 
     def __aiter__(self) -> AsyncGenerator[bytes]:
         return self.read()
 
 
 class BaseArtifactService(ABC):
-    """Stores artifacts (semantics ART-1)."""
+    """Stores artifacts (ART-1)."""
 
     @abstractmethod
     async def save_artifact(
@@ -69,22 +69,22 @@ class BaseArtifactService(ABC):
         custom_metadata: dict[str, Any] | None = None,
         save_key: str | None = None,
     ) -> int:
-        """Store the next version of a name; returns its number, 0 for the first (ART-3).
+        """Store the next version of a name, and return its number, 0 for the first (ART-3).
 
         Args:
             app_name: Name of the app.
             user_id: Id of the user.
             filename: A relative path like ``reports/a.pdf``. With the prefix ``user:`` it is
-                shared by all sessions of the user, else it is the session's (ART-4).
+                shared by all sessions of the user; otherwise it belongs to the session (ART-4).
             artifact: A part with text, inline_data or file_data, or the same as a dict. A file_data
-                uri of the form ``artifact://...`` refers to another artifact of the user.
+                URI of the form ``artifact://...`` refers to another artifact of the user.
             session_id: Id of the session.
             custom_metadata: JSON to keep with the version.
-            save_key: Names this save. A second one of the same key and name returns the first
-                one's version and stores nothing, whatever it brings (TRAP-41).
+            save_key: Idempotency key. A second save with the same key and name returns the version
+                of the first and stores nothing, whatever its content (TRAP-41).
 
         Raises:
-            InvalidRequestError: A name, an id or the artifact cannot be stored.
+            InvalidRequestError: A name, an id or the artifact is invalid.
             StateValueError: `custom_metadata` is not JSON.
         """
 
@@ -100,7 +100,7 @@ class BaseArtifactService(ABC):
     ) -> types.Part | None:
         """A copy of the latest or the given version; None if there is none (ART-5).
 
-        A reference is followed, at most five deep, and only within the user's own scope (ART-8).
+        References are followed, up to five in a chain, within the user's own scope only (ART-8).
         """
 
     async def save_artifact_stream(
@@ -115,24 +115,24 @@ class BaseArtifactService(ABC):
         custom_metadata: dict[str, Any] | None = None,
         save_key: str | None = None,
     ) -> int:
-        """Store the next version of a name from bytes that come piece by piece.
+        """Store the next version of a name from content that arrives in chunks.
 
-        It is read by `load_artifact` like any other, as inline_data. The services of this package
-        that are durable hold some chunks in memory at a time; this default holds all of them.
+        `load_artifact` returns it as inline_data, like any other. The durable services of this
+        package hold few chunks in memory at a time; this default implementation holds all of them.
 
         Args:
-            app_name: See `save_artifact`; so are the others.
+            app_name: Name of the app.
             user_id: Id of the user.
             filename: A relative path.
-            chunks: The content. What it raises is raised here, and nothing is stored. It may be
-                left unread where `save_key` has a version.
-            mime_type: Of the content.
+            chunks: The content. Its exceptions are raised here, and nothing is stored. It may not
+                be read if `save_key` has a version.
+            mime_type: MIME type of the content.
             session_id: Id of the session.
             custom_metadata: JSON to keep with the version.
-            save_key: Names this save.
+            save_key: Idempotency key, as for `save_artifact`.
 
         Raises:
-            InvalidRequestError: A name or an id cannot be stored.
+            InvalidRequestError: A name or an id is invalid.
             StateValueError: `custom_metadata` is not JSON.
         """
         data = b"".join([chunk async for chunk in chunks])
@@ -155,12 +155,12 @@ class BaseArtifactService(ABC):
         session_id: str | None = None,
         version: int | None = None,
     ) -> ArtifactReader | None:
-        """The latest or the given version, to be read in chunks; None if there is none.
+        """A reader of the latest or the given version; None if there is none.
 
-        References are followed as `load_artifact` does.
+        References are followed as in `load_artifact`.
 
         Raises:
-            InvalidRequestError: The artifact is a reference to somewhere else, and has no bytes.
+            InvalidRequestError: The artifact is an external URI, without content.
         """
         names = {"app_name": app_name, "user_id": user_id, "filename": filename}
         known = await self.get_artifact_version(**names, session_id=session_id, version=version)
@@ -179,7 +179,7 @@ class BaseArtifactService(ABC):
     async def delete_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> None:
-        """Delete all versions and all save keys of a name; missing is no error (ART-7)."""
+        """Delete all versions and save keys of a name; a missing name is ignored (ART-7)."""
 
     @abstractmethod
     async def list_versions(
@@ -191,7 +191,7 @@ class BaseArtifactService(ABC):
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
-        """What is known of all versions, ascending."""
+        """The descriptions of all versions, ascending."""
 
     @abstractmethod
     async def get_artifact_version(
@@ -203,21 +203,22 @@ class BaseArtifactService(ABC):
         session_id: str | None = None,
         version: int | None = None,
     ) -> ArtifactVersion | None:
-        """What is known of the latest or the given version; None if there is none."""
+        """The description of the latest or the given version; None if there is none."""
 
     async def delete_user(
         self, *, app_name: str, user_id: str, session_ids: Iterable[str], dry_run: bool = False
     ) -> int:
-        """Delete all artifacts of a user; how many names they are. With `dry_run` they stay.
+        """Delete all artifacts of a user, and return the number of names.
 
-        Here name by name, which finds those of the user and of sessions that are named. A service
-        that knows its users needs no sessions, and finds what sessions have left that are gone.
+        This default deletes name by name, and finds the user's own names and those of the given
+        sessions. A service that can list by user needs no sessions, and also finds the artifacts of
+        deleted sessions.
 
         Args:
             app_name: Name of the app.
             user_id: Id of the user.
-            session_ids: Whose artifacts are looked for.
-            dry_run: Only count.
+            session_ids: Ids of the user's sessions.
+            dry_run: Only count the names.
         """
         found: set[tuple[str | None, str]] = set()
         for session in (None, *session_ids):
@@ -232,15 +233,15 @@ class BaseArtifactService(ABC):
         return len(found)
 
     async def close(self) -> None:  # noqa: B027  # optional
-        """Let go of connections and files."""
+        """Close connections and files."""
 
 
 def _reader(part: types.Part, version: int) -> ArtifactReader:
-    """Reads what is in memory already."""
+    """A reader of content that is in memory."""
     blob = part.inline_data
     data = part.text.encode() if part.text is not None else blob and blob.data
     if data is None:
-        raise InvalidRequestError("The artifact has no bytes here, it refers to elsewhere.")
+        raise InvalidRequestError("The artifact has no content, only an external URI.")
     content = data
 
     async def read() -> AsyncGenerator[bytes]:

@@ -1,4 +1,4 @@
-"""Artifacts that live as long as their process."""
+"""Artifacts in memory."""
 
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable
@@ -7,10 +7,10 @@ from threading import Lock
 
 from google.genai import types
 
-from durable_adk.artifacts._key import ArtifactKey, Scope
+from durable_adk.artifacts._key import ArtifactKey, ArtifactScope
 from durable_adk.artifacts._record import split
 from durable_adk.artifacts._reference import path_of
-from durable_adk.artifacts._stored import Draft, Kept, StoredArtifactService
+from durable_adk.artifacts._stored import Draft, OpenedVersion, StoredArtifactService
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion
 
 
@@ -18,15 +18,15 @@ class InMemoryArtifactService(StoredArtifactService):
     """All artifacts in memory, for tests and scripts; usable from any thread (TRAP-8)."""
 
     def __init__(self) -> None:
-        super().__init__(_MemoryStore())
+        super().__init__(_MemoryVersions())
 
 
-class _MemoryStore:
-    """Versions in lists. The lock is held for microseconds, so waiting for it harms no loop."""
+class _MemoryVersions:
+    """Versions in lists. The lock is held for microseconds only, so it may block an event loop."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._versions: defaultdict[Scope, dict[str, list[Draft]]] = defaultdict(dict)
+        self._versions: defaultdict[ArtifactScope, dict[str, list[Draft]]] = defaultdict(dict)
 
     async def add(self, key: ArtifactKey, draft: Draft) -> int:
         if draft.chunks is not None:
@@ -43,7 +43,7 @@ class _MemoryStore:
         with self._lock:
             return list(range(len(self._drafts(key))))
 
-    async def open(self, key: ArtifactKey, version: int) -> Kept | None:
+    async def open(self, key: ArtifactKey, version: int) -> OpenedVersion | None:
         draft = self._draft(key, version)
         if draft is None:
             return None
@@ -52,7 +52,7 @@ class _MemoryStore:
         async def read() -> AsyncGenerator[bytes]:
             yield data
 
-        return Kept(part=part, content=content, size=len(data), read=read)
+        return OpenedVersion(part=part, content=content, size=len(data), read=read)
 
     async def describe(self, key: ArtifactKey, versions: Iterable[int]) -> list[ArtifactVersion]:
         drafts = {number: self._draft(key, number) for number in versions}
@@ -68,7 +68,7 @@ class _MemoryStore:
             if draft
         ]
 
-    async def names(self, scope: Scope) -> list[str]:
+    async def names(self, scope: ArtifactScope) -> list[str]:
         with self._lock:
             return list(self._versions.get(scope, {}))
 
@@ -85,7 +85,7 @@ class _MemoryStore:
 
 
 async def _collected(draft: Draft, chunks: AsyncIterable[bytes]) -> Draft:
-    """The draft with the bytes that were still to come."""
+    """The draft with the content of its chunks."""
     data = b"".join([chunk async for chunk in chunks])
     part = types.Part.from_bytes(data=data, mime_type=draft.mime_type or "")
     return replace(draft, part=part, chunks=None)

@@ -29,11 +29,11 @@ from durable_adk.errors import (
     WorkerStuckError,
 )
 from durable_adk.log import printable
-from durable_adk.ops.doctor.doctor import examine
+from durable_adk.ops.doctor.diagnosis import diagnose
 from durable_adk.ops.doctor.findings import Case, Finding
 from durable_adk.ops.doctor.sources import Missing, Sources
 from durable_adk.ops.erasure import Erasure, Holdings, erase as erase_user, survey
-from durable_adk.ops.erasure.erasing import UNREACHED
+from durable_adk.ops.erasure.erasure import UNREACHED
 from durable_adk.worker_status import is_alive, stuck_reason
 
 ROUNDS = 3
@@ -232,7 +232,7 @@ async def doctor(
 
 async def _repair(sources: Sources, *, fix: bool, yes: bool, lines: bool) -> list[Case]:
     """Examine, repair what is to be repaired, and examine again; the findings that remain."""
-    cases = await examine(sources)
+    cases = await diagnose(sources)
     for _ in range(ROUNDS):
         _show_findings([case.finding for case in cases], lines=lines)
         fixable = [case for case in cases if case.remedy is not None]
@@ -242,7 +242,7 @@ async def _repair(sources: Sources, *, fix: bool, yes: bool, lines: bool) -> lis
         if not yes and not typer.confirm(f"Repair {count}?", err=True):
             return cases
         await _apply(fixable)
-        cases = await examine(sources)
+        cases = await diagnose(sources)
         if not cases:
             typer.echo("Repaired.", err=lines)
             return []

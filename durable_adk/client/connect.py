@@ -12,7 +12,7 @@ from temporalio.service import KeepAliveConfig, RPCError, RPCStatusCode
 from durable_adk.encryption import EncryptionCodec, KeyFile
 from durable_adk.errors import InvalidRequestError, TemporalUnavailableError
 from durable_adk.settings import Settings
-from durable_adk.storage.object_store import place
+from durable_adk.storage.object_store import resolved
 from durable_adk.wire.converter import data_converter, encrypted, stored_in
 
 KEEP_ALIVE = KeepAliveConfig(interval_millis=5_000, timeout_millis=3_000)
@@ -31,7 +31,7 @@ def converter_of(settings: Settings) -> DataConverter:
     """
     converter = data_converter
     if settings.payloads is not None:
-        converter = stored_in(place(settings.payloads), threshold=settings.payload_threshold)
+        converter = stored_in(resolved(settings.payloads), threshold=settings.payload_threshold)
     if settings.encryption_keys is None:
         return converter
     keys = KeyFile(settings.encryption_keys)

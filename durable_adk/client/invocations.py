@@ -47,7 +47,7 @@ from durable_adk.errors import (
 from durable_adk.json_values import canonical
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import DEFAULT_TASK_QUEUE
-from durable_adk.telemetry.headers import sending
+from durable_adk.telemetry.headers import traced
 from durable_adk.wire import run_config
 from durable_adk.wire.messages import (
     InvocationAnswer,
@@ -210,7 +210,7 @@ class Invocations:
     ) -> WorkflowHandle[Any, Any]:
         key = SessionKey(request.app, request.user, request.session or "")
         invocation_id = request.invocation_id or ""
-        return await sending(self.client).start_workflow(
+        return await traced(self.client).start_workflow(
             "Invocation",
             as_argument(request),
             id=workflow_id(key, invocation_id),

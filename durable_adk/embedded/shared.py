@@ -23,7 +23,7 @@ from durable_adk.embedded.server import (
 from durable_adk.errors import AlreadyExistsError, TemporalUnavailableError
 from durable_adk.log import get_logger
 from durable_adk.settings import Settings
-from durable_adk.storage.object_store import place
+from durable_adk.storage.object_store import resolved
 
 NAMESPACE = "default"
 GRACE = 15.0
@@ -62,7 +62,7 @@ def prepare_data_dir(data_dir: Path) -> Path:
 
 def payloads_place(data_dir: Path) -> Path | str:
     """The storage of large payloads for all users of the data folder's server."""
-    return place(Settings().payloads or data_dir / "payloads")
+    return resolved(Settings().payloads or data_dir / "payloads")
 
 
 async def connect_embedded(address: str, payloads: Path | str | None = None) -> Client:

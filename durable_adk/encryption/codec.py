@@ -1,57 +1,66 @@
-"""The codec that encrypts payloads, each for its workflow only."""
+"""The payload codec, which encrypts each payload for one workflow only."""
 
 import re
 import secrets
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from google.protobuf.message import DecodeError
 from temporalio import activity
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import (
     ActivitySerializationContext,
+    EncodingPayloadConverter,
     PayloadCodec,
     SerializationContext,
     WithSerializationContext,
     WorkflowSerializationContext,
 )
 
-from durable_adk.encryption._library import AESGCM, InvalidTag
 from durable_adk.encryption.keys import Key, KeyProvider
 from durable_adk.errors import EncryptionKeyError
-from durable_adk.extras import require
+from durable_adk.extras import Absent, require
 from durable_adk.heartbeat import is_attempt_history
 from durable_adk.json_values import canonical
 from durable_adk.log import get_logger
 from durable_adk.storage.payload_driver import owner_of
 from durable_adk.storage.refusal import ENCODING as REFUSED, refusal
 
+try:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+except ImportError:
+    if TYPE_CHECKING:
+        raise
+    AESGCM = InvalidTag = Absent
+
 ENCODING = "binary/encrypted-aes-256-gcm-1"
-"""Of an encrypted payload: cipher, and version of how it is laid out. Its data is a nonce of 12
-bytes, then the payload's protobuf, encrypted, with a tag of 16 bytes."""
+"""Encoding of an encrypted payload: cipher and layout version. Its data is a nonce of 12 bytes,
+followed by the encrypted protobuf of the payload with a tag of 16 bytes."""
 KEY_ID = "encryption-key-id"
-"""Metadata: which key."""
+"""Metadata key of the key id."""
 OWNER = "encryption-owner"
-"""Metadata: ``namespace/workflow id`` of the workflow that the payload goes to or comes from."""
+"""Metadata key of the owner: ``namespace/workflow id`` of the workflow that reads or wrote it."""
 _FIRED = re.compile(r"-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _NONCE_BYTES = 12
 _LAST: ContextVar[tuple[str, Payload, Payload] | None] = ContextVar("last_encrypted", default=None)
-"""Of an activity: owner, payload, and what became of it. Its result is encrypted twice, once to be
-stored while it lives (`ResultUpload`) and once by the SDK, and has to be the same both times."""
+"""The last payload that an activity encrypted: owner, payload and ciphertext. Its result is encoded
+twice, once to be stored while the activity runs (`ResultUpload`) and once by the SDK, and both
+ciphertexts have to be the same."""
 
 logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EncryptionCodec(PayloadCodec, WithSerializationContext):
-    """Encrypts payloads with AES-256-GCM; design D16, S6.
+    """Encrypts payloads with AES-256-GCM (D16, S6).
 
-    Encoding, key id and owner are authenticated with the content. So a payload that was changed, or
-    copied out of another workflow's history, is refused where it is read: what stands in its place
-    raises PayloadLostError for whoever uses it, and wedges no run. What names a key that is not
-    here raises EncryptionKeyError instead, which fails the task and not the invocation.
+    Encoding, key id and owner are authenticated with the content. A payload that was changed, or
+    copied from another workflow's history, is replaced by a refusal, whose use raises
+    PayloadLostError: a forged payload blocks no workflow. A payload whose key is missing raises
+    EncryptionKeyError, which fails the workflow task and not the invocation.
 
     Raises:
         InvalidRequestError: The extra ``encryption`` is not installed.
@@ -59,39 +68,39 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
 
     keys: KeyProvider
     accepts_plain: bool = False
-    """Whether what is not encrypted is read. While invocations are open that began without
-    encryption; whoever reaches Temporal can write as they like meanwhile."""
+    """Whether plain payloads are accepted. Needed while invocations are open that started without
+    encryption; until then anyone with access to Temporal can send payloads."""
     owner: str = ""
-    """Of the payloads at hand, as the SDK tells; empty: not known, and each payload says itself."""
+    """Owner of the payloads, from the SDK's context. If empty, each payload's metadata counts."""
     namespace: str = ""
-    """For a reader who does not know the workflow: whose payloads it reads; empty: anybody's."""
+    """For a reader without a workflow: the namespace whose payloads it may read; empty for all."""
     _ciphers: dict[str, tuple[bytes, AESGCM]] = field(
         default_factory=dict[str, tuple[bytes, AESGCM]], repr=False
     )
 
     def __post_init__(self) -> None:
-        """Refuse to be made without the library."""
+        """Check that the library is installed."""
         require("encryption")
 
     def with_context(self, context: SerializationContext) -> Self:
-        """The codec of the workflow that the context names."""
+        """The codec for the workflow in the context."""
         if not isinstance(context, (WorkflowSerializationContext, ActivitySerializationContext)):
             return self
         return replace(self, owner=owner_of(context.namespace, context.workflow_id or ""))
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """See base class; the same payload looks different each time, but within an activity.
+        """See base class. Ciphertexts of the same payload differ, except within an activity.
 
         Raises:
-            EncryptionKeyError: There is no key to be had.
+            EncryptionKeyError: No key is available.
         """
         return [await self._encrypted(payload) for payload in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """See base class; a `confirmation_refusal` for what must not be read.
+        """See base class; returns a `refusal` for a payload that must not be read.
 
         Raises:
-            EncryptionKeyError: The key is not here.
+            EncryptionKeyError: This process lacks the key.
         """
         return [await self._decrypted(payload) for payload in payloads]
 
@@ -125,8 +134,8 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         if encoding == REFUSED or self.accepts_plain or is_attempt_history(payload):
             return payload
         return self._refused(
-            "A payload is not encrypted, and must be: its sender has no keys, or its invocation "
-            "began before there were any. Give the sender the keys, or, while such invocations are "
+            "A payload is not encrypted: its sender has no keys, or its invocation started before "
+            "encryption was enabled. Give the sender the keys, or, while such invocations are "
             "open, set DURABLE_ADK_ENCRYPTION_ACCEPTS_PLAIN=true."
         )
 
@@ -136,8 +145,8 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         key = await self.keys.find(key_id)
         if key is None:
             raise EncryptionKeyError(
-                f"A payload is encrypted with key {key_id!r}, which is not here: add it to the "
-                "key file of this process (DURABLE_ADK_ENCRYPTION_KEYS), below the first one."
+                f"A payload is encrypted with key {key_id!r}, which this process lacks: add it to "
+                "its key file (DURABLE_ADK_ENCRYPTION_KEYS), below the first key."
             )
         nonce, secret = payload.data[:_NONCE_BYTES], payload.data[_NONCE_BYTES:]
         try:
@@ -146,13 +155,13 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
             )
         except (InvalidTag, ValueError, DecodeError):
             return self._refused(
-                f"A payload that names key {key_id!r} was changed, or is encrypted with another "
-                "key of that id: give each new key an id of its own."
+                f"A payload that names key {key_id!r} was changed, or was encrypted with a "
+                "different key of the same id: give each new key a unique id."
             )
 
     def _may_read(self, owner: str) -> bool:
         if self.owner:
-            # What a schedule sends is encrypted for its workflow id; Temporal adds the time to it.
+            # A schedule encrypts for its workflow id, to which Temporal appends the time.
             fired = (
                 owner and self.owner.startswith(owner) and _FIRED.fullmatch(self.owner, len(owner))
             )
@@ -170,6 +179,33 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         return known[1]
 
 
+class UndecryptedConverter(EncodingPayloadConverter):
+    """Raises for encrypted payloads, in a process without a codec."""
+
+    @property
+    def encoding(self) -> str:
+        """See base class."""
+        return ENCODING
+
+    def to_payload(self, value: Any) -> Payload | None:
+        """See base class; never used for writing."""
+        del value
+        return None
+
+    def from_payload(self, payload: Payload, type_hint: type[Any] | None = None) -> NoReturn:
+        """See base class.
+
+        Raises:
+            EncryptionKeyError: Always.
+        """
+        del type_hint
+        key_id = payload.metadata.get(KEY_ID, b"").decode(errors="replace")
+        raise EncryptionKeyError(
+            f"A payload is encrypted with key {key_id!r}, but this process has no keys: set "
+            "DURABLE_ADK_ENCRYPTION_KEYS to a key file that contains it."
+        )
+
+
 def _bound(key_id: str, owner: str) -> bytes:
-    """What is authenticated with the content, though everybody can read it."""
+    """The readable metadata that is authenticated with the content."""
     return canonical([ENCODING, key_id, owner]).encode()

@@ -1,4 +1,4 @@
-"""The keys that payloads are encrypted with, and where they come from."""
+"""Encryption keys and their providers."""
 
 import asyncio
 import base64
@@ -19,32 +19,32 @@ _ID = re.compile(r"[A-Za-z0-9._:/-]{1,128}")
 
 @dataclass(frozen=True)
 class Key:
-    """A key of 256 bits, and the name by which payloads refer to it.
+    """A key of 256 bits, and the id by which payloads refer to it.
 
     Raises:
-        InvalidRequestError: The id has other characters than ``A-Za-z0-9._:/-``, or the secret is
-            not 32 bytes.
+        InvalidRequestError: The id has characters other than ``A-Za-z0-9._:/-``, or the secret
+            does not have 32 bytes.
     """
 
     id: str
-    """In each payload, readable by everybody: no secret."""
+    """Stored with each payload, unencrypted; not a secret."""
     secret: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Check both; an error never shows the secret."""
+        """Check id and secret; an error never contains the secret."""
         if not _ID.fullmatch(self.id):
             raise InvalidRequestError(
                 f"The key id {self.id[:20]!r} must be 1 to 128 of the characters A-Za-z0-9._:/-"
             )
         if len(self.secret) != KEY_BYTES:
             raise InvalidRequestError(
-                f"Key {self.id!r} has {len(self.secret)} bytes; it takes {KEY_BYTES}. "
-                "`durable-adk key new` makes one."
+                f"Key {self.id!r} has {len(self.secret)} bytes instead of {KEY_BYTES}. "
+                "Generate a key with `durable-adk key new`."
             )
 
     @classmethod
     def new(cls, key_id: str | None = None) -> Self:
-        """A random key; without an id it is named after the day."""
+        """A random key; the default id is the date with a random suffix."""
         day = f"{datetime.now(UTC):%Y-%m-%d}-{secrets.token_hex(2)}"
         return cls(key_id or day, secrets.token_bytes(KEY_BYTES))
 
@@ -53,7 +53,7 @@ class Key:
         """The inverse of `line`.
 
         Raises:
-            InvalidRequestError: It is no such line; the message shows none of it but the id.
+            InvalidRequestError: The line is malformed; the message contains only the id.
         """
         key_id, _, text = line.strip().partition(" ")
         try:
@@ -68,39 +68,39 @@ class Key:
 
 
 class KeyProvider(Protocol):
-    """Where a codec gets its keys: a file, or a key management service.
+    """Provides a codec with keys, from a file or a key management service.
 
-    It is asked for each payload, so it remembers what it has fetched.
+    It is called for each payload, so an implementation should cache keys.
     """
 
     async def current(self) -> Key:
-        """The key to encrypt with now.
+        """The key for new payloads.
 
         Raises:
-            EncryptionKeyError: It cannot be had at the moment.
+            EncryptionKeyError: The key is temporarily unavailable.
         """
         ...
 
     async def find(self, key_id: str) -> Key | None:
-        """The key of this id, to decrypt with; None: there is none here.
+        """The key with an id, for decryption; None if there is none.
 
         Raises:
-            EncryptionKeyError: Whether there is one cannot be said at the moment.
+            EncryptionKeyError: The provider is temporarily unavailable.
         """
         ...
 
 
 class KeyRing:
-    """Keys in memory: the first one encrypts, all decrypt.
+    """Keys in memory. The first one encrypts, all decrypt.
 
     Raises:
-        InvalidRequestError: There is no key, or two have the same id.
+        InvalidRequestError: There are no keys, or two have the same id.
     """
 
     def __init__(self, keys: Iterable[Key]) -> None:
         found = list(keys)
         if not found:
-            raise InvalidRequestError("There is no key; `durable-adk key new` makes one.")
+            raise InvalidRequestError("There are no keys. Generate one with `durable-adk key new`.")
         self.first = found[0]
         self._keys = {key.id: key for key in found}
         if len(self._keys) < len(found):
@@ -116,15 +116,15 @@ class KeyRing:
 
 
 class KeyFile:
-    """Keys in a file, one line each (see `Key.line`): the first one encrypts, all decrypt.
+    """Keys in a file, one per line (see `Key.line`). The first one encrypts, all decrypt.
 
-    Empty lines and those that begin with ``#`` are passed over. What encrypts is the first key of
-    when the process began. The file is read again when a payload names a key that is not known, so
-    a key that was added later needs no restart to be read with.
+    Empty lines and lines that start with ``#`` are ignored. A process encrypts with the key that
+    was first when it started. The file is read again when a payload names an unknown key, so keys
+    that are added for decryption need no restart.
 
     Raises:
-        InvalidRequestError: The file is missing, others than its owner may read it, or a line is
-            no key.
+        InvalidRequestError: The file is missing, users other than its owner may read it, or a line
+            is malformed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -141,7 +141,7 @@ class KeyFile:
         if (key := await self._ring.find(key_id)) is None:
             try:
                 self._ring = await asyncio.to_thread(self._read)
-            except InvalidRequestError as error:  # it was fine once, and may be again
+            except InvalidRequestError as error:  # it was valid at the start, and may be again
                 raise EncryptionKeyError(f"Key {key_id!r} cannot be looked up: {error}") from error
             key = await self._ring.find(key_id)
         return key
@@ -156,7 +156,7 @@ class KeyFile:
             ) from None
         if mode & 0o077:
             raise InvalidRequestError(
-                f"Others may read {self._path} (mode {mode:o}), which holds keys: chmod 600 it."
+                f"Other users may read the key file {self._path} (mode {mode:o}): chmod 600 it."
             )
         lines = [line.strip() for line in text.splitlines()]
         keys = [Key.parse(line) for line in lines if line and not line.startswith("#")]

@@ -1,4 +1,4 @@
-"""Where payloads are kept that are too large, or too private, for Temporal (design D16)."""
+"""External storage for payloads that are too large, or too private, for Temporal (D16)."""
 
 from durable_adk.storage.blobs import BlobStore, SharedBlobs
 from durable_adk.storage.file_blobs import FileBlobs

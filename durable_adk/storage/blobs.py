@@ -1,53 +1,53 @@
-"""The port to whatever keeps bytes by name."""
+"""The interface of blob stores."""
 
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
 
 class BlobStore(Protocol):
-    """Keeps bytes by name, for all processes that talk to one Temporal namespace.
+    """Stores bytes by name, for all processes of one Temporal namespace.
 
-    A name is ``<owner>/<sha256>``: 32 and 64 hexadecimal digits. It is made of the content, so
-    storing it again changes nothing, and nothing is ever overwritten.
+    A name is ``<owner>/<sha256>``: 32 and 64 hexadecimal digits. It is derived from the content, so
+    storing a blob is idempotent, and nothing is ever overwritten.
     """
 
     async def put(self, name: str, data: bytes) -> None:
-        """Keep `data` so that it outlives a crash of the machine.
+        """Store `data` durably: it survives a crash of the machine.
 
         Raises:
-            OSError: The store is out of reach; it may work later.
+            OSError: The store is unavailable; a retry may succeed.
         """
         ...
 
     async def get(self, name: str) -> bytes:
-        """What was kept by this name.
+        """The data with a name.
 
         Raises:
-            KeyError: There is nothing of this name.
-            OSError: The store is out of reach; it may work later.
+            KeyError: There is no such blob.
+            OSError: The store is unavailable; a retry may succeed.
         """
         ...
 
 
 class SharedBlobs(BlobStore, Protocol):
-    """A `BlobStore` that also keeps the key of its references, and can be swept."""
+    """A `BlobStore` that also stores the key of its references, and can be swept."""
 
     def key(self) -> bytes:
-        """The secret that references are signed with, made by whoever comes first; blocks.
+        """The secret that signs references, created by the first caller; blocks.
 
-        It lies beside the blobs: who can read it can read them too. It keeps out those who reach
-        Temporal and not the store.
+        It is stored beside the blobs, so anyone who can read it can read them too. It protects
+        against those who have access to Temporal but not to the store.
         """
         ...
 
     async def expired(self, older_than: float) -> list[str]:
-        """Owners, as in names, for whom nothing was stored in the last `older_than` seconds."""
+        """Owners, as in blob names, without a new blob in the last `older_than` seconds."""
         ...
 
     def of(self, owner: str) -> AsyncGenerator[bytes]:
-        """What is kept for an owner, in any order; another may be deleting it."""
+        """The blobs of an owner, in any order; another process may be deleting them."""
         ...
 
     async def remove(self, owner: str) -> None:
-        """Delete all that is kept for an owner."""
+        """Delete all blobs of an owner."""
         ...

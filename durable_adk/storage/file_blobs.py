@@ -9,13 +9,15 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
 
+from durable_adk.storage.file_sync import sync_folder, write_durably
+
 _KEY_BYTES = 32
 
 
 class FileBlobs:
-    """`SharedBlobs` in a folder that its processes share: of one machine, or a network file system.
+    """`SharedBlobs` in a folder of one machine, or of a network file system.
 
-    Each owner has a folder of its own. Only the user of the process may read it.
+    Each owner has its own subfolder. Only the user of the process can read it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -28,14 +30,14 @@ class FileBlobs:
         with suppress(FileNotFoundError):
             return path.read_bytes()
         fresh = self.folder / f"key.{secrets.token_hex(8)}"
-        _write(fresh, secrets.token_bytes(_KEY_BYTES))
+        write_durably(fresh, secrets.token_bytes(_KEY_BYTES))
         with suppress(FileExistsError):
-            path.hardlink_to(fresh)  # never over another process's
+            path.hardlink_to(fresh)  # fails if another process has created the key
         fresh.unlink()
         return path.read_bytes()
 
     async def put(self, name: str, data: bytes) -> None:
-        """See `BlobStore`; a file that is there already counts as new for `expired`."""
+        """See `BlobStore`; an existing file counts as new for `expired`."""
         await asyncio.to_thread(self._put, name, data)
 
     async def get(self, name: str) -> bytes:
@@ -51,19 +53,19 @@ class FileBlobs:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         fresh = path.with_suffix(f".{secrets.token_hex(8)}")
         try:
-            _write(fresh, data)
-            fresh.replace(path)  # readers see all of it or nothing
+            write_durably(fresh, data)
+            fresh.replace(path)  # atomic: readers see the whole file or none
         finally:
             fresh.unlink(missing_ok=True)
-        _sync(path.parent)
-        _sync(self.folder)
+        sync_folder(path.parent)
+        sync_folder(self.folder)
 
     def _get(self, name: str) -> bytes:
         try:
             return (self.folder / name).read_bytes()
         except FileNotFoundError:
             if not (self.folder / "key").exists():
-                raise OSError(f"The folder {self.folder} is not there.") from None
+                raise OSError(f"The folder {self.folder} does not exist.") from None
             raise KeyError(name) from None
 
     async def expired(self, older_than: float) -> list[str]:
@@ -87,20 +89,3 @@ class FileBlobs:
     def _expired(self, limit: float) -> list[str]:
         folders = [folder for folder in self.folder.iterdir() if folder.is_dir()]
         return [folder.name for folder in folders if folder.stat().st_mtime < limit]
-
-
-def _write(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "wb") as file:  # noqa: PTH123 - a path has no mode
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    """Have the names of a folder on the disk, so that a crash does not lose the file."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -19,7 +19,7 @@ _NAME = re.compile(r"([0-9a-f]{32})/[0-9a-f]{64}")
 class ObjectBlobs:
     """`SharedBlobs` in a bucket, which any number of machines may share.
 
-    Who may read the bucket may read conversations.
+    Anyone who can read the bucket can read conversations.
     """
 
     def __init__(self, uri: str, **options: Any) -> None:
@@ -30,10 +30,10 @@ class ObjectBlobs:
         """See `SharedBlobs`.
 
         Raises:
-            StoreUnavailableError: The store is out of reach.
-            InvalidRequestError: It has no conditional puts, so there would be several keys.
+            StoreUnavailableError: The store is unavailable.
+            InvalidRequestError: The store has no conditional puts, so there could be several keys.
         """
-        with ThreadPoolExecutor(1) as thread:  # there may be an event loop in this one
+        with ThreadPoolExecutor(1) as thread:  # this thread may run an event loop
             return thread.submit(asyncio.run, self._key()).result()
 
     async def _key(self) -> bytes:
@@ -47,22 +47,22 @@ class ObjectBlobs:
         return key
 
     async def put(self, name: str, data: bytes) -> None:
-        """See `BlobStore`; a blob that is there already counts as new for `expired`."""
-        with _out_of_reach():
+        """See `BlobStore`; an existing blob counts as new for `expired`."""
+        with _unavailable_as_os_error():
             await self._objects.put(name, data)
 
     async def get(self, name: str) -> bytes:
-        """See `BlobStore`; where the key is missing too it is the bucket that is away."""
-        with _out_of_reach():
+        """See `BlobStore`; if the key is missing too, the bucket is unavailable."""
+        with _unavailable_as_os_error():
             data = await self._objects.get(name)
             if data is not None:
                 return data
             if await self._objects.get("key") is None:
-                raise StoreUnavailableError(f"The object store {self._objects.uri} is not there.")
+                raise StoreUnavailableError(f"The object store {self._objects.uri} does not exist.")
         raise KeyError(name)
 
     async def expired(self, older_than: float) -> list[str]:
-        """See `SharedBlobs`; by the store's clock."""
+        """See `SharedBlobs`; times are those of the store's clock."""
         newest: dict[str, float] = {}
         for entry in await self._objects.list():
             if found := _NAME.fullmatch(entry.path):
@@ -74,7 +74,7 @@ class ObjectBlobs:
         """See `SharedBlobs`."""
         for entry in await self._objects.list(owner):
             data = await self._objects.get(entry.path)
-            if data is not None:  # another sweep has deleted it
+            if data is not None:  # else another sweep has deleted it
                 yield data
 
     async def remove(self, owner: str) -> None:
@@ -83,8 +83,8 @@ class ObjectBlobs:
 
 
 @contextmanager
-def _out_of_reach() -> Generator[None]:
-    """What the port to blobs promises to raise."""
+def _unavailable_as_os_error() -> Generator[None]:
+    """Raise OSError, as `BlobStore` promises, if the store is unavailable."""
     try:
         yield
     except StoreUnavailableError as error:

@@ -1,4 +1,4 @@
-"""The driver that keeps payloads outside of Temporal, each for its owner only."""
+"""The storage driver for external payloads, each readable by its owner only."""
 
 import hashlib
 import hmac
@@ -31,40 +31,40 @@ from durable_adk.storage.object_store import is_uri
 from durable_adk.storage.refusal import refusal
 
 OWNER = "durable-adk-owner"
-"""Metadata of a stored payload: whose it is, for `sweep`."""
-_REMEMBERED = 60.0  # seconds in which what was stored is not stored again
-_MOST_REMEMBERED = 10_000
+"""Metadata key of a stored payload's owner, for `sweep`."""
+_RECENT = 60.0  # seconds in which a stored payload is not stored again
+_MAX_RECENT = 10_000
 
 
 def owner_of(namespace: str, workflow_id: str) -> str:
-    """Whose a payload is: the workflow's that it goes to or comes from."""
+    """The owner of a payload: the workflow that reads or wrote it."""
     return f"{namespace}/{workflow_id}"
 
 
 def owner_folder(owner: str) -> str:
-    """The owner in the name of a blob: 32 hexadecimal digits."""
+    """The owner in a blob's name: 32 hexadecimal digits."""
     return hashlib.sha256(owner.encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PayloadDriver(StorageDriver):
-    """Keeps payloads by their content's hash, in the name of one workflow.
+    """Stores payloads by the hash of their content, for one workflow.
 
-    What Temporal holds of such a payload is a claim: owner, hash, and a code over both that only
-    the lease owners of the key can make. `retrieve` gives nothing for a claim that is forged, that
-    belongs to another workflow, or whose blob is lost or changed (S5, F32).
+    Temporal has a claim in place of such a payload: owner, hash, and a code over both that requires
+    the key. `retrieve` refuses a claim that is forged or belongs to another workflow, and one whose
+    blob is lost or changed (S5, F32).
     """
 
     blobs: BlobStore
     key: bytes
     owner: str = ""
     any_owner: bool = False
-    """Whether it reads for people who look at workflows, and not for one of these."""
+    """Whether to read payloads of all workflows, for human readers."""
     recent: dict[str, float]
-    """Names stored a moment ago, and when: `ResultUpload` stores before the SDK does."""
+    """Names and times of recent blobs: `ResultUpload` stores a payload before the SDK does."""
 
     def name(self) -> str:
-        """See base class; it is in histories."""
+        """See base class; the name is in histories."""
         return "durable-adk"
 
     def type(self) -> str:
@@ -77,18 +77,18 @@ class PayloadDriver(StorageDriver):
         """See base class.
 
         Raises:
-            OSError: The store is out of reach.
+            OSError: The store is unavailable.
         """
-        del context  # the owner is the reader's too; the target is not, of a child's result
+        del context  # unlike the context's target, the owner is the same for reader and writer
         return [await self._store(payload) for payload in payloads]
 
     async def retrieve(
         self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
     ) -> list[Payload]:
-        """See base class; a `confirmation_refusal` for what cannot be given.
+        """See base class; returns a `refusal` for an unusable claim.
 
         Raises:
-            OSError: The store is out of reach.
+            OSError: The store is unavailable.
         """
         del context
         return [await self._retrieve(claim) for claim in claims]
@@ -100,9 +100,9 @@ class PayloadDriver(StorageDriver):
         data = kept.SerializeToString(deterministic=True)
         folder, digest = owner_folder(self.owner), hashlib.sha256(data).hexdigest()
         name = f"{folder}/{digest}"
-        if time.monotonic() - self.recent.get(name, -_REMEMBERED) >= _REMEMBERED:
+        if time.monotonic() - self.recent.get(name, -_RECENT) >= _RECENT:
             await self.blobs.put(name, data)
-            if len(self.recent) >= _MOST_REMEMBERED:
+            if len(self.recent) >= _MAX_RECENT:
                 self.recent.clear()
             self.recent[name] = time.monotonic()
         return StorageDriverClaim({"owner": folder, "sha256": digest, "code": self._code(name)})
@@ -130,52 +130,52 @@ def _parsed(data: bytes) -> Payload:
     try:
         payload = Payload.FromString(data)
     except DecodeError:
-        return refusal("A stored payload is no payload.")
+        return refusal("A stored payload is malformed.")
     payload.metadata.pop(OWNER, None)
     return payload
 
 
 @dataclass(frozen=True)
 class _Selector:
-    """Which payloads leave Temporal, of those that reach the threshold."""
+    """Selects the payloads that are stored externally, of those that reach the threshold."""
 
     driver: PayloadDriver
 
     def __call__(
         self, context: StorageDriverSelectContext, payload: Payload
     ) -> StorageDriver | None:
-        """None for numbers and nothings, which are in most histories and say nothing."""
+        """Return None for numbers and empty payloads, which reveal nothing."""
         del context
-        silent = not payload.data or payload.data.isdigit() or is_attempt_history(payload)
-        return None if silent else self.driver
+        trivial = not payload.data or payload.data.isdigit() or is_attempt_history(payload)
+        return None if trivial else self.driver
 
 
 @dataclass(frozen=True)
 class OwnedStorage(ExternalStorage, WithSerializationContext):
-    """External storage whose driver knows for which workflow it works.
+    """External storage whose driver knows the workflow it works for.
 
-    The SDK tells so in the same words where a payload is written and where it is read: that is what
-    the serialization context is for. The store context would not do: it names the parent for a
-    child's result, and there is none for reading.
+    The serialization context names the same workflow where a payload is written and where it is
+    read. The store context does not: for a child's result it names the parent, and there is none
+    for reading.
     """
 
     def with_context(self, context: SerializationContext) -> Self:
-        """The storage of the workflow that the context names."""
+        """The storage for the workflow in the context."""
         if not isinstance(context, (WorkflowSerializationContext, ActivitySerializationContext)):
             return self
         (driver,) = self.drivers
-        assert isinstance(driver, PayloadDriver)  # noqa: S101 - `owned_storage` has put it there
+        assert isinstance(driver, PayloadDriver)  # noqa: S101 - `owned_storage` has set it
         owned = replace(driver, owner=owner_of(context.namespace, context.workflow_id or ""))
         return replace(self, drivers=[owned], driver_selector=_Selector(owned))
 
     def for_any_reader(self) -> PayloadDriver:
-        """A driver that follows true references of all workflows, for people to read."""
+        """A driver that follows the valid references of all workflows, for human readers."""
         (driver,) = self.drivers
         assert isinstance(driver, PayloadDriver)  # noqa: S101 - as above
         return replace(driver, any_owner=True)
 
     def driver_for(self, payload: Payload) -> StorageDriver | None:
-        """Who keeps the payload; None: it stays in Temporal."""
+        """The driver that stores a payload; None if it stays in Temporal."""
         if payload.ByteSize() < self.payload_size_threshold or self.driver_selector is None:
             return None
         return self.driver_selector(StorageDriverSelectContext(), payload)
@@ -185,9 +185,9 @@ def owned_storage(blobs: BlobStore, *, key: bytes, threshold: int) -> OwnedStora
     """External storage over any blob store, for a data converter.
 
     Args:
-        blobs: The same for all clients and workers of the namespace.
-        key: A secret that they all share; who has it can make references.
-        threshold: Bytes from which on a payload leaves Temporal; 0: all that say anything.
+        blobs: The blob store, the same for all clients and workers of the namespace.
+        key: A secret that they share; it permits to create references.
+        threshold: Minimum bytes of an external payload; 0 for all that are not trivial.
     """
     driver = PayloadDriver(blobs=blobs, key=key, recent={})
     selector = _Selector(driver)
@@ -195,15 +195,15 @@ def owned_storage(blobs: BlobStore, *, key: bytes, threshold: int) -> OwnedStora
 
 
 def blobs_at(location: Path | str) -> SharedBlobs:
-    """The blobs in a folder, or in the object store that a uri names.
+    """The blob store in a folder, or in the object store of a URI.
 
     Raises:
-        InvalidRequestError: The uri cannot be used, or the extra ``objects`` is not installed.
+        InvalidRequestError: The URI cannot be used, or the extra ``objects`` is not installed.
     """
     return ObjectBlobs(str(location)) if is_uri(location) else FileBlobs(Path(location))
 
 
 def storage_at(location: Path | str, *, threshold: int) -> OwnedStorage:
-    """External storage in a folder or an object store, which holds the key too; blocks."""
+    """External storage in a folder or an object store, which also contains the key; blocks."""
     blobs = blobs_at(location)
     return owned_storage(blobs, key=blobs.key(), threshold=threshold)

@@ -1,4 +1,4 @@
-"""What stands for a payload that cannot be given."""
+"""Refusals: payloads in place of those that cannot be delivered."""
 
 from typing import Any, NoReturn
 
@@ -11,16 +11,16 @@ ENCODING = "durable-adk/refused"
 
 
 def refusal(reason: str) -> Payload:
-    """A payload that says why there is none.
+    """A payload that contains the reason for a refusal.
 
-    A driver that raised would fail the workflow task, for ever: one forged signal would wedge an
-    invocation. This is read like any other payload, and it ends what uses it.
+    A driver that raised would fail the workflow task for ever: one forged signal would block an
+    invocation. A refusal is read like any other payload, and fails the code that uses it.
     """
     return Payload(metadata={"encoding": ENCODING.encode()}, data=reason.encode())
 
 
 class Refused:
-    """A value that did not arrive: whoever reads anything of it gets a PayloadLostError."""
+    """A value whose payload was refused: reading any attribute raises PayloadLostError."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -30,7 +30,7 @@ class Refused:
 
 
 class RefusalConverter(EncodingPayloadConverter):
-    """Reads what `confirmation_refusal` has made."""
+    """Reads the payloads of `refusal`."""
 
     @property
     def encoding(self) -> str:
@@ -38,15 +38,15 @@ class RefusalConverter(EncodingPayloadConverter):
         return ENCODING
 
     def to_payload(self, value: Any) -> Payload | None:
-        """See base class; nothing is written so."""
+        """See base class; never used for writing."""
         del value
         return None
 
     def from_payload(self, payload: Payload, type_hint: type[Any] | None = None) -> Any:
-        """A `Refused` in place of a value whose class is known: its reader has an error path.
+        """A `Refused` in place of a value of a known class, whose reader handles errors.
 
         Raises:
-            PayloadLostError: No class is expected, so the value would be taken as it is.
+            PayloadLostError: No class is expected, so the value might never be examined.
         """
         reason = payload.data.decode()
         if type_hint is None:

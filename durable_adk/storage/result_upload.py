@@ -1,4 +1,4 @@
-"""Uploads an activity's large result to external storage before the activity ends."""
+"""Stores an activity's result in external storage before the activity ends."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -21,20 +21,20 @@ from durable_adk.heartbeat import AttemptHistory
 from durable_adk.storage.payload_driver import OwnedStorage
 
 RESERVE = timedelta(seconds=5)
-"""Time before an activity's timeout at which the upload gives up."""
-_DELAYS = (0.1, 0.2, 0.5, 1.0)  # seconds between attempts; the last one is kept
+"""How long before the activity's timeout its result is given up."""
+_DELAYS = (0.1, 0.2, 0.5, 1.0)  # seconds between attempts; the last one repeats
 
 
 class ResultUpload(Interceptor):
-    """Uploads a result that belongs in external storage while its activity still heartbeats.
+    """Stores a result that belongs in external storage while its activity is still running.
 
-    The SDK uploads it after the activity's code has returned. If the store is unavailable then, the
-    activity fails and runs again with its tool. Here the activity waits for the store and keeps
-    heartbeating; the SDK's own upload afterwards finds the blob stored.
+    The SDK stores it after the activity's code has returned. If the store is unavailable then, the
+    activity fails and runs again, including its tool. With this interceptor the activity waits for
+    the store and sends heartbeats; afterwards the SDK finds the blob already stored.
 
-    With a codec of one's own that encrypts, the SDK's payload is another one than ours, and is
-    stored by itself; what is left is the moment between the two. `EncryptionCodec` makes the same
-    one twice.
+    With a custom codec that encrypts, the SDK's ciphertext differs from this one, and is stored
+    separately; only an outage between the two is then harmful. `EncryptionCodec` produces the same
+    ciphertext twice.
     """
 
     def __init__(self, converter: DataConverter) -> None:
@@ -51,32 +51,33 @@ class _UploadingInbound(ActivityInboundInterceptor):
         self._converter = converter
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
-        """The result, stored if it is to be.
+        """Execute the activity, and store its result if it belongs in external storage.
 
         Raises:
-            ApplicationError: The store stayed away for as long as the activity may take. Final: the
-                work is done, and doing it again would not help.
+            ApplicationError: The store was unavailable until the activity's timeout. Not retryable:
+                the work is done, and repeating it would not help.
         """
         result = await super().execute_activity(input)
-        if not activity.info().is_local:  # that one is given up soon, and does nothing twice
+        if not activity.info().is_local:  # local activities have short timeouts and repeat safely
             await self._secure(result)
         return result
 
     async def _secure(self, result: Any) -> None:
         converter = self._converter.with_context(_context(activity.info()))
         storage = converter.external_storage
-        assert isinstance(storage, OwnedStorage)  # noqa: S101 - the worker asks before
+        assert isinstance(storage, OwnedStorage)  # noqa: S101 - the worker checks that
         payloads = converter.payload_converter.to_payloads([result])
         if converter.payload_codec is not None:
             payloads = await converter.payload_codec.encode(payloads)
         driver = storage.driver_for(payloads[0])
         if driver is not None:
-            await _beating(asyncio.ensure_future(_keep(driver, payloads[0])))
+            await _with_heartbeats(asyncio.ensure_future(_keep(driver, payloads[0])))
 
 
-async def _beating(work: asyncio.Future[None]) -> None:
-    """Wait for the end of `work`, and have the server know that we live."""
+async def _with_heartbeats(work: asyncio.Future[None]) -> None:
+    """Wait for the end of `work`, sending heartbeats."""
     beat = (activity.info().heartbeat_timeout or timedelta(seconds=4)).total_seconds() / 4
+    # A heartbeat replaces the previous details, so they are sent again.
     details = AttemptHistory.of(activity.info().heartbeat_details).details()
     try:
         while not (await asyncio.wait({work}, timeout=beat))[0]:

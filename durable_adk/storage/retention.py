@@ -1,4 +1,4 @@
-"""Deletes payloads of closed workflows from external storage."""
+"""Deletes the external payloads of closed workflows."""
 
 from contextlib import aclosing, suppress
 
@@ -12,20 +12,21 @@ from durable_adk.storage.payload_driver import OWNER
 
 
 async def sweep(client: Client, blobs: SharedBlobs, *, older_than: float) -> int:
-    """Delete the payloads of closed workflows; return the number of workflows (I24).
+    """Delete the payloads of closed workflows, and return the number of these workflows (I24).
 
-    The history of a closed workflow can no longer be read in full afterwards, nor be replayed, so
-    choose as long as the namespace keeps histories. The session store has all events; nothing of a
+    Afterwards the history of such a workflow can no longer be read completely, nor be replayed, so
+    choose at least the namespace's retention. The session store has all events: nothing of a
     conversation is lost.
 
     Args:
-        client: Of the namespace; payloads of others stay.
-        blobs: What its clients and workers use.
-        older_than: Seconds for which nothing was stored for a workflow.
+        client: A client of the namespace; payloads of other namespaces are kept.
+        blobs: The blob store of the namespace's clients and workers.
+        older_than: Seconds since the last payload of a workflow was stored.
 
     Raises:
-        RPCError: Temporal does not answer.
-        OSError: The folder, or StoreUnavailableError: the object store, does not.
+        RPCError: Temporal does not respond.
+        OSError: The folder is unavailable.
+        StoreUnavailableError: The object store is unavailable.
     """
     swept = 0
     for owner in await blobs.expired(older_than):
@@ -37,10 +38,10 @@ async def sweep(client: Client, blobs: SharedBlobs, *, older_than: float) -> int
 
 
 async def _name_of(owner: str, blobs: SharedBlobs) -> str:
-    """Who the owner is: each of its payloads says so; empty if there is none."""
+    """The owner's name, which each of its payloads contains; empty if there is no payload."""
     async with aclosing(blobs.of(owner)) as kept:
         async for data in kept:
-            with suppress(DecodeError):  # half a file
+            with suppress(DecodeError):  # a partial file
                 return Payload.FromString(data).metadata[OWNER].decode()
     return ""
 

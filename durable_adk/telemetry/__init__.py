@@ -1,4 +1,4 @@
-"""What operators see: traces, metrics and the ids in log lines (design D17)."""
+"""Traces, metrics, and the ids in log lines (D17)."""
 
 from durable_adk.telemetry.content import Redact, redact_with
 

@@ -1,4 +1,4 @@
-"""The span of a client that sends something and follows what comes of it."""
+"""The span of a client that sends a message or an answer and follows its events."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -8,18 +8,18 @@ from opentelemetry.trace import SpanKind, get_current_span
 from durable_adk.sessions.session import SessionKey
 from durable_adk.telemetry import names
 from durable_adk.telemetry.identity import TraceIdentity
-from durable_adk.telemetry.tracing import Running, parent, span, tracer
+from durable_adk.telemetry.tracing import RunningSpan, parent, span, tracer
 
 
 @contextmanager
-def following(what: str, key: SessionKey, invocation_id: str) -> Generator[Running]:
-    """A span over the body, which sends something to an invocation and yields its events.
+def following(what: str, key: SessionKey, invocation_id: str) -> Generator[RunningSpan]:
+    """A span over the body, which sends a message to an invocation and yields its events.
 
-    It hangs under the span that is current, if there is one. Otherwise a message begins the trace
-    that follows from the invocation's name, and an answer joins it: so they are in one, although
-    they come from different processes on different days.
+    Its parent is the current span, if there is one. Otherwise a message starts the trace that is
+    derived from the invocation's name, and an answer joins it: both are in one trace, although they
+    may be sent by different processes on different days.
 
-    It is current nowhere by itself: the body yields, and who takes the events has spans of its own.
+    The span does not become current: the body yields, and its consumer has its own spans.
 
     Args:
         what: ``run`` or ``answer``.
@@ -27,7 +27,7 @@ def following(what: str, key: SessionKey, invocation_id: str) -> Generator[Runni
         invocation_id: The invocation.
     """
     if tracer() is None:
-        yield Running(None)
+        yield RunningSpan(None)
         return
     whose = TraceIdentity.of(key, invocation_id)
     alone = not get_current_span().get_span_context().is_valid

@@ -1,4 +1,4 @@
-"""What was said: off by default, bounded, and past a hook that may take out what is private."""
+"""Content in span attributes: off by default, bounded, and redacted by a hook."""
 
 import json
 import os
@@ -10,52 +10,53 @@ from google.genai import types
 from durable_adk.log import get_logger
 
 VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""OpenTelemetry's own switch for what models and tools are told and say."""
+"""OpenTelemetry's variable that enables the content of model and tool calls."""
 MAX_CHARACTERS = 8_192
-"""Of one attribute; the rest is cut off."""
+"""Maximum length of one attribute; the rest is cut off."""
 _ON = {"true", "1", "yes", "span_only", "span_and_event"}
 
 Redact = Callable[[str, str], str | None]
-"""Takes an attribute's name and its text; gives what may be told of it, None for nothing.
+"""Takes an attribute's name and text; returns the text to export, or None for nothing.
 
-It is called in the worker's activities, for each attribute with content, before the text is cut. It
-must not block. If it raises, nothing is told.
+It is called in the worker's activities for each attribute with content, before the text is cut. It
+must not block. If it raises, the attribute is omitted.
 """
 
 logger = get_logger(__name__)
 
 
-class _Hook:
+class _RedactionHook:
     redact: Redact | None = None
 
 
 def redact_with(hook: Redact | None) -> None:
-    """Have all content that goes into spans pass by a hook of yours; None: by none.
+    """Set the hook that redacts all content in spans; None removes it.
 
-    For the process, as OpenTelemetry's providers are: call it where the agents are defined.
+    It applies to the whole process, like OpenTelemetry's providers: call it where the agents are
+    defined.
     """
-    _Hook.redact = hook
+    _RedactionHook.redact = hook
 
 
 def capturing() -> bool:
-    """Whether content was switched on."""
+    """Whether content is enabled."""
     return os.environ.get(VARIABLE, "").strip().lower() in _ON
 
 
 def captured(attribute: str, value: Any) -> dict[str, str]:
-    """An attribute with content: empty unless that is switched on.
+    """An attribute with content; empty unless content is enabled.
 
     Args:
-        attribute: Its name.
-        value: A text, or what can be written as JSON.
+        attribute: Name of the attribute.
+        value: A text, or a value that can be serialized as JSON.
     """
     if value is None or not capturing():
         return {}
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    if _Hook.redact is not None:
+    if _RedactionHook.redact is not None:
         try:
-            redacted = _Hook.redact(attribute, text)
-        except Exception as error:  # noqa: BLE001 - it is the user's, and may raise anything
+            redacted = _RedactionHook.redact(attribute, text)
+        except Exception as error:  # noqa: BLE001 - user code may raise anything
             logger.warning("telemetry.redaction_failed", error_type=type(error).__name__)
             return {}
         if redacted is None:
@@ -65,7 +66,7 @@ def captured(attribute: str, value: Any) -> dict[str, str]:
 
 
 def messages(contents: list[types.Content]) -> list[dict[str, Any]]:
-    """Contents in the form that the GenAI conventions have for them; files are left out."""
+    """Contents in the format of the GenAI conventions, without files."""
     return [
         {
             "role": "assistant" if content.role == "model" else content.role or "user",

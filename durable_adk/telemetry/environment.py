@@ -1,4 +1,4 @@
-"""What OpenTelemetry's standard environment variables ask for."""
+"""OpenTelemetry's standard environment variables."""
 
 import os
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ _PROTOCOLS = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 
 @dataclass(frozen=True, kw_only=True)
 class Signal:
-    """What is to become of traces, or of metrics."""
+    """The export configuration of traces, or of metrics."""
 
     name: str
     exporters: tuple[str, ...]
-    """Names as ``OTEL_TRACES_EXPORTER`` has them; none: nothing is exported."""
+    """Exporter names as in ``OTEL_TRACES_EXPORTER``; if empty, nothing is exported."""
     protocol: str
-    """Of OTLP: ``http/protobuf`` or ``grpc``."""
+    """Protocol of OTLP: ``http/protobuf`` or ``grpc``."""
     endpoint: str | None
-    """Of OTLP, with the path of the signal; None: the exporter's default."""
+    """Endpoint of OTLP with the signal's path; None for the exporter's default."""
 
     @classmethod
     def of(cls, name: str) -> Self:
-        """As the variables say; an endpoint alone means OTLP.
+        """The configuration in the environment; an endpoint alone enables OTLP.
 
         Args:
             name: ``traces`` or ``metrics``.
@@ -49,7 +49,7 @@ class Signal:
         )
 
     def entry_points(self) -> list[str]:
-        """Names under which packages offer the exporters."""
+        """The names of the exporters' entry points."""
         otlp = _PROTOCOLS.get(self.protocol, f"otlp ({self.protocol})")
         return [otlp if name == "otlp" else name for name in self.exporters]
 
@@ -60,7 +60,7 @@ class Signal:
 
 
 def is_asked_for() -> bool:
-    """Whether anything is to be exported."""
+    """Whether any signal is exported."""
     return any(Signal.of(name).exporters for name in _ENDPOINTS)
 
 

@@ -1,4 +1,4 @@
-"""Model calls and tool runs, as OpenTelemetry's GenAI conventions name them."""
+"""Spans and metrics of model calls and tool runs, by OpenTelemetry's GenAI conventions."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,33 +14,33 @@ from durable_adk.telemetry import metrics, names
 from durable_adk.telemetry.content import captured, capturing, messages
 from durable_adk.telemetry.names import bounded
 from durable_adk.telemetry.steps import current_step
-from durable_adk.telemetry.tracing import Running, emit, error_type_of, identity, span, tracer
+from durable_adk.telemetry.tracing import RunningSpan, emit, error_type_of, identity, span, tracer
 
 _PROVIDERS = {"Gemini": "gcp.gemini"}
-"""By the model's class; other classes stand for themselves."""
+"""Provider names by model class; for other classes, the class name."""
 
 
-class Asked:
-    """A model call that is under way."""
+class ModelCallSpan:
+    """The span of a model call."""
 
-    def __init__(self, running: Running, labels: dict[str, str]) -> None:
+    def __init__(self, running: RunningSpan, labels: dict[str, str]) -> None:
         self._running = running
         self._labels = labels
 
     def answered(self, response: LlmResponse) -> None:
-        """The whole answer is here: the call has ended."""
+        """The response is complete: the call has ended."""
         usage = response.usage_metadata
         model = response.model_version or self._labels[names.REQUEST_MODEL]
         self._labels[names.RESPONSE_MODEL] = model
         if response.error_code:
             self._running.failed(response.error_code)
         if self._running.recording:
-            self._running.tell(
+            self._running.set_attributes(
                 {
                     names.RESPONSE_MODEL: model,
                     names.FINISH_REASONS: [_finish(response)],
                     **_tokens(usage),
-                    **_said(response),
+                    **_response_content(response),
                 }
             )
         self._end()
@@ -49,9 +49,9 @@ class Asked:
                 metrics.token_usage.record(number, {**self._labels, names.TOKEN_TYPE: kind})
 
     def failed(self, error: BaseException) -> None:
-        """It has ended without an answer."""
+        """The call has ended without a response."""
         self._running.failed(error)
-        self._running.tell(captured(names.EXCEPTION, text_of(error)))
+        self._running.set_attributes(captured(names.EXCEPTION, text_of(error)))
         self._end()
 
     def _end(self) -> None:
@@ -61,13 +61,13 @@ class Asked:
 
 
 @contextmanager
-def chat(model: Any, request: LlmRequest, *, streaming: bool) -> Generator[Asked]:
+def chat(model: Any, request: LlmRequest, *, streaming: bool) -> Generator[ModelCallSpan]:
     """A model call over the body: span ``chat {model}``, made current, and its metrics.
 
     Args:
-        model: The `BaseLlm` that is asked.
-        request: What it is asked.
-        streaming: Whether chunks are wanted.
+        model: The `BaseLlm`.
+        request: The request.
+        streaming: Whether the response is streamed.
     """
     labels = {
         names.OPERATION: names.CHAT,
@@ -78,27 +78,29 @@ def chat(model: Any, request: LlmRequest, *, streaming: bool) -> Generator[Asked
         **labels,
         names.STREAMING: streaming,
         **current_step().attributes,
-        **_told(request),
+        **_request_content(request),
     }
     name = f"{names.CHAT} {labels[names.REQUEST_MODEL]}"
     with span(name, attributes, kind=SpanKind.CLIENT) as running, running.current():
-        asked = Asked(running, labels)
+        call = ModelCallSpan(running, labels)
         try:
-            yield asked
+            yield call
         except BaseException as error:
-            asked.failed(error)
+            call.failed(error)
             raise
 
 
 @contextmanager
-def execute_tool(tool: str, kind: str, call_id: str, args: dict[str, Any]) -> Generator[Running]:
+def execute_tool(
+    tool: str, kind: str, call_id: str, args: dict[str, Any]
+) -> Generator[RunningSpan]:
     """One run of a tool over the body: span ``execute_tool {tool}``, made current, and its time.
 
     Args:
-        tool: Name of a tool that exists, and not one that a model made up.
+        tool: Name of an existing tool, not one that a model invented.
         kind: ``function`` or ``extension``.
-        call_id: Of the call.
-        args: What it is called with.
+        call_id: Id of the call.
+        args: The arguments of the call.
     """
     labels = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool, names.TOOL_TYPE: kind}
     attributes = {
@@ -112,7 +114,7 @@ def execute_tool(tool: str, kind: str, call_id: str, args: dict[str, Any]) -> Ge
             yield running
         except BaseException as error:
             running.failed(error)
-            running.tell(captured(names.EXCEPTION, text_of(error)))
+            running.set_attributes(captured(names.EXCEPTION, text_of(error)))
             raise
         finally:
             running.end()
@@ -122,18 +124,18 @@ def execute_tool(tool: str, kind: str, call_id: str, args: dict[str, Any]) -> Ge
 def agent_tool_ended(
     tool: str, call_id: str, span_id: int, *, started: float, ended: float, error: str | None
 ) -> None:
-    """Export the span of a tool that is an agent, under which the agent's invocation is.
+    """Export the span of an agent that is used as a tool, the parent of the agent's invocation.
 
     Args:
-        tool: Its name.
-        call_id: Of the call.
+        tool: Name of the tool.
+        call_id: Id of the call.
         span_id: See `identity.tool_span`.
-        started: When the agent was asked, in seconds since the epoch.
-        ended: When it had ended.
+        started: Start of the agent, in seconds since the epoch.
+        ended: Its end, in seconds since the epoch.
         error: Name of the error it ended with.
     """
-    whose = identity()
-    if whose is None:
+    trace_of = identity()
+    if trace_of is None:
         return
     attributes = {
         names.OPERATION: names.EXECUTE_TOOL,
@@ -144,9 +146,9 @@ def agent_tool_ended(
     }
     emit(
         f"{names.EXECUTE_TOOL} {tool}",
-        whose,
+        trace_of,
         span_id,
-        above=whose.agent_run(current_step().run),
+        above=trace_of.agent_run(current_step().run),
         started=started,
         ended=ended,
         attributes=attributes,
@@ -154,21 +156,22 @@ def agent_tool_ended(
     )
 
 
-def _record(running: Running, labels: dict[str, str]) -> None:
+def _record(running: RunningSpan, labels: dict[str, str]) -> None:
     failed = {names.ERROR_TYPE: running.error_type} if running.error_type else {}
     metrics.operation_duration.record(running.seconds or 0.0, {**labels, **failed})
 
 
-def _told(request: LlmRequest) -> dict[str, str]:
+def _request_content(request: LlmRequest) -> dict[str, str]:
     if tracer() is None or not capturing():
         return {}
-    config: Any = request.config  # google-genai's union type names libraries not installed
+    # google-genai's union type refers to libraries that are not installed.
+    config: Any = request.config
     return captured(names.INPUT_MESSAGES, messages(request.contents)) | captured(
         names.SYSTEM_INSTRUCTIONS, config.system_instruction
     )
 
 
-def _said(response: LlmResponse) -> dict[str, str]:
+def _response_content(response: LlmResponse) -> dict[str, str]:
     if response.content is None or not capturing():
         return {}
     return captured(names.OUTPUT_MESSAGES, messages([response.content]))
@@ -194,7 +197,7 @@ def _input(usage: types.GenerateContentResponseUsageMetadata | None) -> int | No
 
 
 def _output(usage: types.GenerateContentResponseUsageMetadata | None) -> int | None:
-    """What the model wrote, its thoughts included: that is what is paid for."""
+    """The model's output tokens including thoughts, as they are billed."""
     if usage is None or usage.candidates_token_count is None:
         return None
     return usage.candidates_token_count + (usage.thoughts_token_count or 0)

@@ -1,9 +1,9 @@
-"""The trace of an invocation on its way through Temporal: in headers, never in a payload of ours.
+"""Propagation of an invocation's trace through Temporal, in headers and never in payloads.
 
-A client writes the header that the tracing interceptors of all Temporal's SDKs write, so one in
-another language that has such an interceptor needs nothing else. The workflow hands on what came
-with its start, unread, to its activities, its children and its next run. It exports nothing, so a
-replay has nothing to repeat; and headers take no part in whether a history fits the code.
+A client writes the header that the tracing interceptors of all Temporal SDKs write, so a client in
+another language needs only such an interceptor. The workflow propagates the header of its start,
+unread, to its activities, its children and its next run. It exports nothing, so a replay repeats
+nothing; and headers are not part of the comparison of history and code.
 """
 
 from collections.abc import Mapping
@@ -47,9 +47,9 @@ from durable_adk.telemetry.tracing import error_type_of
 from durable_adk.wire.messages import InvocationRequest, workflow_id
 
 FROM_CLIENT = "_tracer-data"
-"""Temporal's own; an interceptor of the application may write its own spans into it on the way."""
+"""Temporal's header; an interceptor of the application may replace its content on the way."""
 HANDED_ON = "durable-adk-trace"
-"""Ours, so that all activities see what came with the start, whoever else writes headers."""
+"""Our header, so that all activities see the start's trace in spite of other interceptors."""
 
 _STORE = {StoreUnavailableError.__name__, SessionRegressedError.__name__}
 
@@ -59,15 +59,15 @@ logger = get_logger(__name__)
 
 
 def carrier_in(headers: Headers) -> Mapping[str, Any] | None:
-    """What came with the start of an invocation; None: nothing that can be read."""
+    """The trace carrier of an invocation's start; None if there is none, or it is unreadable."""
     payload = headers.get(HANDED_ON) or headers.get(FROM_CLIENT)
     if payload is None:
         return None
     try:
         carrier = PayloadConverter.default.from_payload(payload)
-    except Exception:  # noqa: BLE001 - others write it too; without it the trace is derived
+    except Exception:  # noqa: BLE001 - other programs write it too; without it the trace is derived
         return None
-    return carrier if isinstance(carrier, dict) else None  # pyright: ignore[reportUnknownVariableType]: `TraceIdentity` checks what is in it
+    return carrier if isinstance(carrier, dict) else None  # pyright: ignore[reportUnknownVariableType]: `TraceIdentity` validates it
 
 
 def _payload(carrier: Mapping[str, str]) -> Payload:
@@ -77,23 +77,23 @@ def _payload(carrier: Mapping[str, str]) -> Payload:
 # ----- the client's side
 
 
-def sending(client: Client) -> Client:
-    """The client, which tells whatever it starts of the span that is current."""
+def traced(client: Client) -> Client:
+    """A client that propagates the current span in the headers of what it starts."""
     if not get_current_span().get_span_context().is_valid:
         return client
     config = client.config()
-    config["interceptors"] = [*config["interceptors"], _Sending()]
+    config["interceptors"] = [*config["interceptors"], _PropagatingClient()]
     return Client(**config)
 
 
-class _Sending(ClientInterceptor):
+class _PropagatingClient(ClientInterceptor):
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002 - the SDK's name
-        return _SendingOutbound(next)
+        return _PropagatingOutbound(next)
 
 
-class _SendingOutbound(OutboundInterceptor):
+class _PropagatingOutbound(OutboundInterceptor):
     async def start_workflow(self, input: StartWorkflowInput) -> WorkflowHandle[Any, Any]:  # noqa: A002 - the SDK's name
-        if FROM_CLIENT not in input.headers:  # the application's interceptor has sent its own
+        if FROM_CLIENT not in input.headers:  # unless the application's interceptor has set it
             carrier: dict[str, str] = {}
             TraceContextTextMapPropagator().inject(carrier)
             input.headers = {**input.headers, FROM_CLIENT: _payload(carrier)}
@@ -103,8 +103,8 @@ class _SendingOutbound(OutboundInterceptor):
 # ----- the workflow
 
 
-class HandsOn(Interceptor):
-    """For a worker: activities, children and next runs get what came with the start."""
+class PropagatesTrace(Interceptor):
+    """Worker interceptor: activities, children and next runs get the header of the start."""
 
     def workflow_interceptor_class(
         self,
@@ -116,22 +116,22 @@ class HandsOn(Interceptor):
 
 
 class _Inbound(WorkflowInboundInterceptor):
-    """Deterministic: it copies what is in the history, and hashes names."""
+    """Deterministic: it copies a header from the history, and hashes names."""
 
     def init(self, outbound: WorkflowOutboundInterceptor) -> None:
         self._outbound = _Outbound(outbound)
         super().init(self._outbound)
 
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:  # noqa: A002 - the SDK's name
-        self._outbound.came = input.headers.get(HANDED_ON) or input.headers.get(FROM_CLIENT)
+        self._outbound.carrier = input.headers.get(HANDED_ON) or input.headers.get(FROM_CLIENT)
         return await super().execute_workflow(input)
 
 
 class _Outbound(WorkflowOutboundInterceptor):
-    came: Payload | None = None
+    carrier: Payload | None = None
 
     def _with(self, headers: Headers) -> Headers:
-        return headers if self.came is None else {**headers, HANDED_ON: self.came}
+        return headers if self.carrier is None else {**headers, HANDED_ON: self.carrier}
 
     def start_activity(self, input: StartActivityInput) -> ActivityHandle[Any]:  # noqa: A002 - the SDK's name
         input.headers = self._with(input.headers)
@@ -151,17 +151,17 @@ class _Outbound(WorkflowOutboundInterceptor):
     ) -> ChildWorkflowHandle[Any, Any]:
         match input.args:
             case [InvocationRequest(tool_run=tool_run) as request] if tool_run is not None:
-                came = carrier_in(self._with({}))
-                ours = TraceIdentity.of(tool_run.caller, request.invocation_id or "", came)
-                carrier = ours.carrier(child_name(request))
-                input.headers = {**input.headers, HANDED_ON: _payload(carrier)}
+                carrier = carrier_in(self._with({}))
+                ours = TraceIdentity.of(tool_run.caller, request.invocation_id or "", carrier)
+                child = ours.carrier(child_name(request))
+                input.headers = {**input.headers, HANDED_ON: _payload(child)}
             case _:
                 pass
         return await super().start_child_workflow(input)
 
 
 def child_name(request: InvocationRequest) -> str:
-    """Name of the invocation that an agent's run as a tool is."""
+    """The name of the invocation of an agent that is used as a tool."""
     key = SessionKey(request.app, request.user, request.session or "")
     return workflow_id(key, request.invocation_id or "")
 
@@ -170,7 +170,7 @@ def child_name(request: InvocationRequest) -> str:
 
 
 class BindsTrace(Interceptor):
-    """For a worker: what its activities tell is of the invocation that they are of."""
+    """Worker interceptor: telemetry of an activity belongs to the activity's invocation."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
         """See the SDK."""
@@ -189,22 +189,22 @@ class _Binding(ActivityInboundInterceptor):
             try:
                 return await super().execute_activity(input)
             except ApplicationError as error:
-                _tell_failed(error)
+                _log_failure(error)
                 raise
 
 
-def _tell_failed(error: ApplicationError) -> None:
-    """Log that an attempt failed: not each time while a store is away, and not a busy session."""
+def _log_failure(error: ApplicationError) -> None:
+    """Log a failed attempt, less often while a store is unavailable, and not for a busy session."""
     info = activity.info()
     if error.category is ApplicationErrorCategory.BENIGN or info.attempt & (info.attempt - 1):
-        return  # attempt 1, 2, 4, 8, ... of what may be repeated without end
-    # A command's user is told by its own error; a store that is away is nobody's error.
-    level, what = INFO, "attempt.failed"
+        return  # log only attempts 1, 2, 4, 8, ... of an activity that may repeat for long
+    # A command shows its own error to its user; an unavailable store is no caller's error.
+    level, event = INFO, "attempt.failed"
     if error.type in _STORE:
-        level, what = WARNING, "store.unavailable"
+        level, event = WARNING, "store.unavailable"
     logger.log(
         level,
-        what,
+        event,
         activity=info.activity_type,
         attempt=info.attempt,
         error_type=error_type_of(error.type or "RunError"),

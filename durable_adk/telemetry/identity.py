@@ -1,9 +1,9 @@
-"""Which trace an invocation is part of, and the ids of its own spans: the same in every process.
+"""The trace of an invocation and the ids of its spans, which are the same in every process.
 
-A trace has to hold together though nobody holds it: an invocation goes from worker to worker, into
-new runs of its workflow, and may wait for days. So nothing of it is drawn. If whoever started it
-was being traced, that trace goes on; otherwise the trace's id follows from the invocation's name,
-and the id of the invocation's own span always does: its steps can be exported before it (D17).
+No process lives as long as a trace: an invocation moves between workers and into new runs of its
+workflow, and may wait for days. So its ids are not random. If its starter was traced, that trace
+continues; otherwise the trace id is derived from the invocation's name. The id of the invocation's
+own span is always derived, so that its steps can be exported before it (D17).
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from durable_adk.wire.messages import workflow_id
 
 _TRACEPARENT = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _DERIVED = "durable-adk-derived"
-"""Marks a carrier whose trace nobody has begun, so that whether to sample it is still open."""
+"""Marks a carrier of a derived trace without a first span, whose sampling is undecided."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +25,12 @@ class TraceIdentity:
     """The trace of one invocation."""
 
     name: str
-    """Of the invocation: a hash of its session and its id, without personal data."""
+    """Name of the invocation: a hash of its session and its id, without personal data."""
     trace_id: int
     parent: int | None = None
-    """Id of the span that the invocation's own one hangs under; None: it is the first."""
+    """Id of the parent of the invocation's span; None if that is the root."""
     sampled: bool | None = None
-    """Whether who began the trace wants to see it; None: nobody has begun it."""
+    """Whether the trace's starter has sampled it; None if the trace is derived."""
 
     @classmethod
     def of(
@@ -39,10 +39,10 @@ class TraceIdentity:
         """The trace of an invocation.
 
         Args:
-            key: Its session.
-            invocation_id: Its id.
-            carrier: What came with its start, as `carrier` or any W3C propagator writes it; what
-                cannot be read counts as nothing.
+            key: The session.
+            invocation_id: The invocation's id.
+            carrier: The trace carrier of its start, as `carrier` or any W3C propagator writes it;
+                ignored if it is unreadable.
         """
         name = workflow_id(key, invocation_id)
         known = _TRACEPARENT.fullmatch(str((carrier or {}).get("traceparent", "")))
@@ -58,11 +58,11 @@ class TraceIdentity:
 
     @property
     def root(self) -> int:
-        """Id of the invocation's own span."""
+        """Id of the invocation's span."""
         return _digest(8, "invocation", self.name)
 
     def agent_run(self, number: int) -> int:
-        """Id of the span of an agent's run; the invocation's first run is its own span."""
+        """Id of the span of an agent's run; for the first run it is the invocation's span."""
         return _digest(8, "agent", self.name, str(number)) if number else self.root
 
     def pause(self, number: int) -> int:
@@ -70,10 +70,10 @@ class TraceIdentity:
         return _digest(8, "pause", self.name, str(number))
 
     def carrier(self, child: str) -> dict[str, str]:
-        """What goes along with the start of an invocation that one of the tools is.
+        """The trace carrier for the start of an agent that is used as a tool.
 
         Args:
-            child: Name of that invocation.
+            child: Name of the agent's invocation.
         """
         flags = 0 if self.sampled is False else 1
         parent = f"00-{self.trace_id:032x}-{tool_span(child):016x}-{flags:02x}"
@@ -81,11 +81,11 @@ class TraceIdentity:
 
 
 def tool_span(child: str) -> int:
-    """Id of the span of a tool that is an agent, by the name of the agent's invocation."""
+    """Id of the span of an agent that is used as a tool, by its invocation's name."""
     return _digest(8, "tool", child)
 
 
 def _digest(size: int, *parts: str) -> int:
-    """A number of that many bytes that is not zero, which would be no id."""
+    """A number of `size` bytes; never zero, which is not a valid id."""
     digest = hashlib.sha256("\0".join(("durable_adk", *parts)).encode()).digest()
     return int.from_bytes(digest[:size]) or 1

@@ -1,6 +1,6 @@
-"""Counters and histograms, through whatever meter provider the application has set up.
+"""Counters and histograms, through the meter provider of the application.
 
-No label holds an id, a text or anything else that users or models may make up (reliability S8).
+No label has an id, a text, or any other value that users or models can invent (S8).
 """
 
 import time
@@ -15,9 +15,9 @@ _LONG = [0.1, 0.5, 1, 5, 15, 60, 300, 1800, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 
 _TOKENS = [float(4**power) for power in range(14)]
 MOST_SEEN = 10_000
 SEEN_FOR = 25.0
-"""Seconds without another attempt after which a message waits elsewhere, or no more."""
+"""Seconds since a message's last attempt on this worker after which it is not counted here."""
 
-_meter = metrics.get_meter("durable_adk")  # of the provider that is set up, be it later
+_meter = metrics.get_meter("durable_adk")  # also of a provider that is set up later
 
 token_usage = _meter.create_histogram(
     "gen_ai.client.token.usage",
@@ -68,38 +68,38 @@ queue_wait = _meter.create_histogram(
 )
 
 
-class Waiting:
-    """The messages that wait for their sessions, as far as this process has seen them lately.
+class WaitingMessages:
+    """The messages that wait for their sessions, as far as this process has seen them recently.
 
-    An attempt at opening comes by after 20 s at most, at any worker of the queue: one that has not
-    been here for longer waits elsewhere, or no more.
+    Opening is attempted every 20 s at least, by any worker of the task queue. A message whose last
+    attempt here is older waits at another worker, or no longer waits.
     """
 
     def __init__(self) -> None:
         self._seen: dict[str, float] = {}
-        self._lock = Lock()  # the exporter looks from its own thread
+        self._lock = Lock()  # the exporter reads in its own thread
 
     def saw(self, name: str) -> None:
-        """An attempt has found the session busy."""
+        """Record an attempt that found the session busy."""
         with self._lock:
             self._seen[name] = now = time.monotonic()
-            if len(self._seen) > MOST_SEEN:  # nobody may ever ask how many they are
+            if len(self._seen) > MOST_SEEN:  # without an exporter nobody calls `count`
                 self._seen = {one: at for one, at in self._seen.items() if at > now - SEEN_FOR}
 
     def forget(self, name: str) -> None:
-        """It waits no more."""
+        """Forget a message that no longer waits."""
         with self._lock:
             self._seen.pop(name, None)
 
     def count(self) -> int:
-        """How many wait."""
+        """The number of waiting messages."""
         since = time.monotonic() - SEEN_FOR
         with self._lock:
             self._seen = {name: at for name, at in self._seen.items() if at > since}
             return len(self._seen)
 
 
-waiting = Waiting()
+waiting = WaitingMessages()
 
 
 def _observe(_: CallbackOptions) -> Iterable[Observation]:

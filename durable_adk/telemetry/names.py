@@ -1,4 +1,4 @@
-"""Names of OpenTelemetry's conventions and of ours: all attributes there are (reliability S8)."""
+"""The names of all attributes: OpenTelemetry's conventions and our own (S8)."""
 
 import re
 
@@ -12,13 +12,13 @@ FINISH_REASONS = "gen_ai.response.finish_reasons"
 INPUT_TOKENS = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
-TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105 - no password
+TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105 - not a password
 TOOL = "gen_ai.tool.name"
 TOOL_TYPE = "gen_ai.tool.type"
 CALL_ID = "gen_ai.tool.call.id"
 ERROR_TYPE = "error.type"
 WAITS_FOR = "durable_adk.waits_for"
-"""What a tool has asked for instead of running."""
+"""What a tool has requested instead of running."""
 STREAMING = "gen_ai.request.stream"
 
 INPUT_MESSAGES = "gen_ai.input.messages"
@@ -47,5 +47,5 @@ OTHER = "_OTHER"
 
 
 def bounded(name: str) -> str:
-    """A name that may be a label: what does not look like a name of code counts as other."""
+    """A name that is safe as a label: anything but an identifier becomes ``_OTHER``."""
     return name if _NAME.fullmatch(name) else OTHER

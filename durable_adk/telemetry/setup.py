@@ -1,7 +1,7 @@
-"""OpenTelemetry's providers and Temporal's metrics, set up as the environment says.
+"""Setup of OpenTelemetry's providers and Temporal's metrics from environment variables.
 
-For command lines only: a library uses the providers that its application has set up. Imported only
-where something is asked for, because the SDK takes a tenth of a second to import.
+For commands only: a library uses the providers of its application. Imported only if an exporter is
+configured, because importing the SDK takes a tenth of a second.
 """
 
 import os
@@ -38,9 +38,9 @@ from durable_adk.telemetry.environment import Signal, has_service_name
 
 _TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 SCHEDULE_DELAY = 1_000
-"""Milliseconds until a finished span is sent; the SDK's own 5,000 is long for who looks on."""
+"""Milliseconds until a finished span is sent; the SDK's 5,000 is too long for an onlooker."""
 FLUSH = 5.0
-"""Seconds that sending the rest may take at the end, should nobody listen."""
+"""Seconds the final export may take, in case its receiver is unavailable."""
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def exporting() -> Generator[None]:
     """Export traces and metrics while the body runs.
 
     Raises:
-        InvalidRequestError: An exporter is asked for that is not installed.
+        InvalidRequestError: A configured exporter is not installed.
     """
     resource = _resource()
     traces, measured = Signal.of("traces"), Signal.of("metrics")
@@ -67,7 +67,7 @@ def exporting() -> Generator[None]:
 
 
 def _resource() -> Resource:
-    """Who we are; each process is an instance, or their counters would be taken for one."""
+    """The resource of this process; without an instance id, counters of processes would mix."""
     attributes = {
         SERVICE_VERSION: durable_adk.__version__,
         SERVICE_INSTANCE_ID: str(uuid.uuid4()),
@@ -98,7 +98,7 @@ def _metrics(signal: Signal, resource: Resource) -> MeterProvider:
 
 
 def _exporters(signal: Signal) -> list[Any]:
-    """The exporters, found as OpenTelemetry's own tools find them."""
+    """The exporters, loaded from entry points as OpenTelemetry's own tools do."""
     found: list[Any] = []
     for name in signal.entry_points():
         known = entry_points(group=f"opentelemetry_{signal.name}_exporter", name=name)
@@ -109,7 +109,7 @@ def _exporters(signal: Signal) -> list[Any]:
                 else f"install the package that offers the exporter {name!r}"
             )
             raise InvalidRequestError(
-                f"The environment asks for {signal.name} to be exported by {name!r}, which is not "
+                f"The environment configures the exporter {name!r} for {signal.name}, which is not "
                 f"installed: {remedy}, or set OTEL_{signal.name.upper()}_EXPORTER=none."
             )
         found.append(next(iter(known)).load()())
@@ -117,7 +117,7 @@ def _exporters(signal: Signal) -> list[Any]:
 
 
 def core_telemetry(signal: Signal, resource: Resource) -> TelemetryConfig:
-    """What Temporal's core is told, which sends its own metrics to the same place."""
+    """The configuration of Temporal's core, which sends its own metrics to the same endpoint."""
     http = signal.protocol == "http/protobuf"
     default = "http://localhost:4318/v1/metrics" if http else "http://localhost:4317"
     headers = os.environ.get("OTEL_EXPORTER_OTLP_METRICS_HEADERS") or os.environ.get(
@@ -135,13 +135,13 @@ def core_telemetry(signal: Signal, resource: Resource) -> TelemetryConfig:
         durations_as_seconds=True,
         http=http,
     )
-    told = resource.attributes.items()
-    tags = {name: str(one) for name, one in told if not name.startswith("telemetry.")}
+    attributes = resource.attributes.items()
+    tags = {name: str(value) for name, value in attributes if not name.startswith("telemetry.")}
     return TelemetryConfig(metrics=config, global_tags=tags, attach_service_name=False)
 
 
 def _shut_down(providers: list[TracerProvider | MeterProvider]) -> None:
-    """Send the rest; a listener that is away must not keep the process from ending."""
+    """Export the rest; an unavailable receiver must not keep the process from exiting."""
     threads = [Thread(target=provider.shutdown, daemon=True) for provider in providers]
     for thread in threads:
         thread.start()

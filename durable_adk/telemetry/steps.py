@@ -1,4 +1,4 @@
-"""Where a piece of work belongs: what its spans, its metrics and its log lines say of it."""
+"""The telemetry context of a step: the ids in its spans, metrics and log lines."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -19,28 +19,28 @@ logger = get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class StepPlace:
-    """What the spans of a step have in common."""
+class StepContext:
+    """The common attributes of a step's spans."""
 
     attributes: dict[str, Any] = field(default_factory=dict[str, Any])
     run: int = 0
-    """Number of the agent's run; 0: the invocation's first."""
+    """Number of the agent's run; 0 for the invocation's first."""
 
 
-_NOWHERE = StepPlace()
-_place: ContextVar[StepPlace] = ContextVar("_place", default=_NOWHERE)
+_NO_STEP = StepContext()
+_step: ContextVar[StepContext] = ContextVar("_step", default=_NO_STEP)
 
 
-def current_step() -> StepPlace:
+def current_step() -> StepContext:
     """The step that this code runs for."""
-    return _place.get()
+    return _step.get()
 
 
 @contextmanager
 def for_invocation(key: SessionKey, invocation_id: str, trace_of: TraceIdentity) -> Generator[None]:
-    """Let what the body tells be the invocation's: spans by their trace, log lines by their ids.
+    """Make the body's telemetry the invocation's: spans by trace, log lines by ids.
 
-    The user's id is in none of them: it is a person's.
+    The user's id is in none of them, because it is personal data.
     """
     with (
         bound_contextvars(app=key.app_name, session=key.session_id, invocation_id=invocation_id),
@@ -60,15 +60,15 @@ def for_step(
     attempt: int,
     run: int = 0,
 ) -> Generator[Mapping[str, Any]]:
-    """Let what the body tells be a step's, and count it; what its spans say of it.
+    """Make the body's telemetry the step's, count the step, and yield its spans' attributes.
 
     Args:
         kind: The effect's name.
         key: The session.
         invocation_id: The invocation.
-        agent: Whose step it is.
-        event_id: Of the event it makes.
-        attempt: 1, 2, ...
+        agent: Name of the agent.
+        event_id: Id of the event that the step produces.
+        attempt: Number of the attempt, from 1.
         run: Number of the agent's run.
     """
     attributes = {
@@ -80,7 +80,7 @@ def for_step(
         names.ATTEMPT: attempt,
     }
     with bound_contextvars(agent=agent, event_id=event_id, attempt=attempt), _under(run):
-        token = _place.set(StepPlace(attributes, run))
+        token = _step.set(StepContext(attributes, run))
         if attempt > 1:
             metrics.retries.add(1, {names.STEP: kind})
             logger.info("step.retried", step=kind)
@@ -89,18 +89,18 @@ def for_step(
             yield attributes
             outcome = "ok"
         finally:
-            _place.reset(token)
+            _step.reset(token)
             metrics.steps.add(1, {names.STEP: kind, names.STATUS: outcome})
 
 
 @contextmanager
 def _under(run: int) -> Generator[None]:
-    """Let spans hang under an agent's run that is not the invocation's first."""
-    whose = identity()
-    if whose is None or run == 0:
+    """Make an agent's run the parent of spans, unless it is the invocation's first."""
+    trace_of = identity()
+    if trace_of is None or run == 0:
         yield
         return
-    attached = otel_context.attach(parent(whose, whose.agent_run(run)))
+    attached = otel_context.attach(parent(trace_of, trace_of.agent_run(run)))
     try:
         yield
     finally:
@@ -108,7 +108,7 @@ def _under(run: int) -> Generator[None]:
 
 
 def attributes_of(key: SessionKey, invocation_id: str, agent: str) -> Mapping[str, Any]:
-    """What the span of an agent's run says of itself."""
+    """The attributes of an agent run's span."""
     return {
         names.OPERATION: names.INVOKE_AGENT,
         names.AGENT: agent,

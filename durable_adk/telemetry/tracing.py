@@ -1,4 +1,4 @@
-"""Spans, through whatever tracer provider the application has set up; without one, nothing."""
+"""Spans, through the tracer provider of the application; without a provider, nothing."""
 
 import time
 from collections import OrderedDict
@@ -28,42 +28,42 @@ SCOPE = "durable_adk"
 Attributes = Mapping[str, Any]
 
 _ids: ContextVar[tuple[int | None, int | None]] = ContextVar("_ids", default=(None, None))
-"""Trace and span id of the span that is being started; None: drawn, as always."""
+"""Trace and span id for the span that is being started; None for a random id."""
 _identity: ContextVar[TraceIdentity | None] = ContextVar("_identity", default=None)
 
 
 class DerivedIds:
-    """An id generator that gives the ids that are asked for, and else those of another one.
+    """An id generator that returns requested ids, and otherwise those of another generator.
 
-    It belongs to the tracer of our scope alone, so nobody else's spans are touched by it.
+    It belongs to the tracer of our scope only, so it does not affect the application's spans.
     """
 
-    def __init__(self, drawn: Any) -> None:
-        self._drawn = drawn
+    def __init__(self, random: Any) -> None:
+        self._random = random
 
     def generate_trace_id(self) -> int:
-        """The id of a trace that begins."""
-        return _ids.get()[0] or self._drawn.generate_trace_id()
+        """The id of a new trace."""
+        return _ids.get()[0] or self._random.generate_trace_id()
 
     def generate_span_id(self) -> int:
-        """The id of a span."""
-        return _ids.get()[1] or self._drawn.generate_span_id()
+        """The id of a new span."""
+        return _ids.get()[1] or self._random.generate_span_id()
 
     def is_trace_id_random(self) -> bool:
-        """Whether W3C's random flag may be set: a hash is as good as drawn, but is not."""
-        return not _ids.get()[0] and bool(self._drawn.is_trace_id_random())
+        """Whether W3C's random flag may be set; a derived id is not random."""
+        return not _ids.get()[0] and bool(self._random.is_trace_id_random())
 
 
-class _Emitted:
-    """The spans that this process has lately emitted: what is told again is not sent again."""
+class _EmittedSpans:
+    """The spans that this process has recently emitted, which are not sent again."""
 
     def __init__(self, size: int = 4096) -> None:
         self._size = size
         self._ids: OrderedDict[tuple[int, int], None] = OrderedDict()
-        self._lock = Lock()  # steps and commits come from two event loops
+        self._lock = Lock()  # steps and commits run on two event loops
 
     def is_new(self, trace_id: int, span_id: int) -> bool:
-        """Whether this one was not, until now."""
+        """Whether a span has not been emitted yet; it then counts as emitted."""
         with self._lock:
             if (trace_id, span_id) in self._ids:
                 return False
@@ -73,59 +73,59 @@ class _Emitted:
             return True
 
 
-_emitted = _Emitted()
+_emitted = _EmittedSpans()
 
 
-class _Known:
-    """The provider that was last seen, and our tracer of it."""
+class _TracerCache:
+    """The last provider, and our tracer of it."""
 
     provider: object = None
     tracer: Tracer | None = None
 
 
 def tracer() -> Tracer | None:
-    """Our tracer; None if the application has set up no provider: then nothing is to be done."""
+    """Our tracer; None if the application has no tracer provider."""
     provider = trace.get_tracer_provider()
-    if provider is not _Known.provider:
-        _Known.tracer = _tracer_of(provider)
-        _Known.provider = provider
-    return _Known.tracer
+    if provider is not _TracerCache.provider:
+        _TracerCache.tracer = _tracer_of(provider)
+        _TracerCache.provider = provider
+    return _TracerCache.tracer
 
 
 def _tracer_of(provider: Any) -> Tracer | None:
     if isinstance(provider, (trace.ProxyTracerProvider, trace.NoOpTracerProvider)):
         return None
     ours: Any = provider.get_tracer(SCOPE)
-    drawn = getattr(ours, "id_generator", None)
-    # A provider that is not the SDK's may have none: its spans then have drawn ids, and the steps
-    # of an invocation hang under a span that is never seen.
-    if drawn is not None and not isinstance(drawn, DerivedIds):
-        ours.id_generator = DerivedIds(drawn)
+    random = getattr(ours, "id_generator", None)
+    # A provider other than the SDK's may have no generator. Its spans then have random ids, and
+    # the steps of an invocation have a parent that is never exported.
+    if random is not None and not isinstance(random, DerivedIds):
+        ours.id_generator = DerivedIds(random)
     return ours
 
 
 def identity() -> TraceIdentity | None:
-    """The trace of the invocation that this code runs for; None: of none, or nobody traces."""
+    """The trace of the invocation that this code runs for; None without one, or without tracing."""
     return _identity.get()
 
 
 @contextmanager
 def within(trace_of: TraceIdentity) -> Generator[None]:
-    """Let the spans that the body starts, ours and other people's, be the invocation's."""
+    """Make all spans that the body starts, also the application's, part of the invocation."""
     if tracer() is None:
         yield
         return
-    known = _identity.set(trace_of)
+    token = _identity.set(trace_of)
     attached = otel_context.attach(parent(trace_of, trace_of.root))
     try:
         yield
     finally:
         otel_context.detach(attached)
-        _identity.reset(known)
+        _identity.reset(token)
 
 
 def current_identity(trace_of: TraceIdentity) -> TraceIdentity:
-    """The same, under the span that is current here, if there is one."""
+    """The same trace identity below the current span, if there is one."""
     span = trace.get_current_span().get_span_context()
     if not span.is_valid:
         return trace_of
@@ -138,16 +138,16 @@ def current_identity(trace_of: TraceIdentity) -> TraceIdentity:
 
 
 def parent(trace_of: TraceIdentity, span_id: int) -> Context:
-    """A context in which spans hang under one of the trace that may not be exported yet."""
+    """A context whose parent is a span of the trace that may not be exported yet."""
     flags = TraceFlags(TraceFlags.SAMPLED if _is_sampled(trace_of) else TraceFlags.DEFAULT)
     above = SpanContext(trace_of.trace_id, span_id, is_remote=True, trace_flags=flags)
     return trace.set_span_in_context(NonRecordingSpan(above), Context())
 
 
 def _is_sampled(trace_of: TraceIdentity) -> bool:
-    """Whether the trace is wanted: as who began it says, or as the sampler does for its id.
+    """Whether the trace is sampled, according to its first span, or to the sampler for its id.
 
-    The SDK's samplers decide by the id alone, so all processes come to the same.
+    The SDK's samplers decide by the id alone, so all processes reach the same decision.
     """
     if trace_of.sampled is not None:
         return trace_of.sampled
@@ -169,63 +169,63 @@ def emit(
     attributes: Attributes,
     error_type: str | None = None,
 ) -> None:
-    """Export a span of which only the end is seen here, under an id that others know already.
+    """Export a span at its end, under an id that other processes know already.
 
     Args:
-        name: Its name.
+        name: Name of the span.
         trace_of: Its trace.
-        span_id: Its id. Emitted again, by another process after a crash, it is the same span.
-        above: Id of the span it hangs under; None: none.
-        started: Seconds since the epoch.
-        ended: The same.
-        attributes: What it says.
+        span_id: Its id. If another process emits it again after a crash, it is the same span.
+        above: Id of its parent; None if it has none.
+        started: Start in seconds since the epoch.
+        ended: End in seconds since the epoch.
+        attributes: Its attributes.
         error_type: Name of the error it ended with.
     """
     if (ours := tracer()) is None or not _emitted.is_new(trace_of.trace_id, span_id):
         return
-    # Without a parent the sampler is asked as it was for the steps: by the trace's id.
+    # Without a parent the sampler decides as it did for the steps: by the trace's id.
     context = Context() if above is None else parent(trace_of, above)
-    wanted = _ids.set((trace_of.trace_id, span_id))
+    token = _ids.set((trace_of.trace_id, span_id))
     try:
         span = ours.start_span(
             name, context=context, attributes=dict(attributes), start_time=_nanoseconds(started)
         )
     finally:
-        _ids.reset(wanted)
+        _ids.reset(token)
     if error_type is not None:
         _mark(span, error_type)
     span.end(_nanoseconds(max(started, ended)))
 
 
-class Running:
-    """A span that is under way; one that nobody wants does nothing."""
+class RunningSpan:
+    """A span that has started; without a tracer it does nothing."""
 
     def __init__(self, span: Span | None) -> None:
         self._span = span
         self._began = time.monotonic()
         self.error_type: str | None = None
         self.seconds: float | None = None
-        """How long it took, once it has ended."""
+        """The duration, after the end."""
 
     @property
     def recording(self) -> bool:
-        """Whether anybody wants to know."""
+        """Whether the span is recorded."""
         return self._span is not None and self._span.is_recording()
 
-    def tell(self, attributes: Attributes) -> None:
-        """Add what has become known."""
+    def set_attributes(self, attributes: Attributes) -> None:
+        """Add attributes, without those that are None."""
         if self._span is not None and self.recording:
             self._span.set_attributes({k: v for k, v in attributes.items() if v is not None})
 
     def failed(self, error: BaseException | str) -> None:
-        """It ended with this; what the error says is not told, as that quotes users' data."""
+        """Record the error's type; its message is omitted, because it may quote users' data."""
         if self.error_type is None and self.seconds is None:
             self.error_type = error_type_of(error)
             if self._span is not None:
                 _mark(self._span, self.error_type)
 
     def end(self) -> None:
-        """It has ended; told again, it had before."""
+        """End the span, once."""
         if self.seconds is None:
             self.seconds = time.monotonic() - self._began
             if self._span is not None:
@@ -233,7 +233,7 @@ class Running:
 
     @contextmanager
     def current(self) -> Generator[None]:
-        """What the body starts hangs under it. Not to be held across a generator's yield."""
+        """Make the span current in the body. Do not hold it across a generator's yield."""
         if self._span is None:
             yield
             return
@@ -251,29 +251,29 @@ def span(
     kind: SpanKind = SpanKind.INTERNAL,
     context: Context | None = None,
     trace_id: int | None = None,
-) -> Generator[Running]:
-    """A span over the body; it is not made current, see `Running.current`.
+) -> Generator[RunningSpan]:
+    """A span over the body; it does not become current, see `RunningSpan.current`.
 
     Args:
-        name: Its name.
-        attributes: What it says from the beginning.
-        kind: OpenTelemetry's.
-        context: Where it hangs; None: under the current span.
-        trace_id: Of the trace that it begins, if it has no parent.
+        name: Name of the span.
+        attributes: Its attributes at the start.
+        kind: Its kind.
+        context: The context of its parent; None for the current span.
+        trace_id: Id of the trace that it starts, if it has no parent.
     """
     ours = tracer()
     started: Span | None = None
     if ours is not None:
-        wanted = _ids.set((trace_id, None))
+        token = _ids.set((trace_id, None))
         try:
             started = ours.start_span(name, context=context, kind=kind, attributes=dict(attributes))
         finally:
-            _ids.reset(wanted)
-    running = Running(started)
+            _ids.reset(token)
+    running = RunningSpan(started)
     try:
         yield running
     except GeneratorExit:
-        raise  # whoever followed has left, which is no error
+        raise  # the caller has stopped following, which is no error
     except BaseException as error:
         running.failed(error)
         raise
@@ -282,7 +282,7 @@ def span(
 
 
 def error_type_of(error: BaseException | str) -> str:
-    """The name of an error's class, for people and as a label: never what it says."""
+    """The name of an error's class, which is safe as a label, unlike its message."""
     if isinstance(error, str):
         return bounded(error)
     return bounded(getattr(error, "error_type", None) or type(error).__name__)

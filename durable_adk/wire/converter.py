@@ -19,7 +19,7 @@ from temporalio.converter import (
 from temporalio.exceptions import ApplicationError, FailureError
 
 from durable_adk.encryption import EncryptionCodec
-from durable_adk.encryption.unread import UnreadConverter
+from durable_adk.encryption.codec import UndecryptedConverter
 from durable_adk.errors import MAX_MESSAGE, TransientError, storable, text_of
 from durable_adk.json_model import JsonModel
 from durable_adk.storage.payload_driver import storage_at
@@ -68,7 +68,7 @@ class WirePayloadConverter(CompositePayloadConverter):
     """
 
     def __init__(self) -> None:
-        super().__init__(*_CONVERTERS, RefusalConverter(), UnreadConverter())
+        super().__init__(*_CONVERTERS, RefusalConverter(), UndecryptedConverter())
 
 
 class ShortFailureConverter(DefaultFailureConverter):

@@ -16,7 +16,7 @@ from durable_adk.apps import App
 from durable_adk.errors import SessionRegressedError
 from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
-from durable_adk.ops.doctor.doctor import examine
+from durable_adk.ops.doctor.diagnosis import diagnose
 from durable_adk.ops.doctor.findings import Kind
 from durable_adk.ops.doctor.sources import Missing
 from durable_adk.tools import FunctionTool
@@ -204,7 +204,7 @@ async def test_messages_that_wait_go_on_when_all_is_put_back(clinic: Clinic) -> 
         for session in "ab":
             with pytest.raises(SessionRegressedError):
                 await asyncio.wait_for(clinic.run("charge", f"next-{session}", session), 30)
-        first, *others = await examine(clinic.sources())
+        first, *others = await diagnose(clinic.sources())
         assert (first.finding.session, first.remedy is None) == ("a", False)
         await first.remedy()
         for session in "ab":

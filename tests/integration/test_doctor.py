@@ -24,8 +24,8 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from durable_adk.errors import NoWorkerError, SessionBusyError
 from durable_adk.events import Event
 from durable_adk.ops.doctor.findings import Kind
-from durable_adk.ops.doctor.sources import Missing, if_known
-from durable_adk.ops.doctor.stalled import TRIES
+from durable_adk.ops.doctor.sources import Missing, if_exists
+from durable_adk.ops.doctor.stalled_workflows import MIN_ATTEMPTS
 from durable_adk.sessions import Status
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.wire.messages import user_content
@@ -394,14 +394,14 @@ async def test_an_invocation_that_no_worker_gets_on_with_is_named(alone: Clinic)
         await alone.run("approval", "one")
     handle = alone.workflow("approval", "one")
     await handle.cancel()
-    await fail(alone, TRIES - 2)
+    await fail(alone, MIN_ATTEMPTS - 2)
     assert await alone.findings() == []
     await fail(alone, 1)
     (finding,) = await alone.findings()
     assert (finding.kind, finding.fix) == (Kind.STALLED, None)
     assert (finding.key, finding.invocation_id) == (alone.key("approval"), "one")
     assert REASON in finding.problem
-    assert f"at attempt {TRIES}," in finding.problem
+    assert f"at attempt {MIN_ATTEMPTS}," in finding.problem
     alone.sql("UPDATE invocations SET status = 'completed'")
     assert Kind.STALLED in [one.kind for one in await alone.findings()]
     alone.sql("UPDATE invocations SET status = 'paused'")
@@ -421,7 +421,7 @@ async def test_so_is_a_message_that_no_worker_can_begin_with(alone: Clinic) -> N
     handle = await alone.client.start_workflow(
         "Invocation", request, id=alone.workflow("charge", "one").id, task_queue=alone.user
     )
-    await fail(alone, TRIES - 1)
+    await fail(alone, MIN_ATTEMPTS - 1)
     (finding,) = await alone.findings()
     assert (finding.kind, finding.key) == (Kind.STALLED, alone.key("charge"))
     assert REASON in finding.problem
@@ -435,10 +435,10 @@ async def test_a_workflow_that_goes_while_the_doctor_looks_is_nobodys(alone: Cli
     handle = await alone.client.start_workflow(
         "Invocation", id=alone.user, task_queue=alone.user, execution_timeout=timedelta(minutes=1)
     )
-    assert (known := await if_known(handle.describe()))
+    assert (known := await if_exists(handle.describe()))
     assert known.run_id == handle.first_execution_run_id
     run = alone.client.get_workflow_handle(handle.id, run_id=str(uuid.uuid4()))
-    assert await if_known(run.describe()) is None
+    assert await if_exists(run.describe()) is None
     another = alone.client.get_workflow_handle(f"not-{handle.id}")
-    assert await if_known(another.fetch_history()) is None
+    assert await if_exists(another.fetch_history()) is None
     await handle.terminate()

@@ -16,10 +16,10 @@ from durable_adk.client.connect import converter_of
 from durable_adk.client.invocations import InvocationHandle
 from durable_adk.encryption import Key
 from durable_adk.errors import EncryptionKeyError, InvocationTerminatedError
-from durable_adk.ops.doctor.doctor import examine
+from durable_adk.ops.doctor.diagnosis import diagnose
 from durable_adk.ops.doctor.findings import Finding, Kind
 from durable_adk.ops.doctor.sources import Sources
-from durable_adk.ops.doctor.stalled import TRIES
+from durable_adk.ops.doctor.stalled_workflows import MIN_ATTEMPTS
 from durable_adk.sessions import SessionKey
 from durable_adk.settings import Settings
 from durable_adk.wire.converter import data_converter
@@ -108,7 +108,7 @@ async def failed(handle: WorkflowHandle[object, object], attempt: int = 2) -> bo
 
 async def diagnosed(place: Place, client: Client) -> list[Finding]:
     """What the doctor finds with a client's keys."""
-    cases = await examine(Sources(client=client, sessions=place.sessions))
+    cases = await diagnose(Sources(client=client, sessions=place.sessions))
     return [case.finding for case in cases]
 
 
@@ -137,13 +137,13 @@ async def test_a_worker_without_the_key_fails_tasks_and_no_invocation(
         log = (tmp_path / "worker.log").read_text()
         assert "EncryptionKeyError: A payload is encrypted with key 'new'" in log
         assert (await handle.describe()).status is WorkflowExecutionStatus.RUNNING
-        await until(lambda: failed(handle, TRIES))
+        await until(lambda: failed(handle, MIN_ATTEMPTS))
         (finding,) = await diagnosed(place, client)
         assert (finding.kind, finding.key) == (Kind.STALLED, KEY)
         assert "A payload is encrypted with key 'new'" in finding.problem
         (finding,) = await diagnosed(place, place.client)  # who lacks the key as well
         assert (finding.kind, finding.key) == (Kind.STALLED, SessionKey("", "", ""))
-        assert f"workflow {handle.id} stands still" in finding.problem
+        assert f"workflow {handle.id} is stalled" in finding.problem
         assert "A payload is encrypted with key 'new'" in finding.problem
         key_file(theirs, old, new)
         assert (await asyncio.wait_for(handle.result(), 60))["text"] == canary("answer")

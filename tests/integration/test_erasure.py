@@ -23,7 +23,7 @@ from durable_adk.embedded.stores import folder_stores
 from durable_adk.encryption import Key
 from durable_adk.events import Event
 from durable_adk.memory.memory_entry import MemoryEntry
-from durable_adk.ops.erasure import Erasure, Holdings, erase, erasing, survey
+from durable_adk.ops.erasure import Erasure, Holdings, erase, erasure, survey
 from durable_adk.sessions import SessionKey, SqliteSessionService
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.wire import search_attributes
@@ -160,7 +160,7 @@ async def test_a_schedule_that_fires_meanwhile_leaves_nothing(
         client = await connect(server.address)
         request = InvocationRequest(app="shop", user="anna", message="my diagnosis")
         schedule = await create_schedule(client, "digest", request, cron="0 9 1 1 *")
-        look = erasing.survey
+        look = erasure.survey
 
         async def fires(erasure: Erasure) -> Holdings:
             with suppress(RPCError):  # it is gone
@@ -170,7 +170,7 @@ async def test_a_schedule_that_fires_meanwhile_leaves_nothing(
                 await schedule.trigger()
             return found
 
-        monkeypatch.setattr(erasing, "survey", fires)
+        monkeypatch.setattr(erasure, "survey", fires)
         sessions = SqliteSessionService(tmp_path / "s.db")
         while not [line async for line in list_schedules(client)]:
             await asyncio.sleep(0.1)

@@ -14,7 +14,7 @@ from temporalio.client import Client, WorkflowHandle
 from durable_adk.apps import App
 from durable_adk.client import workflow_id
 from durable_adk.events import Event
-from durable_adk.ops.doctor.doctor import examine
+from durable_adk.ops.doctor.diagnosis import diagnose
 from durable_adk.ops.doctor.findings import Finding
 from durable_adk.ops.doctor.sources import Sources
 from durable_adk.runners import Runner
@@ -86,13 +86,13 @@ class Clinic:
     async def findings(self, *, busy: bool = False, **options: Any) -> list[Finding]:
         """What the doctor finds; looking changes nothing, unless others are writing (`busy`)."""
         before = self.dump()
-        cases = await examine(self.sources(**options))
+        cases = await diagnose(self.sources(**options))
         assert busy or self.dump() == before
         return [case.finding for case in cases]
 
     async def mend(self, **options: Any) -> None:
         """Do what the doctor says."""
-        for case in await examine(self.sources(**options)):
+        for case in await diagnose(self.sources(**options)):
             if case.remedy is not None:
                 await case.remedy()
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer
 
-from durable_adk.ops.doctor.trails import has_begun
+from durable_adk.ops.doctor.operation_log import has_workflow_task
 from durable_adk.worker import workflow_runner
 from durable_adk.workflows.invocation import InvocationWorkflow
 
@@ -39,6 +39,6 @@ async def _histories(client: Client, names: dict[str, str]) -> AsyncGenerator[Wo
     async for execution in client.list_workflows("WorkflowType = 'Invocation'"):
         handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
         history = await handle.fetch_history()
-        if has_begun(history):
+        if has_workflow_task(history):
             names[execution.run_id] = execution.id
             yield history

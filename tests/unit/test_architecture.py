@@ -66,27 +66,28 @@ OPENTELEMETRY = "attribute baggage headers identity log metrics span telemetry t
 """Words of OpenTelemetry's documentation."""
 
 COMPUTING = """
-    access application arguments async backend begin blobs budget cache call calling calls change
-    channel chunks cli close closing compact connect connection container contract copies database
-    db debugging decoding delegated demo dependencies determinism dev doctor embedded encryption
-    entry env environment erase erasure error execution expired external extras feed file finding
-    folder forks gemini head health hook id in_process inserts invocations json key launch launcher
-    library lifecycle limits lines link listing live lock logging long lost main manager merge
-    migrate migrations names notifications object open ops options orphan over owner parameters
-    pause pending plain plain_text polling postgres private process program query rebuild reconcile
-    record redaction redis reference refusal require result retention retrying routing scope secret
-    sent server serving settings setup shared size sockets source sql sqlite stack stalled status
-    steering steps storage store stored stream streaming subprocess subscription supervise sweep
-    sync tables take target terminal text threads transaction transactional types unavailable upload
-    url utils values version wait watchdog watches wire word
+    access application arguments async backend begin blobs broken budget cache call calling
+    calls change channel chunks cli close closing compact connect connection container contract
+    copies database db debugging decoding delegated demo dependencies determinism dev diagnosis
+    doctor embedded encryption entry env environment erase erasure error execution expired
+    external extras feed file finding folder forks gemini head health hook id in_process
+    inferred inserts invocations json key launch launcher library lifecycle limits lines link
+    listing live location lock logging long lost main manager merge migrate migrations names
+    notifications object open operation ops options orphan orphaned over owner parameters pause
+    pending plain plain_text polling postgres private process program query rebuild reconcile
+    record redaction redis reference refusal regression require result retention retrying
+    routing scope secret sent server serving settings setup shared size sockets source sql
+    sqlite stack stale stalled started status steering steps storage store stored stream
+    streaming subprocess subscription supervise sweep sync tables take target terminal text
+    threads transaction transactional types unavailable upload url utils values version wait
+    watchdog watches wire word
 """
 """Words of Python, of SQL, of the libraries in use and of computing at large."""
 
 SMALL = "at by for from of on the to"
 
 NOT_YET_NAMED = """
-    begun behind broken_logs dead_holders erasing notices past_state pausing reading redo
-    regressions toolbox trails unread untold waiting
+    notices past_state pausing reading toolbox waiting
 """
 """Modules of today that wait for a name."""
 

@@ -125,7 +125,7 @@ class ToolAttempt:
         try:
             with execute_tool(tool.name, _kind(tool), self.step.call_id, args) as shown:
                 response = await contained(tool.run_async(args=args, tool_context=context))
-                shown.tell(_waits_for(context) | captured(RESULT_CONTENT, response))
+                shown.set_attributes(_waits_for(context) | captured(RESULT_CONTENT, response))
         except Exception as error:
             self._running = False  # and not when it is cancelled, because its time is up
             self._final = error if once else None

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.auth.credential_service._names import hashed
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
-from durable_adk.encryption._library import AESGCM, InvalidTag
+from durable_adk.encryption.codec import AESGCM, InvalidTag
 from durable_adk.encryption.keys import KeyProvider
 from durable_adk.errors import EncryptionKeyError, InvalidRequestError
 from durable_adk.extras import require

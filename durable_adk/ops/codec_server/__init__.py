@@ -1,4 +1,4 @@
-"""Temporal's codec server: payloads in the open, for its UI and its command line (design D16)."""
+"""A codec server, which decrypts payloads for Temporal's UI and command line (D16)."""
 
 from durable_adk.ops.codec_server.access import Access
 from durable_adk.ops.codec_server.application import application

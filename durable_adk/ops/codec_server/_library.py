@@ -1,4 +1,4 @@
-"""What is used here of `starlette` and `uvicorn`."""
+"""Optional import of `starlette` and `uvicorn`."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Who may use the codec server, and from where."""
+"""Access control of the codec server."""
 
 import hmac
 import ipaddress
@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 from durable_adk.errors import InvalidRequestError
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-"""Names of this machine that a request may call it by."""
+"""Host names by which local requests address this machine."""
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,256}")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether an address is reachable from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -28,36 +28,36 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """What a request must show (S7): a token, and a name that the server is known by.
+    """What a request must present (S7): a token, and a host name of the server.
 
     Raises:
-        InvalidRequestError: The token can be guessed or cannot be part of an address, or an
-            origin is none.
+        InvalidRequestError: The token can be guessed or cannot be part of a URL, or an origin is
+            malformed.
     """
 
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     origins: tuple[str, ...] = ()
-    """Of the pages that may read answers, as a browser writes them: ``http://localhost:8233``."""
+    """Origins of the pages that may read responses, such as ``http://localhost:8233``."""
     hosts: tuple[str, ...] = LOOPBACK
-    """What the ``Host`` header may name. A page whose name was bound to this machine's address
-    (DNS rebinding) sends its own."""
+    """Permitted values of the ``Host`` header. A page whose host name was rebound to this machine's
+    address (DNS rebinding) sends its own name."""
 
     def __post_init__(self) -> None:
-        """Check both; an error never shows the token."""
+        """Check token and origins; an error never contains the token."""
         if not _TOKEN.fullmatch(self.token):
             raise InvalidRequestError(
                 "DURABLE_ADK_CODEC_TOKEN must be 16 to 256 of the characters A-Za-z0-9._~- ; "
-                "without it a token is made."
+                "if it is unset, a token is generated."
             )
         for origin in self.origins:
             if not _ORIGIN.fullmatch(origin) or not urlsplit(origin).hostname:
                 raise InvalidRequestError(
-                    f"The origin {origin!r} must be a scheme, a host and a port, and no more, such "
-                    "as http://localhost:8233."
+                    f"The origin {origin!r} must be just a scheme, a host and a port, such as "
+                    "http://localhost:8233."
                 )
 
     def admits(self, offered: Iterable[str]) -> bool:
-        """Whether one of the texts is the token; how long that takes tells nothing of it."""
+        """Whether one of the texts is the token; compared in constant time."""
         token = self.token.encode()
         same = [hmac.compare_digest(text.encode(), token) for text in offered]
         return any(same)

@@ -1,4 +1,4 @@
-"""Temporal's codec protocol over HTTP, one way only: ciphertext in, text out (design D16, S7)."""
+"""Temporal's codec protocol over HTTP, for decoding only (D16, S7)."""
 
 import asyncio
 import json
@@ -26,12 +26,12 @@ from durable_adk.ops.codec_server.access import Access
 from durable_adk.ops.codec_server.decoding import Decoder
 
 MAX_BODY = 16 * 1024 * 1024
-"""Bytes of a request; one message of Temporal's has 4 MB, a third more as base64."""
+"""Bytes of a request. A Temporal message has up to 4 MB, and a third more in base64."""
 MAX_PAYLOADS = 5_000
 MAX_DEPTH = 8
-"""Of the JSON; the protocol's own is 5."""
-PATIENCE = 30.0
-"""Seconds in which a request must have arrived."""
+"""Depth of the JSON; the protocol needs 5."""
+BODY_TIMEOUT = 30.0
+"""Seconds a request's body may take to arrive."""
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 logger = get_logger(__name__)
@@ -40,8 +40,8 @@ logger = get_logger(__name__)
 def application(decoder: Decoder, access: Access) -> "Starlette":
     """The codec server as an ASGI application.
 
-    ``POST .../decode`` takes and gives ``{"payloads": [...]}``, as protobuf writes it in JSON; with
-    ``?preserveStorageRefs=true`` references stay as they are, and ``.../download`` follows them.
+    ``POST .../decode`` accepts and returns ``{"payloads": [...]}``, in protobuf's JSON format. With
+    ``?preserveStorageRefs=true`` references stay unchanged; ``.../download`` follows them.
     ``.../encode`` is refused.
 
     Raises:
@@ -49,25 +49,25 @@ def application(decoder: Decoder, access: Access) -> "Starlette":
     """
     require("codec")
     hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(access.hosts), www_redirect=False)
-    pages = Middleware(  # outside of the token's check: a browser asks without one whether it may
+    pages = Middleware(  # outside of the token check: a browser's preflight request has no token
         CORSMiddleware,
         allow_origins=list(access.origins),
         allow_methods=["POST"],
         allow_headers=["Authorization", "Content-Type", "X-Namespace"],
-        allow_private_network=True,  # a page from elsewhere may ask this machine, if it is listed
+        allow_private_network=True,  # listed pages of other hosts may send requests to this machine
     )
-    answers = _Answers(decoder, access)
-    routes = [Route("/{path:path}", answers.answer, methods=["POST"])]
+    endpoint = _Endpoint(decoder, access)
+    routes = [Route("/{path:path}", endpoint.respond, methods=["POST"])]
     return Starlette(routes=routes, middleware=[hosts, pages])
 
 
 @dataclass(frozen=True)
-class _Answers:
+class _Endpoint:
     decoder: Decoder
     access: Access
 
-    async def answer(self, request: "Request") -> "Response":
-        """What a request gets. Nothing of it is logged but counts."""
+    async def respond(self, request: "Request") -> "Response":
+        """Respond to a request. Only counts are logged, no contents."""
         *before, verb = request.path_params["path"].split("/")
         if not self.access.admits([*before, *_bearer(request)]):
             logger.warning("codec.refused", reason="token")
@@ -79,7 +79,7 @@ class _Answers:
                 "client that has the keys.",
             )
         if verb not in ("decode", "download"):
-            raise HTTPException(404, "There are /decode and /download.")
+            raise HTTPException(404, "The endpoints are /decode and /download.")
         payloads = _parsed(await _body(request))
         keeps = request.query_params.get("preserveStorageRefs") == "true" and verb == "decode"
         decoded = await self.decoder.decode(
@@ -92,9 +92,9 @@ class _Answers:
 
 
 def _bearer(request: "Request") -> list[str]:
-    """The token that the command line of Temporal sends, or that stands before the verb.
+    """The token in the ``Authorization`` header, which Temporal's command line sends.
 
-    Its UI can send no token but its own user's, so there it is a part of the endpoint's address.
+    Temporal's UI can only send its own user's token, so there ours is a part of the URL's path.
     """
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return [token.strip()] if scheme.lower() == "bearer" else []
@@ -103,30 +103,30 @@ def _bearer(request: "Request") -> list[str]:
 async def _body(request: "Request") -> bytes:
     found = bytearray()
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(BODY_TIMEOUT):
             async for chunk in request.stream():
                 found += chunk
                 if len(found) > MAX_BODY:
-                    raise HTTPException(413, f"A request may have {MAX_BODY:,} bytes.")
+                    raise HTTPException(413, f"A request may have at most {MAX_BODY:,} bytes.")
     except TimeoutError:
-        raise HTTPException(408, f"A request must arrive within {PATIENCE:g} s.") from None
+        raise HTTPException(408, f"A request must arrive within {BODY_TIMEOUT:g} s.") from None
     except ClientDisconnect:
         raise HTTPException(400, "The request ended early.") from None
     return bytes(found)
 
 
 def _parsed(body: bytes) -> list[Payload]:
-    """The payloads of a request; what is wrong with it is said without quoting it."""
+    """The payloads of a request. Errors describe the problem without quoting the request."""
     try:
         given: Any = json.loads(body)
-        items: Any = given.get("payloads", [])  # protobuf leaves out what is empty
+        items: Any = given.get("payloads", [])  # protobuf omits empty fields
     except (ValueError, RecursionError, AttributeError):
         raise HTTPException(400, 'The body must be JSON: {"payloads": [...]}.') from None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):  # pyright: ignore[reportUnknownVariableType]: JSON
         raise HTTPException(400, "`payloads` must be a list of objects.")
     listed = cast("list[Any]", items)
     if len(listed) > MAX_PAYLOADS:
-        raise HTTPException(413, f"A request may have {MAX_PAYLOADS:,} payloads.")
+        raise HTTPException(413, f"A request may have at most {MAX_PAYLOADS:,} payloads.")
     message = Payloads()
     try:
         json_format.ParseDict(
@@ -134,6 +134,6 @@ def _parsed(body: bytes) -> list[Payload]:
         )
     except (json_format.Error, ValueError, TypeError, AttributeError):
         raise HTTPException(
-            400, "A payload must be `metadata` and `data`, with values in base64."
+            400, "A payload must have `metadata` and `data`, with values in base64."
         ) from None
     return list(message.payloads)

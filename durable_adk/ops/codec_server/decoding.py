@@ -1,4 +1,4 @@
-"""Payloads as people read them."""
+"""Decryption and retrieval of payloads for human readers."""
 
 import json
 from collections.abc import Sequence
@@ -20,17 +20,17 @@ from durable_adk.storage import OwnedStorage, PayloadDriver
 from durable_adk.storage.refusal import ENCODING as REFUSED, refusal
 
 MAX_FETCHED = 64 * 1024 * 1024
-"""Bytes that one answer may bring from where payloads are kept outside of Temporal."""
+"""Bytes that one response may fetch from external storage."""
 _REFERENCE = ExternalStorageReference.DESCRIPTOR.full_name.encode()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decoder:
-    """Decrypts payloads, and fetches those that are kept outside of Temporal (design D16).
+    """Decrypts payloads, and fetches those in external storage (D16).
 
-    Nobody tells it which workflow a payload was found in, so it reads those of any workflow, of the
-    namespace that the reader looks at. What was never encrypted it gives back as it is: the reader
-    has it already.
+    The protocol does not say which workflow a payload comes from, so payloads of all workflows in
+    the reader's namespace are decrypted. A plain payload is returned unchanged: the reader has it
+    already.
     """
 
     codec: EncryptionCodec | None = None
@@ -38,10 +38,10 @@ class Decoder:
 
     @classmethod
     def of(cls, converter: DataConverter) -> Self:
-        """A decoder of what a converter of ours has written.
+        """A decoder for the payloads that a data converter writes.
 
         Raises:
-            InvalidRequestError: It neither encrypts nor keeps anything outside of Temporal.
+            InvalidRequestError: The converter has neither encryption nor external storage.
         """
         codec, storage = converter.payload_codec, converter.external_storage
         made = cls(
@@ -50,20 +50,20 @@ class Decoder:
         )
         if made.codec is None and made.driver is None:
             raise InvalidRequestError(
-                "There is nothing to decode: Temporal shows all payloads as they are. Set "
-                "DURABLE_ADK_ENCRYPTION_KEYS, or DURABLE_ADK_PAYLOADS, as the workers have it."
+                "There is nothing to decode: all payloads in Temporal are readable. Set "
+                "DURABLE_ADK_ENCRYPTION_KEYS or DURABLE_ADK_PAYLOADS to the workers' values."
             )
         return made
 
     async def decode(
         self, payloads: Sequence[Payload], *, namespace: str = "", fetch: bool = True
     ) -> "Decoded":
-        """The payloads in the open; in place of one that cannot be read, the reason.
+        """Decode payloads; one that cannot be decoded is replaced by the reason.
 
         Args:
-            payloads: As Temporal has them.
-            namespace: The one that the reader looks at; empty: any.
-            fetch: Whether references are followed, or left as they are.
+            payloads: The payloads as Temporal has them.
+            namespace: The reader's namespace; empty for any.
+            fetch: Whether references to external storage are followed, or left unchanged.
         """
         decoded = Decoded()
         for payload in payloads:
@@ -79,7 +79,7 @@ class Decoder:
         return decoded
 
     def _claim(self, payload: Payload) -> StorageDriverClaim | None:
-        """What a reference of ours says; None: it is none."""
+        """The claim in a reference to our external storage; None for other payloads."""
         if self.driver is None or payload.metadata.get("messageType") != _REFERENCE:
             return None
         reference = ExternalStorageReference()
@@ -91,9 +91,11 @@ class Decoder:
         return StorageDriverClaim(dict(reference.claim_data)) if ours else None
 
     async def _fetched(self, claim: StorageDriverClaim, decoded: "Decoded") -> Payload:
-        assert self.driver is not None  # noqa: S101 - it has said that the claim is its own
+        assert self.driver is not None  # noqa: S101 - `_claim` has returned a claim of the driver
         if decoded.fetched >= MAX_FETCHED:
-            return refusal("The payloads before this one filled the answer; ask for it alone.")
+            return refusal(
+                "The previous payloads filled the response; request this one separately."
+            )
         (payload,) = await self.driver.retrieve(StorageDriverRetrieveContext(), [claim])
         decoded.fetched += payload.ByteSize()
         return payload
@@ -108,22 +110,22 @@ class Decoder:
 
 @dataclass
 class Decoded:
-    """What came of payloads."""
+    """The result of decoding payloads."""
 
     payloads: list[Payload] = field(default_factory=list[Payload])
     unreadable: int = 0
     fetched: int = 0
-    """Bytes that came from outside of Temporal."""
+    """Bytes fetched from external storage."""
 
     def add(self, payload: Payload) -> None:
-        """One that was read, or refused."""
+        """Add a payload that was decoded, or refused."""
         if payload.metadata.get("encoding") == REFUSED.encode():
             self.add_reason(payload.data.decode(errors="replace"))
         else:
             self.payloads.append(payload)
 
     def add_reason(self, reason: str) -> None:
-        """In place of one that was not, as JSON, which the UI and the command line both show."""
+        """Add a reason in place of a payload, as JSON, which UI and command line can show."""
         self.unreadable += 1
         data = json.dumps({"unreadable": reason}).encode()
         self.payloads.append(Payload(metadata={"encoding": b"json/plain"}, data=data))

@@ -1,4 +1,4 @@
-"""Listening until the process is told to end."""
+"""The HTTP server process of the codec server."""
 
 import asyncio
 import logging
@@ -14,16 +14,16 @@ from durable_adk.ops.codec_server._library import Config, H11Protocol, Server
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-_AT_ONCE = 64
-"""Connections and requests; of more, each gets 503."""
-_PATIENCE = 5.0
-"""Seconds until a connection must have sent a request's head: it counts, and needs no token."""
-_GRACE = 5
-"""Seconds that an answer may take after the end has come."""
+_CONCURRENCY = 64
+"""Concurrent connections and requests; further ones get status 503."""
+_HEAD_TIMEOUT = 5.0
+"""Seconds a connection has to send a request's head: it occupies a slot without any token."""
+_SHUTDOWN_TIMEOUT = 5
+"""Seconds a response may take after shutdown was requested."""
 
 
 class _Server(Server):
-    """The library's server without signal handlers: the command has its own."""
+    """uvicorn's server without signal handlers: the command has its own."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -32,9 +32,9 @@ class _Server(Server):
 
 
 class _Protocol(H11Protocol):
-    """The library's connection, ended when it does not ask.
+    """uvicorn's connection, closed if it does not send a request in time.
 
-    The library's own patience begins after the first answer, and anew with each byte.
+    uvicorn's own timeout starts after the first response, and is reset by each byte.
     """
 
     _deadline: asyncio.TimerHandle | None = None
@@ -42,29 +42,29 @@ class _Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         """See base class."""
         super().connection_made(transport)
-        self._expect()
+        self._start_timeout()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See base class."""
-        self._expect_no_more()
+        self._stop_timeout()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """See base class; here a head that is complete begins a cycle."""
+        """See base class; a complete request head starts a cycle."""
         super().handle_events()
         if self.cycle and not self.cycle.response_complete:
-            self._expect_no_more()
+            self._stop_timeout()
 
     def on_response_complete(self) -> None:
         """See base class."""
-        self._expect()  # first, as the next request may be there
+        self._start_timeout()  # first, because the next request may have arrived
         super().on_response_complete()
 
-    def _expect(self) -> None:
-        self._expect_no_more()
-        self._deadline = self.loop.call_later(_PATIENCE, self.timeout_keep_alive_handler)
+    def _start_timeout(self) -> None:
+        self._stop_timeout()
+        self._deadline = self.loop.call_later(_HEAD_TIMEOUT, self.timeout_keep_alive_handler)
 
-    def _expect_no_more(self) -> None:
+    def _stop_timeout(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -73,13 +73,13 @@ class _Protocol(H11Protocol):
 async def serve(
     application: "Starlette", *, host: str, port: int, listening: Callable[[int], None]
 ) -> None:
-    """Serve until cancelled; what is being answered then is answered.
+    """Serve until cancelled; requests in progress are completed.
 
     Args:
-        application: What answers.
-        host: The address to listen at.
-        port: 0: any that is free.
-        listening: Called with the port when a request would be heard.
+        application: The ASGI application.
+        host: The address to listen on.
+        port: The port; 0 for any free port.
+        listening: Called with the port as soon as requests are accepted.
 
     Raises:
         InvalidRequestError: The address cannot be used, or the extra ``codec`` is not installed.
@@ -95,10 +95,10 @@ async def serve(
             ws="none",
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=_AT_ONCE,
-            timeout_graceful_shutdown=_GRACE,
+            limit_concurrency=_CONCURRENCY,
+            timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,
         )
-        # Its lines hold addresses, and those may hold the token; it may have handlers of its own.
+        # Its lines contain URLs, which may contain the token, and it may have its own handlers.
         logging.getLogger("uvicorn.access").disabled = True
         server = _Server(config)
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
@@ -116,6 +116,6 @@ def _listener(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         raise InvalidRequestError(
-            f"Nothing can be served at {host}, port {port}: {error}. Choose others with --host and "
-            "--port."
+            f"Cannot listen on {host}, port {port}: {error}. Choose another address with --host "
+            "and --port."
         ) from error

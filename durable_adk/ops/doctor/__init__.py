@@ -1,1 +1,1 @@
-"""Finding what sessions, leases and workflows lack of each other, and mending it."""
+"""Detects and repairs inconsistencies between session store, leases and workflows."""

@@ -1,4 +1,4 @@
-"""Sessions whose events or state do not add up."""
+"""Sessions whose events or state are inconsistent."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,96 +14,97 @@ from durable_adk.sessions.session_log import SessionLog
 
 ATTEMPTS = 3
 PAGE = 500
-"""Events that are in memory at a time."""
-_SHOWN = 10
+"""Events in memory at a time."""
+_MAX_SHOWN = 10
+_MISSING = object()
 
 
 async def broken_logs(
     store: SessionLog, key: SessionKey, records: list[InvocationRecord]
 ) -> list[Case]:
-    """What is wrong with a session's log, for somebody to look at.
+    """The inconsistencies in a session's log, which an operator has to judge.
 
-    Nothing of it can come of a crash, so something else has written to the tables, and what that
-    meant is not for a program to guess. State that sessions share is not looked at: its last writer
-    may be any of them, and what a session was created with counts too.
+    No crash can cause them: another program has written to the tables, and its intention cannot be
+    guessed. State shared between sessions is not checked, because any of them may have written it
+    last, and because a session's initial state counts too.
     """
     for _ in range(ATTEMPTS):
         revision, state = await store.read_state(key)
-        log = _Log(records, folded=await store.read_initial_state(key))
+        check = _LogCheck(records, folded=await store.read_initial_state(key))
         try:
-            await _read(store, key, revision, log)
+            await _read(store, key, revision, check)
         except ValidationError as error:
-            return [case(Kind.BROKEN_LOG, key, f"an event cannot be read: {error}")]
+            return [case(Kind.BROKEN_LOG, key, f"an event cannot be parsed: {error}")]
         if (await store.read_state(key))[0] == revision:
-            break  # read at one point in time: nobody has written in between
+            break  # nothing was committed between the reads: they are one consistent snapshot
     else:
-        return []  # it is being written to, so it is looked at another time
-    problems = [*log.gaps(revision), *log.strangers(), *log.differences(state, key)]
+        return []  # the session is being written to; a later examination will check it
+    problems = [*check.gaps(revision), *check.misplaced_records(), *check.differences(state, key)]
     return [case(Kind.BROKEN_LOG, key, problem) for problem in problems]
 
 
-async def _read(store: SessionLog, key: SessionKey, revision: int, log: "_Log") -> None:
+async def _read(store: SessionLog, key: SessionKey, revision: int, check: "_LogCheck") -> None:
     after = 0
     while page := await store.read_events(key, after=after, upto=revision, limit=PAGE):
-        log.add(page)
+        check.add(page)
         after = page[-1].seq
 
 
 @dataclass
-class _Log:
-    """What has been read of a session's log, without the events themselves."""
+class _LogCheck:
+    """Facts about a session's log, collected page by page without keeping the events."""
 
     records: list[InvocationRecord]
     folded: dict[str, Any]
-    """The state, as it follows from what was read."""
+    """The state that results from the events read so far."""
     last: int = 0
     missing: list[int] = field(default_factory=list[int])
-    """The first that are."""
+    """The first missing sequence numbers."""
     ids: set[str] = field(default_factory=set[str])
-    twice: set[str] = field(default_factory=set[str])
+    duplicates: set[str] = field(default_factory=set[str])
     owners: dict[int, str | None] = field(default_factory=dict[int, str | None])
-    """Invocations of the events with which one is said to begin."""
+    """The invocation ids found at the sequence numbers where the records start."""
 
     def __post_init__(self) -> None:
         self.owners = {record.start_seq: None for record in self.records}
 
     def add(self, page: Iterable[StoredEvent]) -> None:
-        """Read on."""
+        """Check the next events."""
         for item in page:
-            self._pass_to(item.seq)
+            self._note_missing(item.seq)
             self.last = item.seq
-            (self.twice if item.event.id in self.ids else self.ids).add(item.event.id)
+            (self.duplicates if item.event.id in self.ids else self.ids).add(item.event.id)
             if item.seq in self.owners:
                 self.owners[item.seq] = item.event.invocation_id
             self.folded |= item.event.actions.state_delta
 
-    def _pass_to(self, seq: int) -> None:
-        left = _SHOWN - len(self.missing)
+    def _note_missing(self, seq: int) -> None:
+        left = _MAX_SHOWN - len(self.missing)
         self.missing += range(self.last + 1, min(seq, self.last + 1 + left))
 
     def gaps(self, revision: int) -> Iterator[str]:
-        """I3: 1, 2, 3 ... up to the revision."""
-        self._pass_to(revision + 1)
+        """I3: sequence numbers are 1, 2, 3 ... up to the revision."""
+        self._note_missing(revision + 1)
         if self.missing:
-            yield f"of {revision} events these are missing: {', '.join(map(str, self.missing))}"
-        if self.twice:
-            yield f"these events are there twice: {', '.join(sorted(self.twice)[:_SHOWN])}"
+            missing = ", ".join(map(str, self.missing))
+            yield f"of {revision} events these are missing: {missing}"
+        if self.duplicates:
+            duplicates = ", ".join(sorted(self.duplicates)[:_MAX_SHOWN])
+            yield f"these events are stored twice: {duplicates}"
 
-    def strangers(self) -> Iterator[str]:
+    def misplaced_records(self) -> Iterator[str]:
         """Invocations whose user event is not where their record says."""
         for record in self.records:
             if self.owners.get(record.start_seq) != record.invocation_id:
                 yield (
-                    f"invocation {record.invocation_id} is said to begin with event "
-                    f"{record.start_seq}, which is none of its"
+                    f"invocation {record.invocation_id} starts at event {record.start_seq} "
+                    "according to its record, but that event is not its own"
                 )
 
     def differences(self, state: dict[str, Any], key: SessionKey) -> Iterator[str]:
-        """I4: the session's own state is what it began with, and then each event's delta."""
+        """I4: the session's own state is its initial state with each event's delta applied."""
         own = {name: value for name, value in self.folded.items() if is_own(key, name)}
-        wrong = sorted(name for name, value in own.items() if state.get(name, _NONE) != value)
+        wrong = sorted(name for name, value in own.items() if state.get(name, _MISSING) != value)
         if wrong:
-            yield f"the state is not what the events say for the keys {', '.join(wrong[:_SHOWN])}"
-
-
-_NONE = object()
+            keys = ", ".join(wrong[:_MAX_SHOWN])
+            yield f"the state differs from the events for the keys {keys}"

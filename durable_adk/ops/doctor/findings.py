@@ -1,4 +1,4 @@
-"""What is wrong, and what would be done about it."""
+"""Findings of the doctor, and their remedies."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ class Kind(StrEnum):
     OPEN_CALL = "open_call"
     """A call has no response, and no invocation is left that could give one (I9)."""
     DEAD_HOLDER = "dead_holder"
-    """An invocation is running or paused, and what ran it is gone (I24)."""
+    """An invocation is running or paused, but its lease owner no longer exists (I24)."""
     ORPHAN = "orphan"
-    """A workflow is open, and the store knows nothing of its invocation (I24)."""
+    """A workflow is open, but its session is not in the store (I24)."""
     REGRESSED = "regressed"
-    """The store lacks what a history says was committed (I21)."""
+    """The store lacks what was committed according to a history (I21)."""
     BEHIND = "behind"
-    """A workflow waits for what the store says has been (F38)."""
+    """A workflow waits for something that the store already has (F38)."""
     STALLED = "stalled"
-    """A workflow's task fails, or loses its worker, again and again (I11)."""
+    """A workflow task fails, or loses its worker, repeatedly (I11)."""
     BROKEN_LOG = "broken_log"
-    """A session's events or state do not add up (I3, I4)."""
+    """The events or the state of a session are inconsistent (I3, I4)."""
 
 
 class Finding(JsonModel):
-    """One thing that is wrong."""
+    """One inconsistency."""
 
     kind: Kind
     app: str
@@ -37,7 +37,7 @@ class Finding(JsonModel):
     invocation_id: str | None = None
     problem: str
     fix: str | None = None
-    """What `--fix` does about it; None: nothing, somebody has to look."""
+    """What `--fix` does about it. None if an operator has to decide."""
 
     @property
     def key(self) -> SessionKey:
@@ -51,9 +51,9 @@ class Case:
 
     finding: Finding
     remedy: Callable[[], Awaitable[None]] | None = None
-    """Does what `Finding.fix` says; running it again changes nothing.
+    """Does what `Finding.fix` says. It is idempotent.
 
-    Raises a DurableAdkError when the session has changed since it was looked at.
+    Raises a DurableAdkError if the session has changed since it was examined.
     """
 
 

@@ -1,4 +1,4 @@
-"""Calls that nobody will answer any more."""
+"""Calls without a response whose invocations have ended."""
 
 import time
 from functools import partial
@@ -18,10 +18,10 @@ REASON = "The run ended before this call was answered; it may have run in part."
 async def open_calls(
     store: SessionLog, key: SessionKey, records: list[InvocationRecord]
 ) -> list[Case]:
-    """The calls of a session that have no response, unless an invocation may yet give one.
+    """The calls of a session that have no response, and no invocation left that may give one.
 
-    Long-running calls of an invocation that has completed are none: a later message may answer
-    them (TOL-41).
+    Long-running calls of a completed invocation do not count: a later message may answer them
+    (TOL-41).
     """
     if not all(record.sealed for record in records):
         return []
@@ -30,39 +30,39 @@ async def open_calls(
         case(
             Kind.OPEN_CALL,
             key,
-            f"{_names(seal)} of event {seal.id.removesuffix('.sealed')} has no response",
-            invocation_id=seal.invocation_id,
-            fix=f"append a response that says so, as event {seal.id}",
-            remedy=partial(_seal, store, key, seal.id),
+            f"{_names(response)} of event {response.id.removesuffix('.sealed')} has no response",
+            invocation_id=response.invocation_id,
+            fix=f"append a response that says so, as event {response.id}",
+            remedy=partial(_append_response, store, key, response.id),
         )
-        for seal in _seals(events)
+        for response in _missing_responses(events)
     ]
 
 
-def _seals(events: list[Event]) -> list[Event]:
+def _missing_responses(events: list[Event]) -> list[Event]:
     """The responses to append, named after the events whose calls they answer."""
     visible = not_rewound(events)
-    late = {call_id for event in visible for call_id in event.long_running_tool_ids or ()}
-    owners = {f"{event.id}.sealed": event.invocation_id for event in visible}
-    seals = closing_responses(visible, REASON, late)
-    for seal in seals:
-        seal.invocation_id = owners[seal.id]
-    return seals
+    long_running = {call_id for event in visible for call_id in event.long_running_tool_ids or ()}
+    invocation_ids = {f"{event.id}.sealed": event.invocation_id for event in visible}
+    responses = closing_responses(visible, REASON, long_running)
+    for response in responses:
+        response.invocation_id = invocation_ids[response.id]
+    return responses
 
 
-def _names(seal: Event) -> str:
-    names = [f"{item.name} ({item.id})" for item in seal.get_function_responses()]
+def _names(response: Event) -> str:
+    names = [f"{item.name} ({item.id})" for item in response.get_function_responses()]
     return ("call " if len(names) == 1 else "calls ") + ", ".join(names)
 
 
-async def _seal(store: SessionLog, key: SessionKey, event_id: str) -> None:
-    """Append a response; looked up again, as somebody may have answered meanwhile."""
+async def _append_response(store: SessionLog, key: SessionKey, event_id: str) -> None:
+    """Append a response, unless the call has been answered in the meantime."""
     session = await store.get_session(
         app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
     )
     if session is None:
-        raise SessionNotFoundError(f"There is no session {key.session_id!r} any more.")
-    for seal in _seals(session.events):
-        if seal.id == event_id:
-            seal.timestamp = time.time()
-            await store.append_event(session, seal)
+        raise SessionNotFoundError(f"Session {key.session_id!r} has been deleted.")
+    for response in _missing_responses(session.events):
+        if response.id == event_id:
+            response.timestamp = time.time()
+            await store.append_event(session, response)

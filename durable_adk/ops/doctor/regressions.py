@@ -1,67 +1,64 @@
-"""Sessions that lack what the histories of their workflows say was committed.
+"""Sessions that lack what was committed according to the histories of their workflows.
 
-Either the store was restored from a backup, or somebody deleted the session.
+Either the store was restored from a backup, or the session was deleted.
 """
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
-
-from durable_adk.errors import TemporalUnavailableError
 from durable_adk.ops.doctor.findings import Case, Kind, case
-from durable_adk.ops.doctor.redo import Redo, Redone, is_stored, place_of, records_of
+from durable_adk.ops.doctor.lease_owners import end_workflow
+from durable_adk.ops.doctor.operation_log import OperationLog
+from durable_adk.ops.doctor.rebuild import RebuildResult, SessionRebuild, is_stored, position_of
 from durable_adk.ops.doctor.sources import Missing, Sources
-from durable_adk.ops.doctor.trails import Trail
 from durable_adk.sessions.log.rebuild import Rebuilt
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import Creation, SessionKey
 from durable_adk.sessions.session_log import SessionLog
 
-PATIENCE = 10.0
-"""Seconds a cancelled workflow is given to end itself."""
-NEEDS_CODE = "a history cannot be replayed; of a custom agent, say with --target where its code is"
+Logs = dict[SessionKey, list[OperationLog]]
+
+NEEDS_CODE = "a history cannot be replayed; if it has a custom agent, name its code with --target"
 
 
 @dataclass
-class Compared:
-    """The sessions of the histories, as the store has them."""
+class Comparison:
+    """The sessions of the histories, compared with the store."""
 
-    regressed: dict[SessionKey, list[Trail]] = field(default_factory=dict[SessionKey, list[Trail]])
-    """Those that are in the store, and lack something."""
-    missing: dict[SessionKey, list[Trail]] = field(default_factory=dict[SessionKey, list[Trail]])
-    """Those that are not in the store, or as empty as if they had been deleted and made anew."""
-    replaced: dict[SessionKey, list[Trail]] = field(default_factory=dict[SessionKey, list[Trail]])
-    """Those that were deleted for sure: there is a younger one of the name, or a tombstone."""
-    doubtful: dict[SessionKey, list[Trail]] = field(default_factory=dict[SessionKey, list[Trail]])
-    """Those that only the clocks of several hosts call older than the session of their name."""
+    regressed: Logs = field(default_factory=Logs)
+    """Sessions that are in the store, and lack something."""
+    missing: Logs = field(default_factory=Logs)
+    """Sessions that are not in the store, or empty as if they had been deleted and created anew."""
+    replaced: Logs = field(default_factory=Logs)
+    """Sessions that were certainly deleted: there is a newer one of the name, or a tombstone."""
+    doubtful: Logs = field(default_factory=Logs)
+    """Sessions that are older than their namesake only if the clocks of several hosts agree."""
 
     @property
     def keys(self) -> set[SessionKey]:
-        """All of them."""
+        """The sessions that lack something."""
         return {*self.regressed, *self.missing}
 
 
-async def compare(sources: Sources, trails: Sequence[Trail], *, apps: Collection[str]) -> Compared:
-    """Look in the store for what was committed.
+async def compare(
+    sources: Sources, logs: Sequence[OperationLog], *, apps: Collection[str]
+) -> Comparison:
+    """Look up in the store what was committed.
 
-    Only for sessions of its own apps, as several stores may share a Temporal. After the histories
-    were read: what is committed meanwhile the store has and they have not, which is nothing to
-    wonder about.
+    Only for sessions of the store's own apps, as several stores may share a Temporal. It has to be
+    called after the histories were read: a commit in between is in the store and not in the
+    history, which is consistent.
     """
-    by_key: dict[SessionKey, list[Trail]] = {}
-    for trail in trails:
-        if trail.key is not None and trail.key.app_name in {*apps, sources.app}:
-            by_key.setdefault(trail.key, []).append(trail)
-    compared = Compared()
+    by_key: Logs = {}
+    for log in logs:
+        if log.key is not None and log.key.app_name in {*apps, sources.app}:
+            by_key.setdefault(log.key, []).append(log)
+    compared = Comparison()
     for key, several in by_key.items():
         events = [item.event for item in await sources.sessions.read_events(key)]
         old, doubtful = await _older(sources, key, several)
-        own = [trail for trail in several if trail not in old and trail not in doubtful]
+        own = [log for log in several if log not in old and log not in doubtful]
         if doubtful:
             compared.doubtful[key] = doubtful
         if old:
@@ -69,22 +66,22 @@ async def compare(sources: Sources, trails: Sequence[Trail], *, apps: Collection
         if not events:
             if own:
                 compared.missing[key] = own
-        elif await _lacks(sources, key, [event.id for event in events], own):
+        elif await _lacks_operations(sources, key, [event.id for event in events], own):
             compared.regressed[key] = own
     return compared
 
 
 async def _older(
-    sources: Sources, key: SessionKey, trails: Sequence[Trail]
-) -> tuple[list[Trail], list[Trail]]:
-    """The trails of earlier sessions of this name, which were deleted; and those that may be."""
+    sources: Sources, key: SessionKey, logs: Sequence[OperationLog]
+) -> tuple[list[OperationLog], list[OperationLog]]:
+    """The logs of deleted sessions of this name, and those that may be of a deleted session."""
     creation = await sources.sessions.read_creation(key)
     if creation is None:
         return [], []
     if creation.epoch > 0:
-        return [trail for trail in trails if _began(trail).epoch < creation.epoch], []
-    known = {record.invocation_id for record in await records_of(sources.sessions, key)}
-    found = [trail for trail in trails if _looks_older(_began(trail), creation, known)]
+        return [log for log in logs if _opening_record(log).epoch < creation.epoch], []
+    known = {record.invocation_id for record in await sources.records(key)}
+    found = [log for log in logs if _looks_older(_opening_record(log), creation, known)]
     match sources.missing:
         case Missing.DELETED:
             return found, []
@@ -94,58 +91,58 @@ async def _older(
             return [], found
 
 
-def _began(trail: Trail) -> InvocationRecord:
+def _opening_record(log: OperationLog) -> InvocationRecord:
     """The invocation's record as it was opened."""
-    record = trail.opening[1].record if trail.opening else None
+    record = log.opening[1].record if log.opening else None
     if record is None:
-        raise ValueError("A trail without an opening is of no session.")
+        raise ValueError("An operation log without an opening belongs to no session.")
     return record
 
 
 def _looks_older(record: InvocationRecord, creation: Creation, known: Collection[str]) -> bool:
     """Whether an invocation may be of a session that a release without tombstones has deleted.
 
-    The times are of several processes' clocks: they say nothing of an invocation that the session
-    knows, and of one that it does not know they are no reason to end it.
+    The times come from the clocks of several processes. They are no reason to end an invocation,
+    whether the session knows it or not.
     """
     return record.invocation_id not in known and record.update_time < creation.time
 
 
-async def _lacks(
-    sources: Sources, key: SessionKey, event_ids: Sequence[str], trails: Sequence[Trail]
+async def _lacks_operations(
+    sources: Sources, key: SessionKey, event_ids: Sequence[str], logs: Sequence[OperationLog]
 ) -> bool:
-    if any(trail.told > len(event_ids) for trail in trails):
+    if any(log.last_recorded > len(event_ids) for log in logs):
         return True
-    records = {record.invocation_id: record for record in await records_of(sources.sessions, key)}
+    records = {record.invocation_id: record for record in await sources.records(key)}
     return not all(
-        is_stored(act, place, event_ids, records.get(act.step.invocation_id))
-        for trail in trails
-        for act in trail.acts
-        if (place := place_of(act))
+        is_stored(operation, position, event_ids, records.get(operation.step.invocation_id))
+        for log in logs
+        for operation in log.operations
+        if (position := position_of(operation))
     )
 
 
-async def regressions(sources: Sources, compared: Compared) -> list[Case]:
+async def regressions(sources: Sources, compared: Comparison) -> list[Case]:
     """The sessions that lack something, and how each can be rebuilt."""
     lost = compared.missing if sources.missing is Missing.LOST else {}
     wanted = compared.regressed | lost
     if not wanted:
         return []
-    redone = await Redo(sources.sessions).run(wanted)
-    together = _Together(sources.sessions)
+    results = await SessionRebuild(sources.sessions).run(wanted)
+    joint = _JointRebuild(sources.sessions)
     return [
-        _regression(key, one, wanted[key], together, is_missing=key in lost)
-        for key, one in redone.items()
-        if sources.mean(key)
+        _regression(key, result, wanted[key], joint, is_missing=key in lost)
+        for key, result in results.items()
+        if sources.covers(key)
     ]
 
 
 @dataclass
-class _Together:
-    """The sessions that are put back, in one transaction.
+class _JointRebuild:
+    """The sessions to put back, in one transaction.
 
-    One by one, a message that waits for the repair would find the newest of them in order, take the
-    store for mended, and go on in a session that is not.
+    If they were put back one by one, a message that waits for the repair could find its own session
+    in order, consider the store repaired, and continue in another session that is not.
     """
 
     store: SessionLog
@@ -153,33 +150,38 @@ class _Together:
     _done: bool = False
 
     async def put_back(self) -> None:
-        """Put back all of them, with the first that it is asked for."""
+        """Put back all sessions, once."""
         if not self._done:
             await self.store.rebuild(self.sessions)
             self._done = True
 
 
 def _regression(
-    key: SessionKey, redone: Redone, trails: list[Trail], together: _Together, *, is_missing: bool
+    key: SessionKey,
+    result: RebuildResult,
+    logs: list[OperationLog],
+    joint: _JointRebuild,
+    *,
+    is_missing: bool,
 ) -> Case:
     what = "the session is missing" if is_missing else "the store is older than its histories"
-    unread = next((trail.failure for trail in trails if trail.failure), None)
-    rebuilt = redone.rebuilt
-    if rebuilt is None or unread:
-        why = f"{NEEDS_CODE}: {unread}" if unread else redone.failure
+    unreadable = next((log.failure for log in logs if log.failure), None)
+    rebuilt = result.rebuilt
+    if rebuilt is None or unreadable:
+        why = f"{NEEDS_CODE}: {unreadable}" if unreadable else result.failure
         return case(Kind.REGRESSED, key, f"{what}, and cannot be rebuilt: {why}")
-    together.sessions.append(rebuilt)
+    joint.sessions.append(rebuilt)
     return case(
         Kind.REGRESSED,
         key,
-        f"{what}: {_lacking(rebuilt)}",
-        fix=f"put back {_lacking(rebuilt)}"
-        + ("; what it was created with is not in them" if is_missing else ""),
-        remedy=together.put_back,
+        f"{what}: {_summary(rebuilt)}",
+        fix=f"put back {_summary(rebuilt)}"
+        + ("; the state it was created with is not in the histories" if is_missing else ""),
+        remedy=joint.put_back,
     )
 
 
-def _lacking(rebuilt: Rebuilt) -> str:
+def _summary(rebuilt: Rebuilt) -> str:
     if not rebuilt.events:
         return f"the end of {', '.join(record.invocation_id for record in rebuilt.records)}"
     first, last = rebuilt.events[0].seq, rebuilt.events[-1].seq
@@ -188,60 +190,45 @@ def _lacking(rebuilt: Rebuilt) -> str:
     return f"{events} of {count} invocation{'s' if count > 1 else ''}"
 
 
-def orphans(sources: Sources, compared: Compared, *, is_empty: bool) -> list[Case]:
+def orphans(sources: Sources, compared: Comparison, *, is_empty: bool) -> list[Case]:
     """The open workflows of sessions that the store does not have.
 
     Ending them is right if the session was deleted, and loses them if it was lost with a backup.
-    Nobody is asked when all other sessions are as they should be.
+    The operator does not have to say which if all other sessions are consistent.
 
     Args:
-        sources: Where to look, and what they were told.
+        sources: The store, and what the operator said about missing sessions.
         compared: The sessions.
-        is_empty: Whether the store has no sessions at all, which looks like a new file.
+        is_empty: Whether the store has no sessions at all, as if its file were new.
     """
     missing = {} if sources.missing is Missing.LOST else compared.missing
     unsure = sources.missing is Missing.UNKNOWN and (is_empty or bool(compared.regressed))
-    gone = [*((item, False) for item in compared.replaced.items())]
-    gone += [*((item, True) for item in compared.doubtful.items())]
-    gone += [*((item, unsure) for item in missing.items())]
     return [
-        _orphan(sources, key, trail, doubtful=doubtful)
-        for (key, trails), doubtful in gone
-        for trail in trails
-        if trail.is_open and sources.mean(key)
+        *_orphans_of(sources, compared.replaced, doubtful=False),
+        *_orphans_of(sources, compared.doubtful, doubtful=True),
+        *_orphans_of(sources, missing, doubtful=unsure),
     ]
 
 
-def _orphan(sources: Sources, key: SessionKey, trail: Trail, *, doubtful: bool) -> Case:
+def _orphans_of(
+    sources: Sources, logs: Mapping[SessionKey, Sequence[OperationLog]], *, doubtful: bool
+) -> list[Case]:
+    return [
+        _orphan(sources, key, log, doubtful=doubtful)
+        for key, several in logs.items()
+        for log in several
+        if log.is_open and sources.covers(key)
+    ]
+
+
+def _orphan(sources: Sources, key: SessionKey, log: OperationLog, *, doubtful: bool) -> Case:
+    end = partial(end_workflow, sources.client, log.workflow_id, log.first_run_id)
     return case(
         Kind.ORPHAN,
         key,
-        f"workflow {trail.workflow_id} is open, and its session is not in the store"
+        f"workflow {log.workflow_id} is open, and its session is not in the store"
         + ("; say --deleted or --lost, whichever it was" if doubtful else ""),
-        invocation_id=trail.opening[0].invocation_id if trail.opening else None,
+        invocation_id=log.opening[0].invocation_id if log.opening else None,
         fix=None if doubtful else "cancel the workflow; terminate it if that does not end it",
-        remedy=None
-        if doubtful
-        else partial(end_workflow, sources.client, trail.workflow_id, trail.first_run_id),
+        remedy=None if doubtful else end,
     )
-
-
-async def end_workflow(client: Client, workflow_id: str, first_run_id: str) -> None:
-    """Cancel a workflow, and terminate it if no worker is there to end it."""
-    handle = client.get_workflow_handle(workflow_id, first_execution_run_id=first_run_id)
-    try:
-        await handle.cancel()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE):
-                while (await handle.describe()).status is WorkflowExecutionStatus.RUNNING:  # noqa: ASYNC110  # another process ends it
-                    await asyncio.sleep(0.1)
-                return
-        await handle.terminate(reason="There is nothing left for it to do; ended by the doctor.")
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:  # it has ended
-            raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
-
-
-def first_runs(trails: Sequence[Trail]) -> Mapping[str, Trail]:
-    """The trails by the id of their first run, which is what a lease owner names."""
-    return {trail.first_run_id: trail for trail in trails}

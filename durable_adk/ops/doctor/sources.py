@@ -1,6 +1,6 @@
-"""What the doctor looks at, and what it was told of it."""
+"""The stores that the doctor examines, and the sessions it is limited to."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
@@ -10,57 +10,104 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.apps.app import App
 from durable_adk.errors import TemporalUnavailableError
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.reading import all_invocations
+from durable_adk.sessions.records import InvocationRecord
+from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.sessions.session_log import SessionLog
 
 T = TypeVar("T")
 
+_PAGE = 200
+
 
 class Missing(StrEnum):
-    """Why the store does not have a session that a history tells of.
+    """Why the store lacks a session that appears in a workflow history.
 
-    A store knows the sessions that were deleted from it by their tombstones. It has none of those
-    that were deleted after the backup, by an older release, or with their user.
+    The store recognises deleted sessions by their tombstones. There is no tombstone for a session
+    that was deleted after the backup, by an older release, or together with its user.
     """
 
     UNKNOWN = "unknown"
     DELETED = "deleted"
-    """Somebody did not want it any more."""
+    """The session was deleted on purpose."""
     LOST = "lost"
-    """It is younger than the backup that was restored."""
+    """The session is newer than the backup that was restored."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """A session store, the Temporal that runs its invocations, and which sessions are meant."""
+    """A session store, the Temporal that runs its invocations, and the sessions to examine."""
 
     client: Client
     sessions: SessionLog
     app: str | None = None
-    """Only this app's sessions; None: those of all."""
+    """Limits the examination to sessions of this app."""
     user: str | None = None
     session: str | None = None
     since: float | None = None
-    """Seconds since the epoch: the logs of sessions that have not changed since are not read."""
+    """Seconds since the epoch. The logs of sessions unchanged since then are not read."""
     code: Sequence[App] = ()
-    """Apps whose code is at hand: histories of custom agents cannot be read without."""
+    """Apps whose code is available. Histories of custom agents cannot be replayed without it."""
     missing: Missing = Missing.UNKNOWN
 
-    def mean(self, key: SessionKey) -> bool:
-        """Whether a session is one of those that are meant."""
+    def covers(self, key: SessionKey) -> bool:
+        """Whether a session is to be examined."""
         wanted = (self.app, self.user, self.session)
         return all(want in (None, one) for want, one in zip(wanted, key, strict=True))
 
+    async def session_keys(self) -> AsyncGenerator[SessionKey]:
+        """All sessions to examine; one that changes meanwhile may come twice.
 
-async def if_known(asked: Awaitable[T]) -> T | None:
-    """What Temporal says of a workflow, or of one of its runs; None: it is deleted.
+        With `since` only those that have changed since: every commit changes its session, so the
+        others are as they were at the last examination.
+        """
+        for app in await self.sessions.list_apps():
+            if self.app in (None, app):
+                async for key in self._keys_of_app(app):
+                    if self.covers(key):
+                        yield key
+
+    async def _keys_of_app(self, app: str) -> AsyncGenerator[SessionKey]:
+        token: str | None = None
+        while True:
+            page = await self.sessions.list_sessions(
+                app_name=app,
+                user_id=self.user,
+                limit=_PAGE,
+                page_token=token,
+                updated_since=self.since,
+            )
+            for session in page.sessions:
+                yield session.key
+            if (token := page.next_page_token) is None:
+                break
+        # Sessions of agents that are used as tools are in no list; each has one invocation.
+        async for key, record in all_invocations(
+            self.sessions, app_name=app, user_id=self.user, session_id=self.session
+        ):
+            changed = self.since is None or record.update_time >= self.since
+            if key.session_id.startswith(CHILD_PREFIX) and changed:
+                yield key
+
+    async def records(self, key: SessionKey) -> list[InvocationRecord]:
+        """All invocations of a session."""
+        return await session_records(self.sessions, key)
+
+
+async def session_records(store: SessionLog, key: SessionKey) -> list[InvocationRecord]:
+    """All invocations of a session."""
+    return [record async for _, record in all_invocations(store, **key._asdict())]
+
+
+async def if_exists(request: Awaitable[T]) -> T | None:
+    """Temporal's response about a workflow or a run; None if that has been deleted.
 
     Raises:
-        TemporalUnavailableError: It says nothing.
+        TemporalUnavailableError: Temporal does not respond.
     """
     try:
-        return await asked
+        return await request
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return None
-        raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
+        raise TemporalUnavailableError(f"Temporal did not respond: {error.message}") from error

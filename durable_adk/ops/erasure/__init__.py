@@ -1,5 +1,5 @@
-"""Removing all that is kept of a person."""
+"""Erases everything that the stores and Temporal keep about a person."""
 
-from durable_adk.ops.erasure.erasing import Erasure, Holdings, erase, survey
+from durable_adk.ops.erasure.erasure import Erasure, Holdings, erase, survey
 
 __all__ = ["Erasure", "Holdings", "erase", "survey"]

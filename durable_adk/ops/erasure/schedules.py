@@ -1,4 +1,4 @@
-"""A person's schedules in Temporal."""
+"""A user's schedules in Temporal."""
 
 from dataclasses import dataclass
 
@@ -8,25 +8,25 @@ from temporalio.converter import WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.errors import TemporalUnavailableError
-from durable_adk.ops.erasure.workflows import UnreadableError, owner_in
+from durable_adk.ops.erasure.workflows import UnreadableError, owner_of_arguments
 from durable_adk.workflows.invocation import TYPE_NAME
 
 
 @dataclass(frozen=True)
-class Schedules:
-    """Schedules that send a person's messages."""
+class UserSchedules:
+    """Schedules that send a user's messages."""
 
     names: list[str]
     unread: int = 0
-    """Schedules of which nobody here can say whose they are: what they send cannot be decrypted,
-    or read at all."""
+    """Number of schedules whose user is unknown, because their argument cannot be decrypted or
+    parsed."""
 
 
-async def schedules_of(client: Client, *, app: str, user: str) -> Schedules:
-    """All schedules whose invocations are a user's; one that was just made may be missing.
+async def user_schedules(client: Client, *, app: str, user: str) -> UserSchedules:
+    """All schedules of a user's invocations; one that was just created may be missing.
 
     Raises:
-        TemporalUnavailableError: Temporal does not answer.
+        TemporalUnavailableError: Temporal does not respond.
     """
     names: list[str] = []
     unread = 0
@@ -36,17 +36,17 @@ async def schedules_of(client: Client, *, app: str, user: str) -> Schedules:
             if action is None or action.workflow != TYPE_NAME:
                 continue
             try:
-                if await _whose(client, action) == (app, user):
+                if await _owner(client, action) == (app, user):
                     names.append(listed.id)
             except UnreadableError:
                 unread += 1
     except RPCError as error:
-        raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
-    return Schedules(sorted(names), unread)
+        raise TemporalUnavailableError(f"Temporal did not respond: {error.message}") from error
+    return UserSchedules(sorted(names), unread)
 
 
 async def _action(client: Client, name: str) -> ScheduleActionStartWorkflow | None:
-    """What a schedule does; None: it has gone, or starts no workflow."""
+    """The action of a schedule; None if it was deleted, or starts no workflow."""
     try:
         description = await client.get_schedule_handle(name).describe()
     except RPCError as error:
@@ -57,17 +57,19 @@ async def _action(client: Client, name: str) -> ScheduleActionStartWorkflow | No
     return action if isinstance(action, ScheduleActionStartWorkflow) else None
 
 
-async def _whose(client: Client, action: ScheduleActionStartWorkflow) -> tuple[str, str] | None:
+async def _owner(client: Client, action: ScheduleActionStartWorkflow) -> tuple[str, str] | None:
     context = WorkflowSerializationContext(client.namespace, action.id)
-    payloads = [one for one in action.args if isinstance(one, Payload)]  # as they are described
-    return await owner_in(client.data_converter.with_context(context), payloads)
+    payloads = [
+        one for one in action.args if isinstance(one, Payload)
+    ]  # descriptions have raw payloads
+    return await owner_of_arguments(client.data_converter.with_context(context), payloads)
 
 
-async def remove_schedules(client: Client, schedules: Schedules) -> None:
-    """Delete them; a repeat changes nothing. What they have started goes on.
+async def delete_schedules(client: Client, schedules: UserSchedules) -> None:
+    """Delete schedules; idempotent. Workflows that they have started continue.
 
     Raises:
-        TemporalUnavailableError: Temporal does not answer.
+        TemporalUnavailableError: Temporal does not respond.
     """
     for name in schedules.names:
         try:
@@ -75,5 +77,5 @@ async def remove_schedules(client: Client, schedules: Schedules) -> None:
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise TemporalUnavailableError(
-                    f"Temporal did not answer: {error.message}"
+                    f"Temporal did not respond: {error.message}"
                 ) from error

@@ -1,4 +1,4 @@
-"""A person's workflows in Temporal."""
+"""A user's workflows in Temporal."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -24,55 +24,56 @@ from durable_adk.workflows.invocation import ARGUMENT_ERRORS, TYPE_NAME
 
 _ALL = f"WorkflowType = '{TYPE_NAME}'"
 _POLL = 0.1
-_PATIENCE = 120.0
-"""Seconds until Temporal has deleted what it was asked to: measured, closed workflows
-take 33 by its own settings, and about 3 by those of our development server."""
+_DELETION_TIMEOUT = 120.0
+"""Seconds Temporal has to delete workflows. Measured for closed workflows: 33 s with its default
+settings, about 3 s with those of our development server."""
 
 
 class UnreadableError(Exception):
-    """What a run was started with needs a key that is not here, is lost, or is broken."""
+    """The argument of a run cannot be read: its key is missing, or it is lost or malformed."""
 
 
 @dataclass(frozen=True)
-class Runs:
-    """Runs of a person's workflows."""
+class UserRuns:
+    """Runs of a user's workflows."""
 
     found: list[WorkflowExecution]
     unread: int = 0
-    """Workflows of which nobody here can say whose they are: their start cannot be decrypted, was
-    kept outside of Temporal and is gone, or is broken, and then no worker could run them either."""
+    """Number of workflows whose user is unknown, because their argument cannot be decrypted, is
+    lost from external storage, or is malformed. No worker could run them either."""
     shared: frozenset[str] = frozenset()
-    """Ids that workflows of others have, too."""
+    """Workflow ids that other users' workflows have, too."""
 
     @property
     def workflows(self) -> list[str]:
-        """Ids."""
+        """Workflow ids."""
         return sorted({run.id for run in self.found})
 
     @property
     def open(self) -> list[str]:
-        """Ids of those that go on."""
+        """Ids of the open workflows."""
         running = WorkflowExecutionStatus.RUNNING
         return sorted({run.id for run in self.found if run.status is running})
 
 
-async def runs_of(
+async def user_runs(
     client: Client, *, app: str, user: str, known: Collection[TemporalLeaseOwner]
-) -> Runs:
+) -> UserRuns:
     """All runs of the workflows of a user.
 
-    Each workflow's start is read: one that was never opened is in no store, and has a message. Not
-    of those that are marked as another's; only few others are in memory at a time.
+    The argument of each workflow is read, because an invocation that was never opened has a message
+    but is in no store. Workflows whose search attributes name another user are skipped. Few other
+    users' runs are in memory at a time.
 
     Args:
-        client: Of the namespace.
+        client: A client of the namespace.
         app: The app.
         user: The user.
-        known: Workflows that the session store knows to be the user's. An id alone says nothing:
-            when one has ended, somebody else may have used it again.
+        known: Workflows that are the user's according to the session store. An id alone proves
+            nothing: after a workflow has ended, another user may reuse its id.
 
     Raises:
-        TemporalUnavailableError: Temporal does not answer.
+        TemporalUnavailableError: Temporal does not respond.
     """
     firsts = {(lease_owner.workflow_id, lease_owner.first_run_id) for lease_owner in known}
     ids = {workflow_id for workflow_id, _ in firsts}
@@ -80,7 +81,7 @@ async def runs_of(
     unread: set[str] = set()
     try:
         async for run in client.list_workflows(_ALL):
-            if run.id not in ids and _is_marked_as_others(run, app, user):
+            if run.id not in ids and _is_attributed_to_others(run, app, user):
                 continue
             try:
                 if await _is_of(client, run, app, user, firsts):
@@ -91,12 +92,12 @@ async def runs_of(
         others = client.list_workflows(_ALL)
         shared = {run.id async for run in others if run.id in ids and run.run_id not in here}
     except RPCError as error:
-        raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
-    return Runs(found, len(unread), frozenset(shared))
+        raise TemporalUnavailableError(f"Temporal did not respond: {error.message}") from error
+    return UserRuns(found, len(unread), frozenset(shared))
 
 
-def _is_marked_as_others(run: WorkflowExecution, app: str, user: str) -> bool:
-    """Whether its search attributes name another user or app; the start of one without is read."""
+def _is_attributed_to_others(run: WorkflowExecution, app: str, user: str) -> bool:
+    """Whether a run's search attributes name another user or app; without any they do not."""
     marked = run.typed_search_attributes
     return marked.get(USER, user).strip() != user or marked.get(APP, app).strip() != app
 
@@ -108,9 +109,9 @@ async def _is_of(
     user: str,
     firsts: Collection[tuple[str, str]],
 ) -> bool:
-    """Whether a run is the user's: the store knows its workflow, or it says so itself.
+    """Whether a run is the user's, according to the store or to its own argument.
 
-    The argument of a first run is a request, that of a later one a cursor; both name the user.
+    The argument of a first run is a request, that of a later one a cursor. Both name the user.
     """
     request = GetWorkflowExecutionHistoryRequest(
         namespace=client.namespace,
@@ -128,24 +129,26 @@ async def _is_of(
     converter = client.data_converter.with_context(context)
     if (run.id, started.first_execution_run_id) in firsts:
         return True
-    return await owner_in(converter, started.input.payloads) == (app, user)
+    return await owner_of_arguments(converter, started.input.payloads) == (app, user)
 
 
-async def owner_in(converter: DataConverter, payloads: Sequence[Payload]) -> tuple[str, str] | None:
-    """App and user of a run, by its arguments; None: it runs no invocation.
+async def owner_of_arguments(
+    converter: DataConverter, payloads: Sequence[Payload]
+) -> tuple[str, str] | None:
+    """App and user of a run according to its arguments; None if it runs no invocation.
 
     Raises:
-        UnreadableError: Nobody can say here.
+        UnreadableError: The arguments cannot be read.
     """
     try:
         values = await converter.decode(payloads)
     except (TransientError, PayloadLostError, *ARGUMENT_ERRORS) as error:
         raise UnreadableError from error
-    return whose(values[0]) if values else None
+    return owner_of_argument(values[0]) if values else None
 
 
-def whose(argument: Any) -> tuple[str, str] | None:
-    """App and user of a run; None: its argument says nothing of them: it runs no invocation."""
+def owner_of_argument(argument: Any) -> tuple[str, str] | None:
+    """App and user according to a run's argument; None if that is not one of an invocation."""
     with suppress(ValueError):
         asked = InvocationRequest.read(argument)
         return asked.app.strip(), asked.user.strip()
@@ -155,13 +158,13 @@ def whose(argument: Any) -> tuple[str, str] | None:
     return None
 
 
-async def remove(client: Client, runs: Runs) -> None:
-    """Ask Temporal to delete the runs, which ends those that go on; a repeat changes nothing.
+async def delete_runs(client: Client, runs: UserRuns) -> None:
+    """Request the deletion of the runs, which also ends open ones; idempotent.
 
-    It remembers that it was asked. What goes on is gone at once, what was closed within a minute.
+    Temporal persists the request. It deletes open runs at once, and closed ones within a minute.
 
     Raises:
-        TemporalUnavailableError: Temporal does not answer.
+        TemporalUnavailableError: Temporal does not respond.
     """
     try:
         for run in runs.found:
@@ -169,45 +172,45 @@ async def remove(client: Client, runs: Runs) -> None:
             request = DeleteWorkflowExecutionRequest(
                 namespace=client.namespace, workflow_execution=execution
             )
-            with _gone():
+            with _ignore_not_found():
                 await client.workflow_service.delete_workflow_execution(request)
     except RPCError as error:
-        raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
+        raise TemporalUnavailableError(f"Temporal did not respond: {error.message}") from error
 
 
-async def removed(client: Client, runs: Runs) -> None:
-    """Wait until Temporal does not know the runs any more.
+async def wait_until_deleted(client: Client, runs: UserRuns) -> None:
+    """Wait until Temporal has deleted the runs.
 
     Raises:
-        TemporalUnavailableError: It still knows them after two minutes, or does not answer.
+        TemporalUnavailableError: It has not deleted them after two minutes, or does not respond.
     """
     try:
-        async with asyncio.timeout(_PATIENCE):
-            await _until_forgotten(client, runs)
+        async with asyncio.timeout(_DELETION_TIMEOUT):
+            await _wait_for_deletion(client, runs)
     except TimeoutError:
         raise TemporalUnavailableError(
-            "All else is erased, and Temporal has been asked to delete the workflows, but it has "
-            "not done so yet; look again in a while."
+            "Everything else is erased, but Temporal has not deleted the workflows yet. It has "
+            "the request and will do so; check again later."
         ) from None
     except RPCError as error:
-        raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
+        raise TemporalUnavailableError(f"Temporal did not respond: {error.message}") from error
 
 
-async def _until_forgotten(client: Client, runs: Runs) -> None:
+async def _wait_for_deletion(client: Client, runs: UserRuns) -> None:
     for run in runs.found:
-        while await _is_known(client, run):  # noqa: ASYNC110  # nobody tells
+        while await _exists(client, run):  # noqa: ASYNC110  # there is no notification
             await asyncio.sleep(_POLL)
 
 
-async def _is_known(client: Client, run: WorkflowExecution) -> bool:
-    with _gone():
+async def _exists(client: Client, run: WorkflowExecution) -> bool:
+    with _ignore_not_found():
         await client.get_workflow_handle(run.id, run_id=run.run_id).describe()
         return True
     return False
 
 
-class _gone:  # noqa: N801  # as contextlib's
-    """Passes over that a workflow is not there."""
+class _ignore_not_found:  # noqa: N801  # as contextlib's
+    """Suppresses the error for a workflow that does not exist."""
 
     def __enter__(self) -> None:
         pass

@@ -289,7 +289,7 @@ async def test_a_store_that_is_away_is_worth_waiting_for(uri, s3):
     service = ObjectArtifactService(uri, **IMPATIENT)
     await save(service, "a", "kept")
     s3.arm(down=True)
-    with pytest.raises(StoreUnavailableError, match="does not answer") as caught:
+    with pytest.raises(StoreUnavailableError, match="does not respond") as caught:
         await save(service, "a")
     assert "Debug source" not in str(caught.value)
     with pytest.raises(StoreUnavailableError):

@@ -54,7 +54,7 @@ async def test_what_cannot_be_read_says_why_and_spares_the_others() -> None:
     payloads = [await written(private(OLD), "w"), changed, await written(private(NEW), "w")]
     decoded = await Decoder.of(private(NEW)).decode(payloads)
     lost, forged, read = reasons(decoded.payloads)
-    assert "key 'old', which is not here" in str(lost)
+    assert "key 'old', which this process lacks" in str(lost)
     assert "was changed" in str(forged)
     assert read is None
     assert decoded.unreadable == 2
@@ -125,7 +125,7 @@ async def test_one_answer_does_not_bring_all_there_is(
     decoded = await Decoder.of(stored_in(tmp_path, threshold=0)).decode(references)
     assert reasons(decoded.payloads) == [
         None,
-        "The payloads before this one filled the answer; ask for it alone.",
+        "The previous payloads filled the response; request this one separately.",
     ]
 
 

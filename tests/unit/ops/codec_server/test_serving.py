@@ -16,7 +16,7 @@ HEAD = (
     f"Authorization: Bearer {ACCESS.token}\r\nContent-Length: {len(BODY)}\r\n\r\n"
 ).encode()
 OTHER = HEAD.replace(b"Bearer ", b"Bearer not-")
-PATIENCE = 1.0
+HEAD_TIMEOUT = 1.0
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -24,7 +24,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 @pytest.fixture
 async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     """Where a server listens that has little patience."""
-    monkeypatch.setattr(serving, "_PATIENCE", PATIENCE)
+    monkeypatch.setattr(serving, "_HEAD_TIMEOUT", HEAD_TIMEOUT)
     heard: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     made = application(Decoder(), ACCESS)
     task = asyncio.create_task(serve(made, host="127.0.0.1", port=0, listening=heard.set_result))
@@ -75,7 +75,7 @@ async def test_who_has_no_token_cannot_keep_others_out(
     port: int, sent: bytes, dripping: bytes
 ) -> None:
     """S16: as many connections as there may be are ended when they ask nothing, or no more."""
-    most = serving._AT_ONCE - 1  # with one more, who has the token gets 503
+    most = serving._CONCURRENCY - 1  # with one more, who has the token gets 503
     streams = [await spoken(port, sent) for _ in range(most)]
     async with asyncio.timeout(30):
         await asyncio.gather(*(ended(one, dripping=dripping) for one in streams))
@@ -89,7 +89,7 @@ async def test_who_has_asked_may_take_time(port: int) -> None:
     reader, writer = await spoken(port, HEAD)
     async with asyncio.timeout(30):
         for more in (HEAD, b""):
-            await asyncio.sleep(2 * PATIENCE)
+            await asyncio.sleep(2 * HEAD_TIMEOUT)
             writer.write(BODY + more)
             assert await status(reader) == 200
         await ended((reader, writer))

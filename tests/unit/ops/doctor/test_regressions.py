@@ -7,7 +7,7 @@ import pytest
 from durable_adk.ops.doctor.regressions import compare, orphans
 from durable_adk.ops.doctor.sources import Missing, Sources
 from durable_adk.sessions import InMemorySessionService
-from tests.unit.ops.doctor.test_redo import KEY, opens, trail
+from tests.unit.ops.doctor.test_rebuild import KEY, log, opens
 from tests.unit.sessions.contract import event
 
 CASES = [(Missing.UNKNOWN, "asks"), (Missing.DELETED, "ends"), (Missing.LOST, "puts back")]
@@ -23,7 +23,7 @@ async def test_no_workflow_is_ended_because_of_a_clock(missing: Missing, what: s
     store = InMemorySessionService()
     session = await store.create_session(app_name="app", user_id="u", session_id="s")
     await store.append_event(session, event("before"))
-    late = trail(opens("one", 1, 2))
+    late = log(opens("one", 1, 2))
     late.is_open = True
     sources = Sources(client=cast("Any", None), sessions=store, missing=missing)
     compared = await compare(sources, [late], apps=["app"])

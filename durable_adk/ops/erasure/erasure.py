@@ -1,4 +1,4 @@
-"""What all stores have of a person, and removing it (S6)."""
+"""Survey and erasure of a person's data in all stores (S6)."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
@@ -10,8 +10,8 @@ from durable_adk.artifacts import BaseArtifactService
 from durable_adk.auth.credential_service import BaseCredentialService
 from durable_adk.json_values import check_id
 from durable_adk.memory import BaseMemoryService
-from durable_adk.ops.erasure.schedules import Schedules, remove_schedules, schedules_of
-from durable_adk.ops.erasure.workflows import Runs, remove, removed, runs_of
+from durable_adk.ops.erasure.schedules import UserSchedules, delete_schedules, user_schedules
+from durable_adk.ops.erasure.workflows import UserRuns, delete_runs, user_runs, wait_until_deleted
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.reading import all_invocations
 from durable_adk.sessions.session import SessionKey
@@ -21,18 +21,18 @@ from durable_adk.storage.payload_driver import owner_folder, owner_of
 
 UNREACHED = (
     "backups and replicas of these stores, and Temporal's archive",
-    "logs and traces, and what running workers have in memory until they end",
-    "`app:` state, and whatever else tools and callbacks have written elsewhere",
-    "what model providers keep",
-    "free pages of Temporal's own database (of what was encrypted, ciphertext)",
+    "logs and traces, and the memory of running workers until they exit",
+    "`app:` state, and anything that tools and callbacks have written elsewhere",
+    "the data that model providers keep",
+    "free pages of Temporal's own database (ciphertext, if payloads are encrypted)",
     "free pages of PostgreSQL until VACUUM FULL, and its write-ahead log",
 )
-"""Where something may be left that this cannot remove."""
+"""Locations of data that this module cannot reach."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Erasure:
-    """The stores of an app, and whom they are to forget."""
+    """The stores of an app, and the user whose data is to be erased."""
 
     app: str
     user: str
@@ -46,7 +46,7 @@ class Erasure:
         """Check the ids.
 
         Raises:
-            InvalidRequestError: One is unusable.
+            InvalidRequestError: An id is unusable.
         """
         object.__setattr__(self, "app", check_id(self.app, "app"))
         object.__setattr__(self, "user", check_id(self.user, "user"))
@@ -54,40 +54,40 @@ class Erasure:
 
 @dataclass(frozen=True, kw_only=True)
 class Holdings:
-    """What there is of a person."""
+    """The data that exists about a person."""
 
     sessions: Sequence[SessionKey]
-    """Those of agents used as tools included."""
+    """Including the sessions of agents used as tools."""
     state_keys: int
-    """Of the user's state, which is shared by the sessions."""
+    """Keys of the user's state, which the sessions share."""
     artifacts: int
-    """Names."""
+    """Artifact names."""
     credentials: int
-    schedules: Schedules
-    """In Temporal, that send the person's messages."""
-    runs: Runs
-    """Of workflows, in Temporal."""
+    schedules: UserSchedules
+    """Temporal schedules that send the person's messages."""
+    runs: UserRuns
+    """Runs of workflows in Temporal."""
     payloads: Sequence[str]
-    """Whose payloads are kept outside of Temporal, one name a workflow."""
+    """Workflows with payloads in external storage, by their folder names there."""
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing; memory is not counted."""
+        """Whether there is no data; memory is not counted."""
         counts = (self.state_keys, self.artifacts, self.credentials)
         in_temporal = self.runs.found or self.schedules.names
         return not (self.sessions or in_temporal or self.payloads or any(counts))
 
 
 async def survey(erasure: Erasure) -> Holdings:
-    """What would be removed; nothing is changed.
+    """List what `erase` would remove, without changing anything.
 
     Raises:
-        TransientError: A store or Temporal does not answer.
+        TransientError: A store or Temporal does not respond.
     """
     app, user, client = erasure.app, erasure.user, erasure.client
     sessions = await erasure.session_service.user_sessions(app_name=app, user_id=user)
     known = await _workflows(erasure)
-    runs = await runs_of(client, app=app, user=user, known=known)
+    runs = await user_runs(client, app=app, user=user, known=known)
     state = await erasure.session_service.get_user_state(app_name=app, user_id=user)
     artifacts, credentials = await _others(erasure, sessions, dry_run=True)
     return Holdings(
@@ -95,7 +95,7 @@ async def survey(erasure: Erasure) -> Holdings:
         state_keys=len(state),
         artifacts=artifacts,
         credentials=credentials,
-        schedules=await schedules_of(client, app=app, user=user),
+        schedules=await user_schedules(client, app=app, user=user),
         runs=runs,
         payloads=await _owners(
             client, {*runs.workflows, *(one.workflow_id for one in known)} - runs.shared
@@ -104,23 +104,23 @@ async def survey(erasure: Erasure) -> Holdings:
 
 
 async def erase(erasure: Erasure) -> Holdings:
-    """Remove all that is kept of a person; what that was.
+    """Erase all data about a person, and return what was erased.
 
-    Open invocations are ended first, so that nothing is written behind our back. A repeat removes
-    what is left: after an error, run it again. When it has ended, nothing is left but what
-    `UNREACHED` names; somebody who writes again meanwhile has data again. It takes up to two
-    minutes, as Temporal takes its time.
+    Open invocations are ended first, so that they cannot write during the erasure. The erasure is
+    idempotent: after an error, run it again. Afterwards only the data in the locations `UNREACHED`
+    is left, and data that the user has caused in the meantime. It takes up to two minutes, because
+    Temporal deletes workflows asynchronously.
 
     Raises:
-        TransientError: A store or Temporal does not answer.
+        TransientError: A store or Temporal does not respond.
     """
     app, user = erasure.app, erasure.user
-    # Schedules before anybody looks, that none starts a run meanwhile; sessions last: what they say
-    # of workflows and artifacts is what a repeat goes by.
-    schedules = await schedules_of(erasure.client, app=app, user=user)
-    await remove_schedules(erasure.client, schedules)
+    # Schedules first, so that none starts a workflow in the meantime. Sessions last, because a
+    # repeated erasure needs their records to find workflows and artifacts.
+    schedules = await user_schedules(erasure.client, app=app, user=user)
+    await delete_schedules(erasure.client, schedules)
     found = replace(await survey(erasure), schedules=schedules)
-    await remove(erasure.client, found.runs)
+    await delete_runs(erasure.client, found.runs)
     if blobs := _blobs(erasure.client):
         for owner in found.payloads:
             await blobs.remove(owner)
@@ -134,14 +134,14 @@ async def erase(erasure: Erasure) -> Holdings:
         )
     await erasure.session_service.delete_user_state(app_name=app, user_id=user)
     await erasure.session_service.scrub()
-    await removed(erasure.client, found.runs)
+    await wait_until_deleted(erasure.client, found.runs)
     return found
 
 
 async def _others(
     erasure: Erasure, sessions: Sequence[SessionKey], *, dry_run: bool
 ) -> tuple[int, int]:
-    """Count artifacts and credentials, and remove them unless it is a dry run."""
+    """Count artifacts and credentials, and remove them unless this is a dry run."""
     app, user = erasure.app, erasure.user
     artifacts = credentials = 0
     if erasure.artifact_service:
@@ -157,7 +157,7 @@ async def _others(
 
 
 async def _workflows(erasure: Erasure) -> list[TemporalLeaseOwner]:
-    """Those that run the user's invocations, as the session store knows."""
+    """The workflows that run the user's invocations, according to the session store."""
     records = all_invocations(erasure.session_service, app_name=erasure.app, user_id=erasure.user)
     lease_owners = [TemporalLeaseOwner.parse(record.lease_owner) async for _, record in records]
     here = erasure.client.namespace
@@ -174,12 +174,12 @@ def _blobs(client: Client) -> SharedBlobs | None:
 
 
 async def _owners(client: Client, workflows: Iterable[str]) -> list[str]:
-    """Of the workflows that have payloads outside of Temporal, the names they are kept under."""
+    """The folder names of the workflows that have payloads in external storage."""
     blobs = _blobs(client)
     names = [owner_folder(owner_of(client.namespace, workflow)) for workflow in workflows]
-    return [name for name in names if blobs and await _keeps(blobs, name)]
+    return [name for name in names if blobs and await _has_payloads(blobs, name)]
 
 
-async def _keeps(blobs: SharedBlobs, owner: str) -> bool:
+async def _has_payloads(blobs: SharedBlobs, owner: str) -> bool:
     async with aclosing(blobs.of(owner)) as kept:
         return await anext(kept, None) is not None

@@ -1,4 +1,4 @@
-"""Doing again what workflows did: an act counts only where it belongs, and only with its result."""
+"""Rebuilding sessions: an operation counts only at its position, and only with its result."""
 
 import itertools
 from dataclasses import replace
@@ -13,9 +13,9 @@ from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.errors import BudgetExceededError, InvocationCancelledError, as_detail
 from durable_adk.events import Event, EventActions
-from durable_adk.ops.doctor.redo import Place, Redo, is_stored, place_of
-from durable_adk.ops.doctor.trails import Act, Trail
-from durable_adk.ops.doctor.untold import tell_all
+from durable_adk.ops.doctor.inferred_operations import infer_operations
+from durable_adk.ops.doctor.operation_log import Operation, OperationLog
+from durable_adk.ops.doctor.rebuild import LogPosition, SessionRebuild, is_stored, position_of
 from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
 from durable_adk.settings import Limits
 from durable_adk.wire.checkpoint import (
@@ -51,11 +51,11 @@ def record(name: str, epoch: int, start: int, **fields: Any) -> InvocationRecord
     )
 
 
-def act(name: str, step: Any, result: Any = None, *, done: bool = True) -> Act:
-    return Act(name=name, step=step, at=next(TIMES), result=result, done=done)
+def operation(name: str, step: Any, result: Any = None, *, done: bool = True) -> Operation:
+    return Operation(name=name, step=step, at=next(TIMES), result=result, done=done)
 
 
-def opens(name: str, epoch: int, start: int) -> Act:
+def opens(name: str, epoch: int, start: int) -> Operation:
     text = types.Content(role="user", parts=[types.Part(text="go")])
     step = OpenStep(
         key=KEY,
@@ -74,10 +74,10 @@ def opens(name: str, epoch: int, start: int) -> Act:
         limits=Limits(),
         registry="none",
     )
-    return act("open_invocation", step, opened)
+    return operation("open_invocation", step, opened)
 
 
-def commits(name: str, epoch: int, seq: int, **fields: Any) -> Act:
+def commits(name: str, epoch: int, seq: int, **fields: Any) -> Operation:
     parts = fields.pop("parts", [types.Part(text=str(seq))])
     event = Event(
         id=f"{name}.{seq}",
@@ -89,10 +89,10 @@ def commits(name: str, epoch: int, seq: int, **fields: Any) -> Act:
         **fields,
     )
     step = CommitStep(key=KEY, invocation_id=name, epoch=epoch, event=event)
-    return act("commit_event", step, seq)
+    return operation("commit_event", step, seq)
 
 
-def closes(name: str, epoch: int, end: int, status: Status = Status.COMPLETED) -> Act:
+def closes(name: str, epoch: int, end: int, status: Status = Status.COMPLETED) -> Operation:
     step = CloseStep(
         key=KEY,
         invocation_id=name,
@@ -103,16 +103,18 @@ def closes(name: str, epoch: int, end: int, status: Status = Status.COMPLETED) -
         lease_owner=name,
     )
     ended = record(name, epoch, 1, status=status, end_seq=end)
-    return act("close_invocation", step, Ending(record=ended))
+    return operation("close_invocation", step, Ending(record=ended))
 
 
-def trail(*acts: Act) -> Trail:
-    return Trail(workflow_id="w", first_run_id="r", is_open=False, acts=list(acts))
+def log(*operations: Operation) -> OperationLog:
+    return OperationLog(
+        workflow_id="w", first_run_id="r", is_open=False, operations=list(operations)
+    )
 
 
-async def redone(*trails: Trail, store: InMemorySessionService | None = None) -> Any:
+async def redone(*logs: OperationLog, store: InMemorySessionService | None = None) -> Any:
     store = store or InMemorySessionService()
-    one = (await Redo(store).run({KEY: list(trails)}))[KEY]
+    one = (await SessionRebuild(store).run({KEY: list(logs)}))[KEY]
     if one.rebuilt is not None:
         await store.rebuild([one.rebuilt])
     return one, store
@@ -120,13 +122,13 @@ async def redone(*trails: Trail, store: InMemorySessionService | None = None) ->
 
 async def test_any_order_of_histories_gives_the_same_session() -> None:
     """I3: acts are ordered by epoch and number, wherever their workflows are listed."""
-    trails = [
-        trail(opens("a", 1, 1), commits("a", 1, 2), closes("a", 1, 2)),
-        trail(opens("b", 2, 3), commits("b", 2, 4), closes("b", 2, 4)),
-        trail(opens("c", 3, 5), commits("c", 3, 6)),
+    logs = [
+        log(opens("a", 1, 1), commits("a", 1, 2), closes("a", 1, 2)),
+        log(opens("b", 2, 3), commits("b", 2, 4), closes("b", 2, 4)),
+        log(opens("c", 3, 5), commits("c", 3, 6)),
     ]
     expected = None
-    for order in itertools.permutations(trails):
+    for order in itertools.permutations(logs):
         _, store = await redone(*order)
         found = (await store.read_events(KEY), await store.active_invocation(KEY))
         assert [item.seq for item in found[0]] == [1, 2, 3, 4, 5, 6]
@@ -136,11 +138,11 @@ async def test_any_order_of_histories_gives_the_same_session() -> None:
 
 async def test_what_is_stored_already_is_not_done_again() -> None:
     """I1: to a part of the session the rest is added, from whatever place on."""
-    acts = [opens("a", 1, 1), commits("a", 1, 2), commits("a", 1, 3), closes("a", 1, 3)]
-    _, whole = await redone(trail(*acts))
-    for length in range(1, len(acts) + 1):
-        _, store = await redone(trail(*acts[:length]))
-        one, store = await redone(trail(*acts), store=store)
+    operations = [opens("a", 1, 1), commits("a", 1, 2), commits("a", 1, 3), closes("a", 1, 3)]
+    _, whole = await redone(log(*operations))
+    for length in range(1, len(operations) + 1):
+        _, store = await redone(log(*operations[:length]))
+        one, store = await redone(log(*operations), store=store)
         assert len(one.rebuilt.events) == max(0, 3 - length)
         assert await store.read_events(KEY) == await whole.read_events(KEY)
         assert await store.get_invocation(KEY, "a") == await whole.get_invocation(KEY, "a")
@@ -148,7 +150,7 @@ async def test_what_is_stored_already_is_not_done_again() -> None:
 
 async def test_what_no_history_tells_is_not_guessed() -> None:
     """I21: a gap, which somebody else has written, is said, and nothing is rebuilt."""
-    one, store = await redone(trail(opens("a", 1, 1), commits("a", 1, 3)))
+    one, store = await redone(log(opens("a", 1, 1), commits("a", 1, 3)))
     assert one.rebuilt is None
     assert "event 2 is in no history" in one.failure
     assert await store.read_events(KEY) == []
@@ -157,8 +159,8 @@ async def test_what_no_history_tells_is_not_guessed() -> None:
 async def test_who_was_taken_over_is_sealed_as_it_was() -> None:
     """D7: the events that the next opening had to write are in no history, and are made again."""
     call = types.Part(function_call=types.FunctionCall(id="c", name="tool", args={}))
-    gone = trail(opens("a", 1, 1), commits("a", 1, 2, parts=[call]))
-    _, store = await redone(gone, trail(opens("b", 2, 5)))
+    gone = log(opens("a", 1, 1), commits("a", 1, 2, parts=[call]))
+    _, store = await redone(gone, log(opens("b", 2, 5)))
     stored = [item.event for item in await store.read_events(KEY)]
     assert [event.id for event in stored] == ["a.0", "a.2", "a.2.sealed", "a.end", "b.0"]
     old = await store.get_invocation(KEY, "a")
@@ -166,12 +168,12 @@ async def test_who_was_taken_over_is_sealed_as_it_was() -> None:
     assert (old.status, old.end_seq) == (Status.ABANDONED, 4)
 
 
-def waits(name: str, epoch: int, seq: int) -> Act:
+def waits(name: str, epoch: int, seq: int) -> Operation:
     call = types.Part(function_call=types.FunctionCall(id="c", name="tool", args={}))
     return commits(name, epoch, seq, parts=[call], long_running_tool_ids={"c"})
 
 
-def answers(epoch: int, seq: int) -> Act:
+def answers(epoch: int, seq: int) -> Operation:
     answer = AnswerStep(
         key=KEY,
         invocation_id="a",
@@ -182,20 +184,20 @@ def answers(epoch: int, seq: int) -> Act:
         timestamp=next(TIMES),
         answer=InvocationAnswer(call_id="c", response={"ok": True}),
     )
-    return act("take_answer", answer, AnswerTaken(epoch=epoch, seq=seq, call_ids=["c"]))
+    return operation("take_answer", answer, AnswerTaken(epoch=epoch, seq=seq, call_ids=["c"]))
 
 
-PAUSED = act("pause_invocation", PauseStep(key=KEY, invocation_id="a", epoch=1))
+PAUSED = operation("pause_invocation", PauseStep(key=KEY, invocation_id="a", epoch=1))
 
 
 @pytest.mark.parametrize("pause", [[PAUSED], []])
-async def test_an_answer_is_made_again(pause: list[Act]) -> None:
+async def test_an_answer_is_made_again(pause: list[Operation]) -> None:
     """D9: a pause gives the lease back, and the answer takes it under the next epoch.
 
     Also when no history has the pause (F6): its worker died, and then the answer was there.
     """
-    acts = [opens("a", 1, 1), waits("a", 1, 2), *pause, answers(2, 3), commits("a", 2, 4)]
-    _, store = await redone(trail(*acts))
+    operations = [opens("a", 1, 1), waits("a", 1, 2), *pause, answers(2, 3), commits("a", 2, 4)]
+    _, store = await redone(log(*operations))
     stored = [item.event for item in await store.read_events(KEY)]
     assert [event.id for event in stored] == ["a.0", "a.2", "a.answer.1", "a.4"]
     found = await store.active_invocation(KEY)
@@ -207,7 +209,7 @@ async def test_who_had_paused_untold_is_not_taken_for_gone() -> None:
     """D7, I21: another invocation had the session meanwhile; the first one goes on afterwards."""
     first = [opens("a", 1, 1), waits("a", 1, 2), answers(3, 5), commits("a", 3, 6)]
     other = [opens("b", 2, 3), commits("b", 2, 4), closes("b", 2, 4)]
-    one, store = await redone(trail(*first), trail(*other))
+    one, store = await redone(log(*first), log(*other))
     assert one.failure == ""
     stored = [item.event for item in await store.read_events(KEY)]
     assert [event.id for event in stored] == ["a.0", "a.2", "b.0", "b.4", "a.answer.1", "a.6"]
@@ -224,15 +226,15 @@ async def test_an_end_is_made_again_that_only_the_next_run_knows_of(
     """
     place = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
     found = Ending(record=record("a", 1, 1, status=status, end_seq=2))
-    going_on = act(
+    going_on = operation(
         asked, ReadCheckpointStep(cursor=place, lease_owner="a"), LoadedCheckpoint(ending=found)
     )
     if asked == "read_traces":  # it has ended since the place was read
         going_on.step = ReadJournalStep(key=KEY, invocation_id="a", bodies=["body-1"], upto=1)
         going_on.result = JournalPage(traces=[], ending=found)
-    first = trail(opens("a", 1, 1), commits("a", 1, 2), going_on)
-    tell_all([first], [])
-    one, store = await redone(first, trail(opens("b", 2, 3), commits("b", 2, 4)))
+    first = log(opens("a", 1, 1), commits("a", 1, 2), going_on)
+    infer_operations([first], [])
+    one, store = await redone(first, log(opens("b", 2, 3), commits("b", 2, 4)))
     assert (one.rebuilt is not None) is (status is Status.COMPLETED)
     if one.rebuilt is not None:
         assert await store.get_invocation(KEY, "a") == found.record
@@ -248,9 +250,9 @@ async def test_so_is_one_that_only_the_next_attempt_to_open_it_knows_of(end: int
     first, error = opens("a", 1, 1), as_detail(InvocationCancelledError())
     first.result.record = record("a", 1, 1, status=Status.CANCELLED, end_seq=end, error=error)
     first.result.ending = Ending(record=first.result.record)
-    whole = trail(first)
-    tell_all([whole], [])
-    one, store = await redone(whole, trail(opens("b", 2, end + 1), commits("b", 2, end + 2)))
+    whole = log(first)
+    infer_operations([whole], [])
+    one, store = await redone(whole, log(opens("b", 2, end + 1), commits("b", 2, end + 2)))
     assert (one.rebuilt is not None) is (end == 2)
     if one.rebuilt is None:
         assert "is in no history" in one.failure
@@ -266,9 +268,9 @@ async def test_an_end_of_another_workflow_is_not_made_of_what_this_one_found() -
     first, error = opens("a", 1, 1), as_detail(InvocationCancelledError())
     ended = record("a", 1, 1, status=Status.CANCELLED, end_seq=2, error=error, lease_owner="other")
     first.result.record, first.result.ending = ended, Ending(record=ended)
-    whole = trail(first)
-    tell_all([whole], [])
-    assert whole.acts == [first]
+    whole = log(first)
+    infer_operations([whole], [])
+    assert whole.operations == [first]
 
 
 @pytest.mark.parametrize("known", [[], [App(name="app", root_agent=LlmAgent(name="root"))]])
@@ -281,9 +283,9 @@ async def test_who_ended_it_while_it_opened_is_its_apps_first_agent(known: list[
     tool.step.tool_run = ToolRun(agent="helper", caller=KEY)
     tool.result.manifest = AgentNode(name="helper", kind="llm")
     other.result.agent = "sub"
-    others = [trail(other)] if not known else []
-    first, asked = trail(lost, end), trail(tool)
-    tell_all([asked, first, *others], known)
+    others = [log(other)] if not known else []
+    first, asked = log(lost, end), log(tool)
+    infer_operations([asked, first, *others], known)
     one, store = await redone(first, *others)
     assert one.failure == ""
     stored = [item.event for item in await store.read_events(KEY)]
@@ -302,15 +304,15 @@ async def test_so_is_an_end_by_an_error_and_what_seals_the_session() -> None:
         )
     )
     place = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
-    going_on = act(
+    going_on = operation(
         "read_place",
         ReadCheckpointStep(cursor=place, lease_owner="a"),
         LoadedCheckpoint(ending=ending),
     )
     call = types.Part(function_call=types.FunctionCall(id="c", name="look", args={}))
-    first = trail(opens("a", 1, 1), commits("a", 1, 2, parts=[call]), going_on)
-    tell_all([first], [])
-    one, store = await redone(first, trail(opens("b", 2, 5), commits("b", 2, 6)))
+    first = log(opens("a", 1, 1), commits("a", 1, 2, parts=[call]), going_on)
+    infer_operations([first], [])
+    one, store = await redone(first, log(opens("b", 2, 5), commits("b", 2, 6)))
     assert one.failure == ""
     stored = [item.event for item in await store.read_events(KEY)]
     assert [event.id for event in stored] == ["a.0", "a.2", "a.2.sealed", "a.end", "b.0", "b.6"]
@@ -320,23 +322,23 @@ async def test_so_is_an_end_by_an_error_and_what_seals_the_session() -> None:
 @pytest.mark.parametrize(
     "nothing",
     [
-        act("commit_event", commits("a", 1, 2).step, None, done=False),
-        act("take_answer", None, AnswerTaken(refused="no")),
-        act("call_model", None, None),
-        act(
+        operation("commit_event", commits("a", 1, 2).step, None, done=False),
+        operation("take_answer", None, AnswerTaken(refused="no")),
+        operation("call_model", None, None),
+        operation(
             "pause_invocation", PauseStep(key=KEY, invocation_id="a", epoch=1), False
         ),  # its result
     ],
 )
-def test_what_has_changed_nothing_has_no_place(nothing: Act) -> None:
+def test_what_has_changed_nothing_has_no_place(nothing: Operation) -> None:
     """A commit that nobody heard of is made again by its run; what was refused never was."""
-    assert place_of(nothing) is None
+    assert position_of(nothing) is None
 
 
 def test_an_end_is_stored_when_its_record_says_so() -> None:
     """I24: a backup from between the last event and the end lacks the end."""
     end = closes("a", 1, 2)
-    place = place_of(end)
-    assert place == Place(1, inf)
+    place = position_of(end)
+    assert place == LogPosition(1, inf)
     assert not is_stored(end, place, ["a.0", "a.2"], record("a", 1, 1))
     assert is_stored(end, place, ["a.0", "a.2"], record("a", 1, 1, status=Status.COMPLETED))

@@ -1,7 +1,7 @@
-"""Calls of tools that may have begun, as Temporal tells it.
+"""Tool calls that may have started, according to Temporal.
 
-That an at-most-once tool has begun stands in a note of the session store, and a backup does not
-have it. Without it the next attempt would take itself for the first (I8).
+The session store notes that an at-most-once tool has started, and a backup lacks the note. Without
+it the next attempt would take itself for the first (I8).
 """
 
 import json
@@ -21,34 +21,34 @@ from durable_adk.wire.tool_contract import ToolContract
 ACTIVITY = "call_tool"
 
 
-async def begun_calls(
+async def started_calls(
     client: Client, execution: WorkflowExecution, history: WorkflowHistory, converter: DataConverter
 ) -> list[ToolStep]:
-    """The calls that an open run waits for and that some worker has been given.
+    """The pending calls of an open run that a worker has picked up.
 
-    A worker that was given a call may not have come to the tool. Nobody can tell, so that counts.
+    The worker may not have reached the tool. Nothing records that, so the call counts as started.
     """
-    waiting = _waiting(history.events)
-    if not waiting:
+    pending = _pending_calls(history.events)
+    if not pending:
         return []
     handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
     description = await handle.describe()
-    given = {
-        pending.activity_id
-        for pending in description.raw_description.pending_activities
-        if pending.attempt > 1
-        or pending.state != PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
+    picked_up = {
+        activity.activity_id
+        for activity in description.raw_description.pending_activities
+        if activity.attempt > 1
+        or activity.state != PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
     }
-    found: list[ToolStep] = []
-    for event in waiting:
-        asked = event.activity_task_scheduled_event_attributes
-        if asked.activity_id in given:
-            found += await converter.decode(asked.input.payloads, [ToolStep])
-    return found
+    steps: list[ToolStep] = []
+    for event in pending:
+        scheduled = event.activity_task_scheduled_event_attributes
+        if scheduled.activity_id in picked_up:
+            steps += await converter.decode(scheduled.input.payloads, [ToolStep])
+    return steps
 
 
-def _waiting(events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
-    """The calls that were scheduled and have not ended."""
+def _pending_calls(events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
+    """The tool calls that were scheduled and have not ended."""
     calls: dict[int, HistoryEvent] = {}
     for event in events:
         if event.activity_task_scheduled_event_attributes.activity_type.name == ACTIVITY:
@@ -63,13 +63,13 @@ def _waiting(events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
     return list(calls.values())
 
 
-def note_of(step: ToolStep) -> RebuiltNote | None:
-    """The note that keeps the tool from being run again; None: its contract allows that.
+def started_note(step: ToolStep) -> RebuiltNote | None:
+    """The note that prevents another run of the tool; None if the tool's contract permits one.
 
-    A tool that is known to its toolset only may promise anything. If it promises less, nobody reads
-    the note.
+    A tool that only its toolset knows may have any contract, so it gets the note too. A weaker
+    contract ignores it.
     """
     if step.spec is not None and step.spec.contract is not ToolContract.AT_MOST_ONCE:
         return None
-    # No attempt has this token, so whoever comes next finds that another one has begun.
+    # No attempt has this token, so the next attempt concludes that another one has started.
     return RebuiltNote(step.invocation_id, BEGUN, name_of_call(step), json.dumps("restored"))

@@ -5,26 +5,28 @@ from typing import Any, cast
 import pytest
 
 from durable_adk.events import Event
-from durable_adk.ops.doctor.behind import unheard
+from durable_adk.ops.doctor.operation_log import Operation, OperationLog
 from durable_adk.ops.doctor.sources import Sources
-from durable_adk.ops.doctor.trails import Act, Trail
+from durable_adk.ops.doctor.stale_workflows import undelivered_answers
 from durable_adk.sessions import InMemorySessionService
 from durable_adk.wire.checkpoint import Cursor, LoadedCheckpoint, ReadCheckpointStep
-from tests.unit.ops.doctor.test_redo import KEY, act, opens, trail
+from tests.unit.ops.doctor.test_rebuild import KEY, log, opens, operation
 
 
-def goes_on() -> Act:
+def goes_on() -> Operation:
     """The beginning of a run that another one was continued as."""
     cursor = Cursor(app="app", user="u", session="s", invocation_id="a", place=1, digest="d")
-    return act("read_place", ReadCheckpointStep(cursor=cursor, lease_owner="a"), LoadedCheckpoint())
+    return operation(
+        "read_place", ReadCheckpointStep(cursor=cursor, lease_owner="a"), LoadedCheckpoint()
+    )
 
 
 @pytest.mark.parametrize(
     ("known", "expected"),
-    [(trail(opens("a", 1, 1)), ["a.answer.one"]), (trail(goes_on()), []), (None, [])],
+    [(log(opens("a", 1, 1)), ["a.answer.one"]), (log(goes_on()), []), (None, [])],
 )
 async def test_an_answer_that_temporal_may_have_dropped_with_its_run_is_not_forgotten(
-    known: Trail | None, expected: list[str]
+    known: OperationLog | None, expected: list[str]
 ) -> None:
     """F38: where all runs are known, what none has heard is; retention takes the first ones away.
 
@@ -38,4 +40,6 @@ async def test_an_answer_that_temporal_may_have_dropped_with_its_run_is_not_forg
     answer = Event(id="a.answer.one", invocation_id="a", author="user", timestamp=2.0)
     await sessions.commit_event(KEY, answer, invocation_id="a", epoch=record.epoch)
     sources = Sources(client=cast("Any", None), sessions=sessions)
-    assert [item.event.id for item in await unheard(sources, KEY, record, known)] == expected
+    assert [
+        item.event.id for item in await undelivered_answers(sources, KEY, record, known)
+    ] == expected

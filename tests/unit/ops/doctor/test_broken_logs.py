@@ -8,7 +8,6 @@ from durable_adk.events import Event, EventActions
 from durable_adk.ops.doctor import broken_logs as module
 from durable_adk.ops.doctor.broken_logs import broken_logs
 from durable_adk.ops.doctor.findings import Kind
-from durable_adk.ops.doctor.logs import session_keys
 from durable_adk.ops.doctor.sources import Sources
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
 from durable_adk.sessions.reading import all_invocations
@@ -83,9 +82,9 @@ async def test_a_log_is_looked_through_page_by_page(
     log.invocations["j"].start_seq = 50
     log.entries[30] = log.entries[29]
     assert await problems(sessions) == [
-        "these events are there twice: i.29",
-        "invocation j is said to begin with event 50, which is none of its",
-        "the state is not what the events say for the keys k3",
+        "these events are stored twice: i.29",
+        "invocation j starts at event 50 according to its record, but that event is not its own",
+        "the state differs from the events for the keys k3",
     ]
     del log.entries[45:]
     (first, *_) = await problems(sessions)
@@ -94,7 +93,7 @@ async def test_a_log_is_looked_through_page_by_page(
 
 async def found(store: Sessions, **options: Any) -> set[SessionKey]:
     """The sessions that are looked at."""
-    return {key async for key in session_keys(sources(store, **options))}
+    return {key async for key in sources(store, **options).session_keys()}
 
 
 async def test_every_session_that_is_meant_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,354 @@
+"""Rebuilds lost parts of sessions by repeating the recorded operations in memory.
+
+The operations of the histories are repeated in their order, by the activities that performed them
+first, on an in-memory store that starts as a copy of the real one. The difference afterwards is
+what the real store lacks: no history has users' answers and closing events, but the activities
+derive them from what the histories have. Each operation must end as its history says. If one does
+not, the histories are incomplete, and the session is left alone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from math import inf
+from typing import NamedTuple
+
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.invocation.close import close_invocation
+from durable_adk.activities.invocation.open import open_invocation
+from durable_adk.activities.invocation.pause import pause_invocation, take_answer
+from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.apps.app import App
+from durable_adk.apps.registry import AppRegistry
+from durable_adk.errors import DurableAdkError, EventConflictError
+from durable_adk.events.event import Event
+from durable_adk.ops.doctor.operation_log import Operation, OperationLog
+from durable_adk.ops.doctor.sources import session_records
+from durable_adk.ops.doctor.started_tool_calls import started_note
+from durable_adk.sessions.in_memory_session_service import InMemorySessionService
+from durable_adk.sessions.log.rebuild import Rebuilt
+from durable_adk.sessions.records import InvocationRecord, Status
+from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
+from durable_adk.wire.steps import (
+    AnswerStep,
+    AnswerTaken,
+    CloseStep,
+    CommitStep,
+    EarlyCommit,
+    Ending,
+    Opened,
+    OpenStep,
+    PauseStep,
+    Step,
+    StepResult,
+)
+
+
+class LogPosition(NamedTuple):
+    """The position of an operation in its session: epochs are ordered, and events within them."""
+
+    epoch: int
+    seq: float
+    """Of its event; 0 if it only acquired the lease, infinity if it released it."""
+
+
+@dataclass(frozen=True)
+class RebuildResult:
+    """The result of repeating a session's operations."""
+
+    rebuilt: Rebuilt | None
+    """None if the histories are incomplete."""
+    failure: str = ""
+
+
+def position_of(operation: Operation) -> LogPosition | None:
+    """The position of an operation; None if it changed nothing, or if its effect is unknown."""
+    position: LogPosition | None = None
+    match operation.step, operation.result:
+        case OpenStep() as step, Opened(record=InvocationRecord() as record):
+            # If another workflow has opened the invocation, this one changed nothing.
+            if record.lease_owner == step.lease_owner:
+                position = LogPosition(record.epoch, record.start_seq)
+        case CommitStep() as step, int() as seq:
+            position = LogPosition(step.epoch, seq)
+        case AnswerStep(), AnswerTaken(refused=None) as taken:
+            position = LogPosition(taken.epoch, taken.seq)
+        case PauseStep() as step, result if operation.done and result is not False:
+            position = LogPosition(step.epoch, inf)
+        case CloseStep(), Ending() as ending:
+            position = LogPosition(ending.record.epoch, inf)
+        case Step(grant=EarlyCommit() as grant), StepResult(seq=int() as seq):
+            position = LogPosition(grant.epoch, seq)
+        case _:
+            pass
+    return position
+
+
+def is_stored(
+    operation: Operation,
+    position: LogPosition,
+    event_ids: Sequence[str],
+    record: InvocationRecord | None,
+) -> bool:
+    """Whether a store has the effect of an operation.
+
+    Args:
+        operation: An operation with a position.
+        position: Its position.
+        event_ids: The ids of the session's stored events, in order.
+        record: The stored record of the operation's invocation.
+    """
+    if 0 < position.seq < inf:
+        at = int(position.seq) - 1
+        return at < len(event_ids) and event_ids[at] == event_id(operation)
+    if record is None or record.epoch < position.epoch:
+        return False
+    match operation.step:
+        case PauseStep():
+            return record.epoch > position.epoch or record.status is not Status.RUNNING
+        case CloseStep():
+            return record.status.closed
+        case _:
+            return True
+
+
+def event_id(operation: Operation) -> str:
+    """The id of the event that an operation stored."""
+    match operation.step, operation.result:
+        case CommitStep() as step, _:
+            return step.event.id
+        case _, StepResult(event=Event() as event):
+            return event.id
+        case step, _:
+            return step.event_id
+
+
+@dataclass
+class SessionRebuild:
+    """Rebuilds sessions of a store in an in-memory store."""
+
+    store: SessionLog
+    scratch: InMemorySessionService = field(default_factory=InMemorySessionService)
+    _stored_ids: dict[SessionKey, list[str]] = field(default_factory=dict[SessionKey, list[str]])
+    """The ids of the events that the real store has."""
+    _times: dict[tuple[SessionKey, str], float] = field(
+        default_factory=dict[tuple[SessionKey, str], float]
+    )
+    """When the status of each invocation was last set, as far as the histories say."""
+    _create_times: dict[SessionKey, float] = field(default_factory=dict[SessionKey, float])
+    _last_epochs: dict[tuple[SessionKey, str], int] = field(
+        default_factory=dict[tuple[SessionKey, str], int]
+    )
+    """The last epoch of each invocation."""
+    _roots: dict[str, str] = field(default_factory=dict[str, str])
+    """The name of each app's root agent."""
+    _failures: dict[SessionKey, str] = field(default_factory=dict[SessionKey, str])
+
+    async def run(
+        self, logs: Mapping[SessionKey, Sequence[OperationLog]]
+    ) -> dict[SessionKey, RebuildResult]:
+        """Repeat the operations whose effects the store lacks.
+
+        Args:
+            logs: By session, of all workflows whose invocations have not ended in the store.
+        """
+        for key in logs:
+            await self._load(key)
+        ordered = _in_order(logs)
+        self._last_epochs.update(
+            {(key, one.step.invocation_id): position.epoch for key, position, one in ordered}
+        )
+        for key, _, one in ordered:
+            if isinstance(one.result, Opened) and one.step.tool_run is None:
+                self._roots[key.app_name] = one.result.manifest.name
+        for key, position, one in ordered:
+            if key in self._failures or await self._is_stored(key, one, position):
+                continue
+            try:
+                await self._repeat(key, one, position)
+            except DurableAdkError as error:
+                self._failures[key] = error.message
+        return {key: await self._result(key, several) for key, several in logs.items()}
+
+    async def _load(self, key: SessionKey) -> None:
+        """Copy a session of the real store."""
+        session = await self.store.get_session(
+            app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
+        )
+        self._stored_ids[key] = [event.id for event in session.events] if session else []
+        await self._delete_earlier(key)
+        if session is None:
+            return
+        initial = await self.store.read_initial_state(key)
+        await self.scratch.create_session(
+            app_name=key.app_name, user_id=key.user_id, session_id=key.session_id, state=initial
+        )
+        loaded = Rebuilt(
+            key=key,
+            after=0,
+            events=await self.store.read_events(key),
+            records=await session_records(self.store, key),
+        )
+        await self.scratch.rebuild([loaded])
+
+    async def _delete_earlier(self, key: SessionKey) -> None:
+        """Let epochs continue where those of a deleted session of this name ended."""
+        creation = await self.store.read_creation(key)
+        if creation is not None and creation.epoch > 0:
+            await self.scratch.rebuild([Rebuilt(key=key, after=0, epoch=creation.epoch - 1)])
+            await self.scratch.delete_session(
+                app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
+            )
+
+    async def _is_stored(
+        self, key: SessionKey, operation: Operation, position: LogPosition
+    ) -> bool:
+        record = await self.scratch.get_invocation(key, operation.step.invocation_id)
+        return is_stored(operation, position, self._stored_ids[key], record)
+
+    async def _repeat(self, key: SessionKey, operation: Operation, position: LogPosition) -> None:
+        deps = _deps(self.scratch, operation)
+        await self._repeat_unrecorded_pause(key, position)
+        active = await self.scratch.active_invocation(key)
+        match operation.step:
+            case OpenStep() as step:
+                opened = await open_invocation(deps, step)
+                self._check(key, operation, seq=opened.record.start_seq if opened.record else 0)
+                self._create_times.setdefault(key, operation.result.record.update_time)
+                if active is not None:  # the opening ended it, as its lease owner was gone
+                    self._times[key, active.invocation_id] = step.timestamp
+            case AnswerStep() if operation.result.heard is not None:
+                await self._commit(key, operation, position)
+            case AnswerStep() as step:
+                taken = await take_answer(deps, step)
+                self._check(key, operation, seq=taken.seq)
+            case PauseStep() as step:
+                # Later events may be stored already, so the revision is not checked.
+                await pause_invocation(deps, step.model_copy(update={"revision": None}))
+                self._check(key, operation)
+            case CloseStep() as step:
+                author = step.author or self._roots.get(key.app_name, "")
+                ending = await close_invocation(deps, step.model_copy(update={"author": author}))
+                self._check(key, operation, seq=ending.record.end_seq or 0)
+            case _:
+                await self._commit(key, operation, position)
+
+    async def _repeat_unrecorded_pause(self, key: SessionKey, position: LogPosition) -> None:
+        """Pause the active invocation if an unrecorded attempt had paused it.
+
+        The worker died after pausing it, and the next worker found the answer already stored. Only
+        the epochs show that: the active invocation later has the lease under a higher epoch.
+        """
+        active = await self.scratch.active_invocation(key)
+        if active is None or not active.epoch < position.epoch:
+            return
+        if self._last_epochs.get((key, active.invocation_id), 0) > active.epoch:
+            await self.scratch.pause_invocation(
+                key, invocation_id=active.invocation_id, epoch=active.epoch
+            )
+
+    async def _commit(self, key: SessionKey, operation: Operation, position: LogPosition) -> None:
+        match operation.step, operation.result:
+            case CommitStep(event=event, closing=closing), _:
+                pass
+            case _, AnswerTaken(heard=Event() as event):
+                closing = None
+            case _, StepResult(event=Event() as event, closed=closed):
+                closing = Status.COMPLETED if closed else None
+            case _:
+                return
+        seq = await self.scratch.commit_event(
+            key,
+            event,
+            invocation_id=operation.step.invocation_id,
+            epoch=position.epoch,
+            closing=closing,
+        )
+        self._check(key, operation, seq=seq)
+        if closing is not None:
+            self._times[key, operation.step.invocation_id] = event.timestamp
+
+    def _check(self, key: SessionKey, operation: Operation, *, seq: int = 0) -> None:
+        """Check that an operation ended as it did first, and keep the time of a new status.
+
+        Raises:
+            EventConflictError: It ended differently: the store had a write that no history has.
+        """
+        expected, at = 0, operation.at
+        match operation.result:
+            case Opened(record=InvocationRecord() as record):
+                expected, at = record.start_seq, record.update_time
+            case Ending(record=record):
+                expected, at = record.end_seq or 0, record.update_time
+            case StepResult(seq=int() as number) | AnswerTaken(seq=number):
+                expected = number
+            case int() as number:
+                expected = number
+            case _:
+                pass
+        if seq != expected:
+            # The end of an invocation has no number of its own: it follows the last event.
+            after = isinstance(operation.result, Ending) and seq < expected
+            raise EventConflictError(
+                f"event {min(seq, expected) + after} is in no history: it was appended outside of "
+                "an invocation, or by one that Temporal has deleted, or its worker died before "
+                "it could report the event to Temporal"
+            )
+        if isinstance(operation.step, (OpenStep, CloseStep, PauseStep, AnswerStep)):
+            self._times[key, operation.step.invocation_id] = at
+
+    async def _result(self, key: SessionKey, logs: Iterable[OperationLog]) -> RebuildResult:
+        if key in self._failures:
+            return RebuildResult(None, self._failures[key])
+        after = len(self._stored_ids[key])
+        records: list[InvocationRecord] = []
+        for record in await session_records(self.scratch, key):
+            at = self._times.get((key, record.invocation_id))
+            if at is not None:
+                records.append(record.model_copy(update={"update_time": at}))
+        started = [step for log in logs for step in log.started_calls]
+        return RebuildResult(
+            Rebuilt(
+                key=key,
+                after=after,
+                events=await self.scratch.read_events(key, after=after),
+                records=records,
+                notes=[note for step in started if (note := started_note(step))],
+                create_time=self._create_times.get(key, 0.0),
+            )
+        )
+
+
+def _in_order(
+    logs: Mapping[SessionKey, Iterable[OperationLog]],
+) -> list[tuple[SessionKey, LogPosition, Operation]]:
+    """The operations that changed something: by position within a session, by time across them.
+
+    Sessions depend on each other through shared state, and because an agent that is used as a tool
+    starts with its caller's state.
+    """
+    timed: list[tuple[float, SessionKey, LogPosition, Operation]] = []
+    for key, several in logs.items():
+        every = [operation for log in several for operation in log.operations]
+        placed = [(position, one) for one in every if (position := position_of(one))]
+        placed.sort(key=lambda item: item[0])
+        times = accumulate((one.at for _, one in placed), max)
+        timed += [(at, key, *item) for at, item in zip(times, placed, strict=True)]
+    timed.sort(key=lambda item: item[0])
+    return [(key, position, one) for _, key, position, one in timed]
+
+
+async def _is_never_alive(lease_owner: str) -> bool:
+    """Liveness of lease owners: an owner whose lease was taken over was dead at that time."""
+    del lease_owner
+    return False
+
+
+def _deps(scratch: InMemorySessionService, operation: Operation) -> Dependencies:
+    """The activities' dependencies: of the app they only need the name of its root agent."""
+    registry = AppRegistry([])
+    if isinstance(operation.step, OpenStep) and isinstance(operation.result, Opened):
+        root = LlmAgent(name=operation.result.manifest.name)
+        registry = AppRegistry([App(name=operation.step.key.app_name, root_agent=root)])
+    return Dependencies(registry=registry, sessions=scratch, is_alive=_is_never_alive)
