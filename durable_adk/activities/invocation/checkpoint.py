@@ -93,17 +93,17 @@ async def read_checkpoint(deps: Dependencies, step: ReadCheckpointStep) -> Loade
     )
     if not notes:
         raise SessionRegressedError(
-            f"The store has no place {cursor.place} of invocation {cursor.invocation_id!r}: it is "
+            f"The store lacks checkpoint {cursor.place} of invocation {cursor.invocation_id!r}: it is "
             "older than the workflow, as after the restoring of a backup. Restore a newer one, or "
             "end the invocation with `durable-adk cancel`."
         )
     (message,) = await deps.sessions.read_events(
         cursor.key, after=record.start_seq - 1, upto=record.start_seq
     )
-    state, place = None, Checkpoint.from_json(notes[0].body)
-    if place.opened.manifest.any_custom():
+    state, checkpoint = None, Checkpoint.from_json(notes[0].body)
+    if checkpoint.opened.manifest.any_custom():
         state = await state_for_bodies(
-            deps, cursor.key, invocation_id=cursor.invocation_id, revision=place.revision
+            deps, cursor.key, invocation_id=cursor.invocation_id, revision=checkpoint.revision
         )
     failpoint("roll.read")
     return LoadedCheckpoint(place=packed(notes[0].body), message=message.event.content, state=state)
