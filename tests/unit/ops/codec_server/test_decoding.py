@@ -107,7 +107,7 @@ async def test_a_store_that_is_away_says_so(tmp_path: Path) -> None:
     reference = await written(converter, "w")
     (tmp_path / "payloads").rename(tmp_path / "moved")
     decoded = await Decoder.of(converter).decode([reference, PLAIN])
-    assert "is not there" in str(reasons(decoded.payloads)[0])
+    assert "does not exist" in str(reasons(decoded.payloads)[0])
     assert decoded.payloads[1] == PLAIN
 
 
