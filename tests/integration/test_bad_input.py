@@ -607,7 +607,7 @@ async def test_attaching_to_a_run_whose_process_is_gone_says_so() -> None:
     )
     agent = LlmAgent(name="a", model=ScriptedModel(replies=["never", "next"]))
     async with Runner(app=App(name="app", root_agent=agent), session_service=sessions) as runner:
-        with pytest.raises(InvocationTerminatedError, match="send the message again"):
+        with pytest.raises(InvocationTerminatedError, match="Send the message again"):
             await asyncio.wait_for(anext(runner.run_async(**USER, invocation_id="e-1")), 15)
         await send(runner, "next")
         with pytest.raises(InvocationTerminatedError):

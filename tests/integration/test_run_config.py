@@ -343,7 +343,7 @@ async def test_run_debug_tells_of_calls_if_asked(
     assert capsys.readouterr().out.splitlines() == [
         "user > one",
         'a > [calls look: {"at": "it"}]',
-        'a > [look answered: {"result": "it seen"}]',
+        'a > [look returned: {"result": "it seen"}]',
         "a > done",
     ]
     await runner.run_debug("two", user_id="u", session_id="s")

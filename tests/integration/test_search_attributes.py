@@ -193,7 +193,7 @@ async def test_one_who_may_not_register_them_is_told_the_commands(
     with pytest.raises(SearchAttributesError) as caught:
         await register_search_attributes(nobody_has_them, personal=False)
     assert not any(name in str(caught.value) for name in PERSONAL)
-    (commands,) = re.findall(r"with: (.*?)\. ", str(caught.value))
+    (commands,) = re.findall(r"can run: (.*?)\. ", str(caught.value))
     for command in commands.split(" && "):
         program, *words = command.split()
         assert program == "temporal"

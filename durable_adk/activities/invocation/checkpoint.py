@@ -93,8 +93,8 @@ async def read_checkpoint(deps: Dependencies, step: ReadCheckpointStep) -> Loade
     )
     if not notes:
         raise SessionRegressedError(
-            f"The store lacks checkpoint {cursor.place} of invocation {cursor.invocation_id!r}: it is "
-            "older than the workflow, as after the restoring of a backup. Restore a newer one, or "
+            f"The store lacks checkpoint {cursor.place} of invocation {cursor.invocation_id!r}: it "
+            "is older than the workflow, as after a backup was restored. Restore a newer one, or "
             "end the invocation with `durable-adk cancel`."
         )
     (message,) = await deps.sessions.read_events(

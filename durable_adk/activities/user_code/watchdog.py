@@ -22,7 +22,7 @@ LOOK = 1.0
 REFUSE = 3.0
 """Seconds after which a blocked loop gets no new steps: another worker may have room."""
 FRAMES = 5
-_OURS = f"{Path(__file__).parents[1]}{os.sep}"
+_OURS = f"{Path(__file__).parents[2]}{os.sep}"
 _MACHINERY = {threading.__file__, asyncio.base_events.__file__, asyncio.events.__file__}
 """What runs the code of a thread and of a loop."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from durable_adk.sessions import DatabaseSessionService, SessionKey, session_log
 from durable_adk.sessions.log.watches import topic
-from durable_adk.sessions.sql import notices, postgres
+from durable_adk.sessions.sql import notices, postgres as store
 from tests.support.postgres import Databases
 from tests.unit.sessions.contract import event, opened
 
@@ -69,7 +69,7 @@ async def test_no_event_is_missed_while_listeners_are_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """D8: what was lost with a connection is looked up when there is a new one."""
-    monkeypatch.setattr(session_log, "_PATIENCE", NEVER)  # only notices end a wait
+    monkeypatch.setattr(session_log, "_LONGEST_WAIT", NEVER)  # only notices end a wait
     monkeypatch.setattr(notices, "_DELAYS", (0.5, 0.5))  # what is committed meanwhile is lost
     writer, reader = make(), make()
     await opened(writer, key)
@@ -87,14 +87,14 @@ async def test_a_lost_notice_is_repaired_by_looking(
     make: Callable[[], DatabaseSessionService], key: SessionKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D8: nothing is only in a notice, so a feed without any shows the same."""
-    monkeypatch.setattr(postgres, "CHANNEL", "somewhere_else")
+    monkeypatch.setattr(store, "CHANNEL", "somewhere_else")
     writer = make()
     await opened(writer, key)
     monkeypatch.undo()
     reader = make()
     reading = asyncio.create_task(_read(reader, key, last=4))
     await asyncio.sleep(0.1)
-    monkeypatch.setattr(postgres, "CHANNEL", "somewhere_else")
+    monkeypatch.setattr(store, "CHANNEL", "somewhere_else")
     for number in range(3):
         await _add(writer, key, number)
     async with asyncio.timeout(30):
@@ -111,9 +111,7 @@ async def test_a_notice_tells_nobody_who_has_written(
     database = listener.database
     assert database is not None
     await listener.prepare()
-    from_others = postgres.Listener(
-        channel=postgres.CHANNEL, heard=lambda _, text: heard.append(text)
-    )
+    from_others = store.Listener(channel=store.CHANNEL, heard=lambda _, text: heard.append(text))
     database.notices.listen(from_others)
     await asyncio.wrap_future(from_others.ready)
     await opened(writer, key)

@@ -16,6 +16,7 @@ from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.sessions import DatabaseSessionService, SessionKey
 from durable_adk.sessions.sql._tables import SqlTables
 from durable_adk.sessions.sql.database import PostgresDatabase
+from durable_adk.sessions.sql.migrate import HEAD
 from durable_adk.sessions.sql.postgres import PostgresStore
 from durable_adk.sessions.sql.schema_version import SchemaVersion
 from tests.support.postgres import Databases
@@ -57,7 +58,7 @@ async def test_of_calls_at_once_one_migrates(monkeypatch: pytest.MonkeyPatch) ->
             raise ConnectionResetError("in the middle of it")
 
     async def nothing(_: object) -> SchemaVersion:
-        return SchemaVersion(None, migrate.HEAD)
+        return SchemaVersion(None, HEAD)
 
     monkeypatch.setattr(database, "_migrate", migrate)
     monkeypatch.setattr(database, "_schema", nothing)

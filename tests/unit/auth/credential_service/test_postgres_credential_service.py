@@ -61,7 +61,11 @@ async def test_a_row_cannot_be_passed_off_as_another(postgres_url: str, how: str
         await service.save(**mallory, credential=AuthCredential(auth_type="apiKey", api_key="m"))
         found = [dict(row) for row in await _rows(service)]
         for row, other in zip(found, found[::-1], strict=True):
-            secret = other["secret"] if how == "moved" else row["secret"][:-1] + b"\0"
+            secret = (
+                other["secret"]
+                if how == "moved"
+                else row["secret"][:-1] + bytes([row["secret"][-1] ^ 1])
+            )
             values = {"secret": secret}
             where = CREDENTIALS.c.owner == row["owner"]
             change = update(CREDENTIALS).where(where).values(values)
