@@ -28,15 +28,18 @@ from durable_adk.wire.checkpoint import (
 )
 
 PAGE_BYTES = 700_000
-"""Of packed journal parts, before a last one as large; a result may have 2 MiB (1c)."""
+"""Bytes of packed journal parts on a page, not counting the last part, which may be as large again.
+An activity result is limited to 2 MiB (1c)."""
 
 
 async def save_checkpoint(deps: Dependencies, step: SaveCheckpointStep) -> str:
-    """Store a checkpoint. Its name has its digest, so no late attempt can change it.
+    """Store a checkpoint.
+
+    The note's name contains the digest, so a late attempt cannot overwrite another checkpoint.
 
     Returns:
-        The digest. A replay by another release, which may write a checkpoint differently, would
-        derive another one.
+        The digest. A replay must use the recorded one: another release may serialize a checkpoint
+            differently and would compute another digest.
     """
     failpoint("roll.before")
     await deps.sessions.note(
@@ -51,7 +54,10 @@ async def save_checkpoint(deps: Dependencies, step: SaveCheckpointStep) -> str:
 
 
 async def save_journal(deps: Dependencies, step: SaveJournalStep) -> None:
-    """Store a part of a journal. Of two that differ, the longer one is the later one."""
+    """Store one part of a journal.
+
+    If two versions of a part differ, the longer one is the newer one and is kept.
+    """
     name = f"{step.number:09}.{step.index:06}.{step.body}"
     run = step.invocation_id
     known = await deps.sessions.read_notes(step.key, invocation_id=run, kind=JOURNAL, name=name)
@@ -70,10 +76,10 @@ async def read_checkpoint(deps: Dependencies, step: ReadCheckpointStep) -> Loade
     """Load everything the loop needs to continue.
 
     Raises:
-        LeaseLostError: The session was deleted meanwhile.
+        LeaseLostError: The session was deleted in the meantime.
         SessionRegressedError: The store lacks the invocation or the checkpoint.
         PayloadTooLargeError: The session's state does not fit into a payload.
-        InvalidRequestError: Another workflow has the invocation's lease.
+        InvalidRequestError: Another workflow owns the invocation's lease.
     """
     cursor = step.cursor
     record = await deps.sessions.get_invocation(cursor.key, cursor.invocation_id)
@@ -110,10 +116,10 @@ async def read_checkpoint(deps: Dependencies, step: ReadCheckpointStep) -> Loade
 
 
 async def _lost(deps: Dependencies, cursor: Cursor) -> DurableAdkError:
-    """Why the store lacks an invocation that was opened.
+    """Return the error that explains why the store lacks an invocation that was opened.
 
-    If the session is missing, it may have been deleted, or the store may be older than the session.
-    That cannot be told apart, and counts as deleted.
+    A missing session was either deleted, or the store is older than the session. The two cases
+    cannot be distinguished, so the session counts as deleted.
     """
     creation = await deps.sessions.read_creation(cursor.key)
     if creation is not None and not creation.epoch:
@@ -129,13 +135,14 @@ async def _lost(deps: Dependencies, cursor: Cursor) -> DurableAdkError:
 
 
 async def read_journals(deps: Dependencies, step: ReadJournalStep) -> JournalPage:
-    """Load parts of journals, as many as fit.
+    """Load as many parts of the journals as fit into one result.
 
-    An ended invocation has none any more. An earlier workflow task may have closed it and lost its
-    worker before Temporal recorded that: a body must not begin again then.
+    A closed invocation returns its ending instead, because its journals are deleted. An earlier
+    workflow task may have closed the invocation and lost its worker before Temporal recorded that;
+    a body must not be started again then.
     """
     page = await _page(deps, step)
-    # Read after the notes, which are removed when the invocation is closed.
+    # Read the record after the notes: closing the invocation deletes them.
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status.closed:
         return JournalPage(traces=[], ending=await read_ending(deps, step.key, record))
@@ -152,7 +159,7 @@ async def _page(deps: Dependencies, step: ReadJournalStep) -> JournalPage:
             return page
         number, _, body = (after := notes[0].name).split(".", 2)
         if int(number) > step.upto:
-            return page  # written by a run that lost its worker before it ended
+            return page  # written by a workflow run whose worker died before the checkpoint
         if body in step.bodies:
             page.traces.append(json.loads(notes[0].body))
         if sum(map(len, page.traces)) > PAGE_BYTES:

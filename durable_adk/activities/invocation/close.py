@@ -1,8 +1,8 @@
-"""Closes an invocation and leaves its session usable, whatever happened (CAN-2, I9).
+"""Closes an invocation and leaves its session usable, however the run ended (CAN-2, I9).
 
-The open calls are read from the store and not from the loop's memory: a step may have committed
-an event that the loop never learned of, because its worker died. The same holds for an invocation
-that was taken over, which is closed by the one that takes over.
+Open calls are read from the store, not from the loop's memory: a step may have committed an event
+that the loop never learned of because its worker died. The same applies to an invocation that was
+taken over, which is closed by the one that takes over.
 """
 
 from durable_adk.activities.commit.staleness import require_known
@@ -29,18 +29,19 @@ from durable_adk.wire.steps import UNKNOWN_EPOCH, CloseStep, Ending
 
 ABORTED = "INVOCATION_ABORTED"
 MAX_TRIES = 100
-"""More events than the steps of one invocation that are under way can have."""
+"""Limit on attempts to close. It exceeds the number of events that an invocation's running steps
+can commit in between."""
 LEFT = "The agent was left before this call was answered; it may have run in part."
 
 
 async def close_invocation(deps: Dependencies, step: CloseStep) -> Ending:
-    """Answer open calls, store why the run ended if it failed, give the lease back.
+    """Answer open calls, store the error of a failed run and release the lease.
 
-    A repeat changes nothing: ids are derived, and a closed invocation stays as it is.
+    Idempotent: ids are derived, and a closed invocation is not changed.
 
     Raises:
-        SessionBusyError: It was paused, and has ended; its open calls are answered when the other
-            invocation of the session has ended. Try again.
+        SessionBusyError: The invocation ended while it was paused, so its open calls are answered
+            once the session's active invocation has ended. Retry.
         SessionRegressedError: The store is older than the run, which waits for its repair (I21).
     """
     failpoint("close.before")
@@ -49,7 +50,7 @@ async def close_invocation(deps: Dependencies, step: CloseStep) -> Ending:
             record = await _withdrawn(deps, step)
         except EventConflictError:
             heard = await delivered_event(deps.sessions, step.key, step.invocation_id)
-            # If nobody has, user code has written it: into a session that it had deleted.
+            # Without a delivered event, user code wrote the id into a session it had deleted.
             name = heard.invocation_id if heard else None
             return _not_opened(step).model_copy(update={"heard_by": name})
         if record is None or record.lease_owner != step.lease_owner:
@@ -59,7 +60,7 @@ async def close_invocation(deps: Dependencies, step: CloseStep) -> Ending:
     if record is not None and record.status.closed and not record.sealed:
         await check_turn(deps, step)
     elif record is not None and record.status.closed and record.epoch >= step.epoch:
-        # A step's final text has closed it, or an earlier attempt of this.
+        # Already closed by a step's final text or by an earlier attempt of this activity.
         return await read_ending(deps, step.key, record)
     await require_known(
         deps, step.key, step.invocation_id, epoch=step.epoch, revision=step.revision
@@ -72,15 +73,15 @@ async def close_invocation(deps: Dependencies, step: CloseStep) -> Ending:
 async def _closed(
     deps: Dependencies, step: CloseStep, record: InvocationRecord | None
 ) -> InvocationRecord:
-    """Seal and close, whatever comes in between.
+    """Seal and close the invocation, retrying after concurrent writes.
 
-    A step that was taken for dead may commit, and what it has stored counts; or it may pause the
-    invocation, or take an answer for it, and then this goes on under an epoch that it does not
-    know.
+    A step that was presumed dead may still commit, and its event counts. It may also pause the
+    invocation or store an answer for it, which raises the epoch; closing then continues under the
+    new epoch, which the step argument does not know.
     """
     epoch = step.epoch
     if record is not None and record.lease_owner == step.lease_owner:
-        epoch = record.epoch  # also if it is not known, because the opening's result was lost
+        epoch = record.epoch  # the step lacks it if the opening's result was lost
     for _ in range(MAX_TRIES):
         try:
             return await _sealed(deps, step, record, epoch)
@@ -99,10 +100,10 @@ async def _closed(
 async def _sealed(
     deps: Dependencies, step: CloseStep, record: InvocationRecord | None, epoch: int
 ) -> InvocationRecord:
-    """Seal and close in one transaction: none of its steps can commit between the two (I9).
+    """Seal and close in one transaction, so that no step can commit between the two (I9).
 
     Raises:
-        StaleSessionError: There are events that the seals do not know of.
+        StaleSessionError: Events were committed after the seals were derived.
     """
     seals: list[Event] = []
     revision: int | None = None
@@ -132,10 +133,10 @@ async def _sealed(
 
 
 async def _withdrawn(deps: Dependencies, step: CloseStep) -> InvocationRecord | None:
-    """What the opening has stored; None: nothing.
+    """Withdraw the opening and return the record it stored, or None if it stored nothing.
 
-    An attempt at it may still be under way: the engine has only given it up, or its worker was
-    frozen. It must not open what its sender is told is over.
+    An attempt of the opening may still be running: the engine gave up on it, or its worker was
+    frozen. It must not open an invocation that was reported to its sender as ended.
     """
     of_whom = {"invocation_id": step.invocation_id, "lease_owner": step.lease_owner}
     if ttl_of(step.lease_owner) is None:
@@ -145,13 +146,13 @@ async def _withdrawn(deps: Dependencies, step: CloseStep) -> InvocationRecord | 
         )
         failpoint("withdraw.after")
         return record
-    # In process no attempt is left over; and the same lease owner may be asked for it again.
+    # In process no attempt is left running, and the same lease owner may open it again.
     await deps.sessions.leave_queue(step.key, **of_whom)
     return await deps.sessions.get_invocation(step.key, step.invocation_id)
 
 
 def _not_opened(step: CloseStep) -> Ending:
-    """The end of an invocation that was cancelled before its opening had stored anything."""
+    """Return the ending of an invocation that was cancelled before its opening stored anything."""
     record = InvocationRecord(
         invocation_id=step.invocation_id,
         status=step.status,
@@ -163,15 +164,16 @@ def _not_opened(step: CloseStep) -> Ending:
 
 
 def _waits(record: InvocationRecord) -> bool:
-    """Whether the invocation is to be ended without the lease: paused, or ended but for its seals.
+    """Return whether the invocation is closed without the lease: paused, or ended but not sealed.
 
-    Told by the store, as the loop may not know: an attempt whose worker died may have paused it.
+    Read from the store, because the loop may not know: an attempt whose worker died may have paused
+    the invocation.
     """
     return record.status is Status.PAUSED or (record.status.closed and not record.sealed)
 
 
 async def read_ending(deps: Dependencies, key: SessionKey, record: InvocationRecord) -> Ending:
-    """How a closed invocation ended, with its counts, read from the store."""
+    """Read from the store how a closed invocation ended, with its counts."""
     stored = await deps.sessions.read_events(key, after=record.start_seq - 1, upto=record.end_seq)
     events = _own(stored, record)
     texts = [event.text for event in events[1:] if event.is_final_response() and event.text]
@@ -180,7 +182,7 @@ async def read_ending(deps: Dependencies, key: SessionKey, record: InvocationRec
         text=texts[-1][:MAX_RESULT_TEXT] if texts else "",
         last_event_id=events[-1].id if events else None,
         events=len(events),
-        # The text that says again what came as a call is the loop's.
+        # The loop derives a text event from a set_model_response call; that is no model call.
         model_calls=sum(map(_is_model_answer, events))
         - sum(event.actions.set_model_response is not None for event in events),
         tool_calls=sum(map(_tool_calls, events)),
@@ -191,13 +193,19 @@ async def read_ending(deps: Dependencies, key: SessionKey, record: InvocationRec
 
 
 def _own(stored: list[StoredEvent], record: InvocationRecord) -> list[Event]:
-    """The invocation's events: while it was paused others may have run, and may still wait."""
+    """Return the invocation's own events.
+
+    Other invocations may have run while it was paused, and some may still be paused.
+    """
     events = [item.event for item in stored]
     return [event for event in events if event.invocation_id == record.invocation_id]
 
 
 def _is_model_answer(event: Event) -> bool:
-    """Whether a model made it; requests to the user and results of code have its role as well."""
+    """Return whether a model produced the event.
+
+    Requests to the user and results of code execution have the role `model` too.
+    """
     if event.content is None or event.has_trailing_code_execution_result():
         return False
     asked = {call.name for call in event.get_function_calls()}
@@ -205,7 +213,7 @@ def _is_model_answer(event: Event) -> bool:
 
 
 def _tool_calls(event: Event) -> int:
-    """How many calls it had run: those of a model, and again those that waited for its answer."""
+    """Count the tool runs of an event: the model's calls, plus reruns after a user's answer."""
     calls = event.get_function_calls() if event.author != "user" else []
     made = sum(call.name not in CONTROL_FUNCTIONS for call in calls)
     return made + sum(one.name in CONTROL_FUNCTIONS for one in event.get_function_responses())
@@ -214,7 +222,7 @@ def _tool_calls(event: Event) -> int:
 def _seals(
     deps: Dependencies, step: CloseStep, stored: list[StoredEvent], record: InvocationRecord
 ) -> list[Event]:
-    # How it ended stands, if only its seals are missing.
+    # If only the seals are missing, the stored error is final.
     error = from_detail((record.error if record.status.closed else step.error) or {})
     code, message = describe(error)
     if isinstance(error, InvocationCancelledError):
@@ -232,7 +240,7 @@ def _seals(
             error_message=message,
         )
         events = [*closing_responses(own, reason), end]
-    # What an earlier ending has stored stays, also if that one gave another reason.
+    # Keep what an earlier attempt stored, even if it gave another reason.
     known = {item.event.id for item in stored}
     events = [event for event in events if event.id not in known]
     for event in events:

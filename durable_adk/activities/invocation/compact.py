@@ -1,7 +1,8 @@
 """Summarizes a session's events after an invocation has ended (CMP-1, CMP-2).
 
-Nothing waits for the summary, and its failure is only logged: it is due again after the next
-invocation. It holds no lease, so it stops when a concurrent write changes what is due.
+No invocation waits for the summary. A failure is only logged; the summary is due again after the
+next invocation. Compaction holds no lease, so it stops when a concurrent write changes the set of
+events to summarize.
 """
 
 import asyncio
@@ -20,15 +21,16 @@ from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import CompactStep
 
 ATTEMPTS = 3
-"""How often to append, each time to the session as it is then."""
+"""Maximum number of attempts to append the summary. Each one uses the session's current
+revision."""
 
 logger = get_logger(__name__)
 
 
 async def compact(deps: Dependencies, step: CompactStep) -> None:
-    """Summarise what is due, if anything is; a repeat finds the first one's event.
+    """Summarize the events that are due; a repeat finds the event of the first attempt.
 
-    Only a cancellation is raised. Whatever a summarizer does, the invocation has ended well.
+    Raises only CancelledError: a summarizer cannot fail an invocation that ended successfully.
     """
     failpoint("compact.before")
     try:
@@ -49,7 +51,7 @@ async def _compact(deps: Dependencies, step: CompactStep) -> None:
     app = deps.registry.app(step.key.app_name)
     config = app.events_compaction_config
     if config is None:
-        return  # a deploy has taken it away
+        return  # a deploy has removed the configuration
     _, covered = await _due(deps, step, config)
     if not covered:
         return
@@ -67,16 +69,17 @@ async def _compact(deps: Dependencies, step: CompactStep) -> None:
 
 
 def _id(step: CompactStep) -> str:
-    """Id of the summary's event and of its invocation: what is summarised has ended."""
+    """Return the id of the summary's event, and of the invocation that it is stored under."""
     return f"{step.invocation_id}.compaction"
 
 
 async def _due(
     deps: Dependencies, step: CompactStep, config: EventsCompactionConfig
 ) -> tuple[int, list[Event]]:
-    """The session's revision, and the events that are to be summarised by what is stored then.
+    """Return the session's revision and the events to summarize.
 
-    None are if it is done, or if another summary or a rewind since has changed what counts.
+    The list is empty if the summary is stored already, or if a later summary or rewind has changed
+    which events count.
     """
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is None or record.end_seq is None:
@@ -101,7 +104,7 @@ async def _append(
     covered: Sequence[Event],
     event: Event,
 ) -> None:
-    """Append the summary unless it is no longer what is due; others may be writing meanwhile."""
+    """Append the summary unless a concurrent write has changed which events are due."""
     app_name, user_id, session_id = step.key
     for attempt in range(1, ATTEMPTS + 1):
         revision, due = await _due(deps, step, config)
@@ -114,6 +117,6 @@ async def _append(
             if attempt == ATTEMPTS:
                 raise
         except EventConflictError:
-            return  # an earlier attempt of this, which was not dead, has stored its own
+            return  # an earlier attempt was still alive and has stored its own summary
         else:
             return

@@ -1,4 +1,4 @@
-"""Opens an invocation: check the request, admit it, store the user's message."""
+"""Opens an invocation: checks the request, admits it and stores the user's message."""
 
 from typing import Any
 
@@ -38,23 +38,23 @@ from durable_adk.wire.messages import WhenBusy
 from durable_adk.wire.steps import Opened, OpenStep
 
 STEERING = 1.5
-"""Seconds until it is looked again whether a message was heard, or who else could hear it."""
+"""Seconds between checks whether a message was delivered, or another invocation can receive it."""
 
 SHARED_PREFIXES = (APP_PREFIX, USER_PREFIX)
 
 
 async def open_invocation(deps: Dependencies, step: OpenStep) -> Opened:
-    """Take the session's lease and store the user's event; a repeat finds the first one's record.
+    """Take the session's lease and store the user's event; a repeat returns the first record.
 
     Raises:
-        SessionBusyError: Another invocation that is alive holds the lease, or comes first.
+        SessionBusyError: Another live invocation owns the lease or has an earlier turn.
         CallerError: The app or session does not exist; nothing was stored.
         SessionRegressedError: The store is older than it was; nothing was stored (I21).
     """
     try:
         return await _opened(deps, step)
     except SessionBusyError as busy:
-        if is_steering(step):  # there may be another one soon that can hear it
+        if is_steering(step):  # another invocation may soon be able to receive it
             busy.remaining = min(busy.remaining, STEERING + busy.ahead * 0.1)
         raise
 
@@ -78,7 +78,7 @@ async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
         registry=deps.registry_name,
         hooks=_hooks(app, step),
         budget=app.budget,
-        # Nobody goes on with the session of an agent that is used as a tool.
+        # The session of an agent used as a tool is never continued.
         compacts=app.events_compaction_config is not None and step.tool_run is None,
     )
     if _is_to_be_prepared(opened.hooks, step) and not step.prepared:
@@ -103,7 +103,7 @@ async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
 
 
 async def _opened_or_heard(deps: Dependencies, step: OpenStep) -> InvocationRecord | str:
-    """The invocation's record, or the id of the one that has heard its message.
+    """Return the invocation's record, or the id of the invocation that received its message.
 
     Raises:
         SessionBusyError: The session is not free.
@@ -120,35 +120,35 @@ async def _opened_or_heard(deps: Dependencies, step: OpenStep) -> InvocationReco
         except InvocationCancelledError as error:
             if step.when_busy is not WhenBusy.REJECT:
                 raise
-            # An attempt before this one has refused it, and nobody has heard of that.
+            # An earlier attempt refused it, and its result was lost.
             raise SessionBusyError(
                 "Another invocation was active in this session when the message came, so it was "
                 "refused."
             ) from error
     except EventConflictError as conflict:
-        # Sent again it may want to wait, and who has heard it may be over: the id is taken.
+        # A repeat may ask to wait, and the receiving invocation may have ended: the id is taken.
         return await delivered_to(deps, step, conflict)
 
 
 def _hooks(app: App, step: OpenStep) -> list[str]:
-    """The hooks that are to see the run, in an order that does not differ between processes."""
+    """Return the hooks that see the run, in an order that is the same in every process."""
     if step.tool_run is not None and not step.tool_run.include_plugins:
         return []
     return sorted(app.plugin_manager.hooks())
 
 
 def _is_to_be_prepared(hooks: list[str], step: OpenStep) -> bool:
-    """Whether the message may not be stored as it was sent (RUN-22, RUN-26)."""
+    """Return whether the message may change before it is stored (RUN-22, RUN-26)."""
     saving = step.run_config is not None and step.run_config.save_input_blobs_as_artifacts
     files = saving and any(part.inline_data for part in step.message.parts or [])
     return files or "on_user_message_callback" in hooks
 
 
 async def _as_stored(deps: Dependencies, step: OpenStep) -> OpenStep:
-    """A repeated opening, with the message as plugins have changed it for the first one.
+    """Return the step of a repeated opening with the message as plugins changed it the first time.
 
-    Their hooks do not run again: they might say something else now. The step of a first opening,
-    or one with another message, comes back as it is.
+    Hooks do not run again, because they might return something else. The step of a first opening,
+    or one with another message, is returned unchanged.
     """
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is None:
@@ -168,15 +168,16 @@ async def _as_stored(deps: Dependencies, step: OpenStep) -> OpenStep:
 
 
 async def _check_answers(deps: Dependencies, step: OpenStep) -> None:
-    """Make sure that what the message answers may start an invocation: a later update (TOL-41).
+    """Check that the responses in the message may start an invocation, as a late update (TOL-41).
 
     Raises:
-        InvalidRequestError: It answers nothing, or an invocation that still waits (TRAP-28).
+        InvalidRequestError: A response matches no call, or a call that an open invocation waits for
+            (TRAP-28).
     """
     if not (answered := answered_call_ids(step.message)):
         return
     if await deps.sessions.get_invocation(step.key, step.invocation_id) is not None:
-        return  # a repeat, which its own first attempt may have made look answered
+        return  # a repeat: the first attempt's own message may make the call look answered
     events = [item.event for item in await read_from_calls(deps.sessions, step.key, answered)]
     statuses: dict[str, Status] = {}
     for name in answered_invocation_ids(events, step.message):
@@ -195,9 +196,9 @@ async def _check_answers(deps: Dependencies, step: OpenStep) -> None:
 async def _first_agent(
     deps: Dependencies, step: OpenStep, root: BaseAgent, record: InvocationRecord
 ) -> str:
-    """Name of the agent the message goes to (AGT-40..43), from the end of the history backwards.
+    """Return the name of the agent that receives the message (AGT-40..43), searching backwards.
 
-    What was rewound points to nobody, nor does what the run's agents are not to see (AGT-45).
+    Rewound events do not count, nor do events that the run's agents may not see (AGT-45).
     """
     config = step.run_config.get_session_config if step.run_config else None
     before = record.start_seq - 1
@@ -206,7 +207,7 @@ async def _first_agent(
         start = max(before - page, 0)
         events = await _read(deps, step, after=start, upto=before)
         if config or any(event.actions.rewind_before_invocation_id for event in events):
-            start = 0  # a rewind may go back to anywhere
+            start = 0  # a rewind may reach back to any event
             whole = await _read(deps, step, after=start, upto=before)
             events = recent(whole, config or GetSessionConfig())
         agent = agent_for(root, events, step.message)
@@ -222,11 +223,11 @@ async def _read(deps: Dependencies, step: OpenStep, *, after: int, upto: int) ->
 
 
 async def _state(deps: Dependencies, step: OpenStep, record: InvocationRecord) -> dict[str, Any]:
-    """The state for the bodies of custom agents.
+    """Return the session's state for the bodies of custom agents.
 
     Raises:
-        PayloadTooLargeError: It does not fit into a payload, which would hang the workflow; the
-            invocation is ended with that.
+        PayloadTooLargeError: The state does not fit into a payload, which would hang the workflow.
+            The invocation is closed with this error.
     """
     try:
         return await state_for_bodies(
@@ -239,7 +240,7 @@ async def _state(deps: Dependencies, step: OpenStep, record: InvocationRecord) -
 
 
 async def _rejected(deps: Dependencies, step: OpenStep) -> None:
-    """Keep an attempt that is late from opening what its sender is told is refused (I12)."""
+    """Withdraw a refused opening, so that a late attempt cannot open it after all (I12)."""
     if step.when_busy is WhenBusy.REJECT and ttl_of(step.lease_owner) is None:
         failpoint("reject.before")
         await deps.sessions.withdraw_invocation(
@@ -251,10 +252,10 @@ async def _rejected(deps: Dependencies, step: OpenStep) -> None:
 async def _ended_or_refused(
     deps: Dependencies, step: OpenStep, record: InvocationRecord
 ) -> InvocationRecord:
-    """The record of an invocation that another workflow opened, now ended.
+    """Close an invocation that another workflow opened, and return its record.
 
     Raises:
-        InvalidRequestError: Its lease owner is alive; two of them would both drive it.
+        InvalidRequestError: Its lease owner is alive; two owners would both drive it.
     """
     active = await deps.sessions.active_invocation(step.key)
     holds = active is not None and active.invocation_id == record.invocation_id
@@ -268,9 +269,10 @@ async def _ended_or_refused(
 
 
 async def _callers_state(deps: Dependencies, step: OpenStep) -> dict[str, Any]:
-    """The calling session's state, with which an agent that is a tool starts (TOL-21).
+    """Return the state that an agent used as a tool starts with: the calling session's (TOL-21).
 
-    Scopes that sessions share are there already. Read here and not sent, as all state is (D3).
+    Scopes that sessions share are present already. State is read here instead of being sent, like
+    all state (D3).
     """
     if step.tool_run is None:
         return step.state_delta
@@ -283,7 +285,7 @@ async def _open(deps: Dependencies, step: OpenStep) -> InvocationRecord:
     if step.tool_run is not None:
         record = await deps.sessions.get_invocation(step.key, step.invocation_id)
         if record is not None:
-            return record  # the caller's state may have changed since
+            return record  # a repeat: the caller's state may have changed in the meantime
     user_event = Event(
         id=step.event_id,
         invocation_id=step.invocation_id,
@@ -308,7 +310,7 @@ async def _open(deps: Dependencies, step: OpenStep) -> InvocationRecord:
         bounds=QueueBounds(limits.max_queued_per_session, limits.max_queued_per_user),
     )
     if record.start_seq == 1 and not record.status.closed:
-        # A copy, as the store would give it: nobody's later change reaches it (TRAP-8).
+        # A copy, as the store would return it, so that no later change affects it (TRAP-8).
         stored = user_event.model_copy(deep=True)
         stored.actions.state_delta = without_temp(stored.actions.state_delta)
         deps.cache.begin(step.key, stored)

@@ -1,4 +1,4 @@
-"""The session state that a custom agent's body starts with, also when it starts again."""
+"""The session state that a custom agent's body starts with, also when it is replayed."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from durable_adk.wire.messages import check_size
 async def state_for_bodies(
     deps: Dependencies, key: SessionKey, *, invocation_id: str, revision: int
 ) -> dict[str, Any]:
-    """See `state_as_of`.
+    """Return `state_as_of`, checked against the payload limit.
 
     Raises:
-        PayloadTooLargeError: It does not fit into a payload, which would hang the workflow.
+        PayloadTooLargeError: The state does not fit into a payload, which would hang the workflow.
     """
     state = await state_as_of(deps, key, invocation_id=invocation_id, revision=revision)
     check_size(canonical(state), "The session's state, which custom agents are given,")
@@ -24,11 +24,11 @@ async def state_for_bodies(
 async def state_as_of(
     deps: Dependencies, key: SessionKey, *, invocation_id: str, revision: int
 ) -> dict[str, Any]:
-    """The session's state without what the invocation itself has changed after a revision.
+    """Return the session's state without the invocation's own changes after a revision.
 
-    A workflow that was reset, or whose task is done again, runs the bodies of custom agents once
-    more. One that was shown its own changes would make other events than those that are stored.
-    What a key that sessions share held before is known only if an event of this session tells it.
+    A workflow that was reset, or whose task is replayed, runs the bodies of custom agents again. A
+    body that saw its own later changes would produce events that differ from the stored ones. The
+    earlier value of a key that sessions share is known only if an event of this session holds it.
     """
     _, state = await deps.sessions.read_state(key)
     later = await deps.sessions.read_events(key, after=revision)

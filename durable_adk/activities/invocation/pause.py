@@ -1,4 +1,4 @@
-"""Pauses an invocation, which gives its lease back, and takes answers to its pending calls."""
+"""Pauses an invocation, which releases its lease, and takes answers to its pending calls."""
 
 from typing import Any, Literal
 
@@ -26,14 +26,15 @@ from durable_adk.wire.steps import AnswerStep, AnswerTaken, PauseStep
 
 
 async def pause_invocation(deps: Dependencies, step: PauseStep) -> Literal[False] | None:
-    """Give the lease back; a repeat changes nothing, also when the invocation has gone on since.
+    """Release the lease; a repeat changes nothing, even if the invocation has resumed since.
 
-    Nothing is returned, or False if it was not paused, as its owner runs on: the history says so
-    then to whoever does it again from there.
+    A workflow task whose worker dies is replayed from its start with the same input: it may have
+    paused the invocation already and then taken an answer that had arrived. A Temporal server that
+    was restored from a backup has lost both as well; the doctor sends it the answer again (F38).
 
-    A workflow task whose worker dies is done again from its start, with all that it brought: it may
-    have paused the invocation, and then taken an answer that was there already. A Temporal that was
-    restored has forgotten both as well; the doctor gives it the answer again (F38).
+    Returns:
+        None, or False if the invocation was not paused because its owner keeps running. The result
+        is recorded, so a replay sees it in the history.
     """
     failpoint("pause.before")
     await require_known(deps, step.key, step.invocation_id, epoch=step.epoch)
@@ -53,7 +54,7 @@ async def pause_invocation(deps: Dependencies, step: PauseStep) -> Literal[False
         ):
             raise
         if record.status is Status.RUNNING and record.epoch == step.epoch:
-            return False  # it has gone on by a later event
+            return False  # it continued after a later event
         if record.epoch <= step.epoch:
             raise
     failpoint("pause.after")
@@ -61,10 +62,10 @@ async def pause_invocation(deps: Dependencies, step: PauseStep) -> Literal[False
 
 
 async def take_answer(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
-    """Check an answer against the history and store it; a repeat finds the first one's event.
+    """Check an answer against the history and store it; a repeat finds the first attempt's event.
 
     Raises:
-        SessionBusyError: Another invocation is active in the session; try again.
+        SessionBusyError: Another invocation is active in the session; retry.
         SessionRegressedError: The store is older than the run, which waits for its repair (I21).
     """
     await check_turn(deps, step)
@@ -90,16 +91,16 @@ async def take_answer(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
     try:
         await _store(deps, step, event)
     except LeaseLostError:
-        await _store(deps, step, event)  # a pause of an attempt that was not dead came in between
+        await _store(deps, step, event)  # a late attempt of the pause intervened
     failpoint("answer.after")
     found = await deps.sessions.find_event(step.key, step.event_id)
-    if found is None:  # the session was deleted just now
+    if found is None:  # the session was deleted concurrently
         raise LeaseLostError(f"The answer {step.event_id!r} is in the store no more.")
     return await _taken(deps, step, found)
 
 
 def _check_name(step: AnswerStep) -> None:
-    """Raise InvalidRequestError if a sender has chosen a name that the loop gives to answers."""
+    """Raise InvalidRequestError if a sender chose a name that the loop gives to answers."""
     name = step.answer.answer_id or ""
     if step.named and is_reserved(name):
         raise InvalidRequestError(
@@ -109,9 +110,10 @@ def _check_name(step: AnswerStep) -> None:
 
 
 async def _store(deps: Dependencies, step: AnswerStep, event: Event) -> None:
-    """Store an answer, and take the lease if the invocation is paused.
+    """Store an answer, taking the lease if the invocation is paused.
 
-    Told by the store: an attempt whose worker died may have paused it, and nobody was told.
+    The store decides whether it is: an attempt whose worker died may have paused the invocation
+    without the loop learning of it.
     """
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status is Status.PAUSED:
@@ -130,9 +132,9 @@ async def _store(deps: Dependencies, step: AnswerStep, event: Event) -> None:
 
 
 async def _hold_again(deps: Dependencies, step: AnswerStep) -> None:
-    """Take the lease for an answer that is stored, if a repeat of the pause has given it back.
+    """Take the lease again for a stored answer, if a repeat of the pause has released it.
 
-    Told by the epoch: after the answer came another one, which a pause that is no repeat has.
+    The epoch distinguishes the two: a new pause after the answer has a later epoch than the step.
     """
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     if record is not None and record.status is Status.PAUSED and record.epoch == step.epoch:
@@ -157,7 +159,7 @@ async def _lease_only(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
 
 
 def _epoch(step: AnswerStep, record: InvocationRecord | None) -> int:
-    """The lease owner's present epoch, which it may not know of for the same reason."""
+    """Return the lease owner's current epoch, which the step lacks after an unreported pause."""
     return (
         record.epoch
         if record is not None and record.lease_owner == step.lease_owner
@@ -178,13 +180,13 @@ async def _taken(deps: Dependencies, step: AnswerStep, found: StoredEvent) -> An
 async def _state(
     deps: Dependencies, step: AnswerStep, seq: int | None = None, heard: Event | None = None
 ) -> dict[str, Any] | None:
-    """The session's state for the bodies of custom agents, unless it is too large to send.
+    """Return the session's state for the bodies of custom agents, or None if it is too large.
 
     Args:
-        deps: Where the store is.
-        step: Whether it is wanted.
-        seq: Of the event that was taken; None: there is none.
-        heard: What is sent with it.
+        deps: Gives access to the store.
+        step: Says whether the state is wanted.
+        seq: Number of the event that was stored, or None.
+        heard: The delivered message, which is sent in the same payload.
     """
     if not step.wants_state:
         return None
@@ -198,10 +200,10 @@ async def _state(
 
 
 def _event(step: AnswerStep, events: list[Event]) -> Event:
-    """The answer as an event.
+    """Build the event of an answer.
 
     Raises:
-        InvalidRequestError: It answers nothing that waits (TRAP-28).
+        InvalidRequestError: The answer matches no pending call (TRAP-28).
     """
     message = step.answer.message or _message(step, events)
     if step.author == "user":
@@ -225,7 +227,7 @@ def _event(step: AnswerStep, events: list[Event]) -> Event:
         author=step.author,
         timestamp=step.timestamp,
         content=message,
-        # Siblings of who asked must not take it for a message to them (AGT-33).
+        # Sibling branches must not take it for a message to them (AGT-33).
         branch=branches.pop() if len(branches) == 1 else None,
         actions=EventActions(state_delta=step.answer.state_delta),
         custom_metadata=None if step.author == "user" else {FINAL_RESPONSES: True},
@@ -237,7 +239,7 @@ def _calls(event: Event) -> set[str | None]:
 
 
 def _message(step: AnswerStep, events: list[Event]) -> types.Content:
-    """The message that an answer by call id stands for."""
+    """Build the message that an answer by call id stands for."""
     answer = step.answer
     call = next((c for c in pending_calls(events) if c.call_id == answer.call_id), None)
     name = call.name if call else step.call_name or REQUEST_CONFIRMATION

@@ -1,8 +1,8 @@
 """Steering: delivers a message to the session's active invocation instead of starting one (D7).
 
-A message is either delivered or opens an invocation, never both: whoever takes its ticket has it.
-The notification names the message and does not carry it, so a notification that reaches another
-workflow finds nothing to deliver.
+A message is either delivered or opens an invocation, never both: the transaction that removes its
+ticket decides. The notification names the message without carrying it, so a notification that
+reaches the wrong workflow finds nothing to deliver.
 """
 
 from durable_adk.activities.dependencies import Dependencies
@@ -17,23 +17,23 @@ from durable_adk.wire.messages import InvocationAnswer, WhenBusy
 from durable_adk.wire.steps import AnswerStep, AnswerTaken, OpenStep
 
 NOTIFIED = "steerTold"
-"""The kind of the active invocation's notes that say which messages it was told of."""
+"""Kind of the notes that record which messages the active invocation was notified of."""
 
 
 def is_steering(step: OpenStep) -> bool:
-    """Whether the active invocation may hear the message.
+    """Return whether the message may be delivered to the active invocation.
 
-    Not the later update of a call (TOL-41): who asked for that is to be told.
+    A late update of a call (TOL-41) may not: it is addressed to the agent that made the call.
     """
     updates = any(part.function_response for part in step.message.parts or [])
     return step.when_busy is WhenBusy.STEER and not updates
 
 
 async def notify_active(deps: Dependencies, step: OpenStep, active: InvocationRecord) -> None:
-    """Tell the active invocation that an opening's message waits; once, but for crashes.
+    """Notify the active invocation of a waiting message; once, unless a worker crashes.
 
-    Called with every attempt of the opening. If its worker dies before the note, the active one is
-    told again, and finds that it knows.
+    Every attempt of the opening calls this. If a worker dies before it writes the note, the active
+    invocation is notified again and ignores the duplicate.
     """
     name, holds = step.invocation_id, active.invocation_id
     if await deps.sessions.read_notes(step.key, invocation_id=holds, kind=NOTIFIED, name=name):
@@ -45,10 +45,10 @@ async def notify_active(deps: Dependencies, step: OpenStep, active: InvocationRe
 
 
 async def delivered_to(deps: Dependencies, step: OpenStep, conflict: EventConflictError) -> str:
-    """The invocation that has heard the message of an opening; it may be over.
+    """Return the id of the invocation that received an opening's message; it may have ended.
 
     Raises:
-        EventConflictError: The given one: nobody has heard this message.
+        EventConflictError: The given conflict, if no invocation received this message.
     """
     event = await delivered_event(deps.sessions, step.key, step.invocation_id)
     if event is None or not is_same_message(event, step.message, step.custom_metadata):
@@ -59,7 +59,7 @@ async def delivered_to(deps: Dependencies, step: OpenStep, conflict: EventConfli
 async def delivered_event(
     sessions: SessionLog, key: SessionKey, invocation_id: str
 ) -> Event | None:
-    """The event as which another invocation has heard a message; None: nobody has."""
+    """Return the event as which another invocation received a message, or None."""
     stored = await sessions.find_event(key, f"{invocation_id}.0")
     if stored is None or stored.event.invocation_id == invocation_id:
         return None
@@ -67,7 +67,10 @@ async def delivered_event(
 
 
 async def _leave_for_the_gone(deps: Dependencies, step: AnswerStep, steered: str) -> None:
-    """Drop the ticket of a message whose workflow was terminated: its sender was told so."""
+    """Delete the ticket of a message whose workflow was terminated.
+
+    Its sender saw the termination, so the message must not be delivered any more.
+    """
     for ticket in await deps.sessions.waiting(step.key):
         if ticket.invocation_id == steered and not await deps.is_alive(ticket.lease_owner):
             await deps.sessions.leave_queue(
@@ -76,7 +79,7 @@ async def _leave_for_the_gone(deps: Dependencies, step: AnswerStep, steered: str
 
 
 async def deliver(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
-    """Store a message in the active invocation, if it waits still; a repeat finds it stored."""
+    """Store a waiting message in the active invocation; a repeat finds it stored."""
     failpoint("steer.before")
     steered = step.answer.steers or ""
     await _leave_for_the_gone(deps, step, steered)

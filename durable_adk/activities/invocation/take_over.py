@@ -1,4 +1,4 @@
-"""Ending what is in the way of who waits for a session, in the place of owners that are gone."""
+"""Ends invocations and tickets whose owners are gone, to free the session for the next one."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -32,10 +32,10 @@ R = TypeVar("R")
 async def retry_when_freed(
     deps: Dependencies, step: W, effect: Callable[[Dependencies, W], Awaitable[R]]
 ) -> R:
-    """One attempt of an effect that waits for the lease, and another if its lease owner is gone.
+    """Perform an effect that waits for the lease; retry once if the lease owner is gone.
 
     Raises:
-        SessionBusyError: A live invocation holds the lease.
+        SessionBusyError: A live invocation owns the lease.
     """
     try:
         return await effect(deps, step)
@@ -46,11 +46,11 @@ async def retry_when_freed(
 
 
 async def free_session(deps: Dependencies, step: WaitingStep) -> bool:
-    """Whether nobody comes first any more: who did may have gone without giving way.
+    """Return whether the session is free, after ending invocations and tickets of dead owners.
 
-    Asked in this order, so that in the end it is known of all: the one who holds the lease, then
-    those whose turn is before an opening's; others wait for the lease only. What the waiter's own
-    owner began under another id is abandoned: its workflow was reset, and does not know of it.
+    Checks the lease owner first and then, for an opening, the tickets before its own; other steps
+    wait for the lease only. An invocation of the same owner under another id is abandoned: the
+    workflow was reset and does not know about it.
     """
     active = await deps.sessions.active_invocation(step.key)
     if active is not None and active.invocation_id != step.invocation_id:
@@ -63,9 +63,10 @@ async def free_session(deps: Dependencies, step: WaitingStep) -> bool:
 
 
 async def _ask(deps: Dependencies, step: OpenStep, active: InvocationRecord) -> None:
-    """Ask the active invocation to end, or to hear the message, as the opening wants it.
+    """Ask the active invocation to end or to take the message, as the opening requests.
 
-    Only now: its ticket lets nobody else in between, and every attempt asks again.
+    This happens only once the opening has its ticket, which keeps other messages out. Every attempt
+    asks again.
     """
     if step.when_busy is WhenBusy.INTERRUPT:
         await deps.interrupt(step.key, active)
@@ -92,9 +93,10 @@ async def _is_gone(deps: Dependencies, step: OpenStep, ticket: Ticket) -> bool:
 
 
 async def _seal_for(deps: Dependencies, step: OpenStep, ticket: Ticket) -> bool:
-    """Store what ends an invocation in the place of its owner, which ended it and may be gone.
+    """Seal an ended invocation on behalf of its owner, which may be gone.
 
-    Of a process nobody can say whether it is; the seals are the same, whoever stores them.
+    For an owner that is a process it cannot be checked whether it lives. Seals are deterministic,
+    so it does not matter which process stores them.
     """
     record = await deps.sessions.get_invocation(step.key, ticket.invocation_id)
     if record is None or record.sealed or not record.status.closed:
@@ -102,7 +104,7 @@ async def _seal_for(deps: Dependencies, step: OpenStep, ticket: Ticket) -> bool:
     if ttl_of(ticket.lease_owner) is None and not await _is_gone(deps, step, ticket):
         return False
     ending = closing_step(deps, step, record, record.status, from_detail(record.error or {}))
-    with suppress(LeaseLostError, EventConflictError):  # others may be doing the same
+    with suppress(LeaseLostError, EventConflictError):  # another process may do so concurrently
         await close_invocation(
             deps, ending.model_copy(update={"lease_owner": record.lease_owner, "seals": True})
         )
@@ -110,14 +112,14 @@ async def _seal_for(deps: Dependencies, step: OpenStep, ticket: Ticket) -> bool:
 
 
 async def end_abandoned(deps: Dependencies, step: WaitingStep, record: InvocationRecord) -> None:
-    """End an invocation in the place of its lease owner, which is gone.
+    """Close an invocation on behalf of its lease owner, which is gone.
 
-    So no call stays open, and the lease owner can write no more should it come back (D7).
+    No call stays open, and the fenced lease owner cannot write any more if it comes back (D7).
     """
     error = InvocationTerminatedError(
         f"Whatever ran invocation {record.invocation_id!r} has ended without it."
     )
-    with suppress(LeaseLostError, EventConflictError):  # others may be doing the same
+    with suppress(LeaseLostError, EventConflictError):  # another process may do so concurrently
         await close_invocation(deps, closing_step(deps, step, record, Status.ABANDONED, error))
         taken_over(step.key, record)
 
@@ -129,7 +131,7 @@ def closing_step(
     status: Status,
     error: DurableAdkError,
 ) -> CloseStep:
-    """The step that ends another invocation on behalf of one that waits for the session."""
+    """Build the step that closes another invocation on behalf of one that waits for the session."""
     return CloseStep(
         key=step.key,
         invocation_id=record.invocation_id,
@@ -142,7 +144,10 @@ def closing_step(
 
 
 def _author(deps: Dependencies, key: SessionKey) -> str:
-    """Whose the error event is; an end is stored by workers, too, that do not serve the app."""
+    """Return the author of the error event.
+
+    Workers that do not serve the app may close an invocation too; they use the app's name.
+    """
     try:
         return deps.registry.app(key.app_name).manifest().name
     except UnknownAppError:

@@ -1,8 +1,8 @@
 """Verifies that an opening which claims to be an agent used as a tool is one (S3).
 
 Anyone who may start workflows can write anything into a request. An agent used as a tool starts
-with the state of another session, shares its files, and may skip the app's plugins. So only the
-runtime may request one, from the workflow whose call it is.
+with the state of another session, shares its files and may skip the app's plugins. Therefore only
+the runtime may request one, from the workflow that makes the call.
 """
 
 from collections.abc import AsyncIterator
@@ -17,17 +17,17 @@ from durable_adk.wire.steps import OpenStep
 
 
 async def check_tool_run(deps: Dependencies, step: OpenStep) -> None:
-    """Refuse an opening that claims to be a call's, and is not; of one that is open nothing is new.
+    """Reject an opening that falsely claims to be a tool run; repeats of an opening pass.
 
     Raises:
-        InvalidRequestError: It is no child of the workflow whose call it would be, is for another
-            user or app, or names a session that is kept for such runs.
+        InvalidRequestError: The opening is not a child of the calling workflow, is for another user
+            or app, or names a session that is reserved for tool runs.
     """
     child = step.key.session_id.startswith(CHILD_PREFIX)
     if step.tool_run is None and not child:
         return
     if ttl_of(step.lease_owner) is not None:
-        return  # in process `LocalBackend.start` has refused what others ask
+        return  # in process, `LocalBackend.start` has rejected foreign requests
     if await deps.sessions.get_invocation(step.key, step.invocation_id) is not None:
         return
     if step.tool_run is not None and child:
@@ -38,10 +38,10 @@ async def check_tool_run(deps: Dependencies, step: OpenStep) -> None:
 
 
 def require_no_tool_run(session_id: str, tool_run: ToolRun | None) -> None:
-    """Refuse what only the runtime may ask for.
+    """Reject requests that only the runtime may make.
 
     Raises:
-        InvalidRequestError: There is a `tool_run`, or the session's name is kept for one.
+        InvalidRequestError: The request has a `tool_run`, or a session name reserved for one.
     """
     if tool_run is not None:
         raise InvalidRequestError(
@@ -56,9 +56,10 @@ def require_no_tool_run(session_id: str, tool_run: ToolRun | None) -> None:
 
 
 async def _asks(deps: Dependencies, step: OpenStep, caller: SessionKey) -> bool:
-    """Whether the parent runs the caller's invocation, or a run as a tool for it.
+    """Return whether the parent workflow runs the caller's invocation, or a tool run for it.
 
-    Without a parent the answer is no: a workflow task of 0.1.0 does not tell it, nor does a forger.
+    Without a parent the result is False: workflow tasks of 0.1.0 do not send it, and neither would
+    a forged request.
     """
     if not step.parent:
         return False
@@ -67,7 +68,7 @@ async def _asks(deps: Dependencies, step: OpenStep, caller: SessionKey) -> bool:
         return False
     if _is_run_by(record, step.parent):
         return True
-    # The caller of a tool's tool is the first of all: between the two are runs as tools.
+    # For nested tool runs `caller` is the outermost session, so the parent may be a tool run.
     async for key, one in _running(deps, step.key):
         asks = one.invocation_id == step.invocation_id and _is_run_by(one, step.parent)
         if asks and key.session_id.startswith(CHILD_PREFIX):
@@ -78,7 +79,7 @@ async def _asks(deps: Dependencies, step: OpenStep, caller: SessionKey) -> bool:
 async def _running(
     deps: Dependencies, key: SessionKey
 ) -> AsyncIterator[tuple[SessionKey, InvocationRecord]]:
-    """All running invocations of a user, a page at a time."""
+    """Iterate over all running invocations of a user, one page at a time."""
     last = None
     while page := await deps.sessions.page_invocations(
         app_name=key.app_name, user_id=key.user_id, status=Status.RUNNING, after=last

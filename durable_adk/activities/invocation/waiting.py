@@ -27,10 +27,11 @@ from durable_adk.wire.steps import AnswerStep, CloseStep, OpenStep
 
 T = TypeVar("T")
 LOOK = 1.0
-"""Seconds after which who waits in place looks whether the owner of the lease still lives; those
-behind the first look accordingly less often."""
+"""Seconds after which an attempt that waits in place checks that the lease owner is alive; attempts
+further back check proportionally less often."""
 LOOK_LOCALLY = 5.0
-"""Seconds at most without an engine after which those try again who are not next."""
+"""Maximum seconds between retries of a queued attempt without an engine, unless it is among the
+next tickets."""
 
 PLACES = {
     WhenBusy.ENQUEUE: Place.LAST,
@@ -38,13 +39,13 @@ PLACES = {
     WhenBusy.INTERRUPT: Place.FIRST,
     WhenBusy.STEER: Place.LAST,
 }
-"""Where a message that finds its session busy waits; None: it does not."""
+"""Position in the queue of a message whose session is busy; None: the message does not wait."""
 
 WaitingStep = OpenStep | AnswerStep | CloseStep
 
 
 class InPlaceWaits:
-    """The attempts of a worker that wait in place: only so many, so that others have room."""
+    """Limits how many attempts of a worker wait in place, so that other work has room."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -52,10 +53,10 @@ class InPlaceWaits:
     async def attempt(
         self, deps: Dependencies, effect: Callable[[Any], Coroutine[Any, Any, T]], step: WaitingStep
     ) -> T:
-        """One attempt of an effect that needs its session free.
+        """Run one attempt of an effect that needs its session free.
 
         Raises:
-            SessionBusyError: It is to be tried again, see `step_attempt.busy_delay`.
+            SessionBusyError: The effect is to be retried; see `step_attempt.busy_delay`.
         """
         try:
             return await run_to_completion(effect(step))
@@ -81,13 +82,13 @@ async def _until_free(
     while True:
         late = time.monotonic() > until or activity.is_worker_shutdown()
         if late and busy.ahead < IN_PLACE_TICKETS:
-            busy.remaining = 0.0  # at once: it may be its turn any time
+            busy.remaining = 0.0  # retry at once: its turn may come any time
         if late or busy.ahead >= IN_PLACE_TICKETS:
             raise busy
         failpoint("wait.in_place")
         seconds = LOOK * (1 + busy.ahead)
         await wait_for_turn(deps, step, seconds, ends=activity.is_worker_shutdown)
-        # Its workflow may have been terminated meanwhile, which an attempt hears of only later.
+        # Its workflow may have been terminated; the attempt itself is notified of that late.
         if not await deps.is_alive(step.lease_owner):
             raise busy
         try:
@@ -97,7 +98,7 @@ async def _until_free(
 
 
 async def wait_locally(deps: Dependencies, step: WaitingStep, busy: SessionBusyError) -> None:
-    """Wait in a process without an engine until it is worth trying again."""
+    """Wait in a process without an engine until a retry is worthwhile."""
     if busy.ahead < IN_PLACE_TICKETS:
         await wait_for_turn(deps, step, LOOK)
     else:
@@ -111,7 +112,7 @@ async def wait_for_turn(
     *,
     ends: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Wait for the turn of a step's ticket, as the store tells it; at most for some seconds."""
+    """Wait until it is the ticket's turn according to the store, for at most `seconds`."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0 and not ends():
         await deps.sessions.wait_for_change(step.key, after=_NEVER, timeout=left)
@@ -123,11 +124,11 @@ async def wait_for_turn(
 
 
 _NEVER = 2**62
-"""After this many events: what is waited for is the lease, and not an event."""
+"""An event number that is never reached, because the wait is for the lease and not for an event."""
 
 
 async def check_turn(deps: Dependencies, step: WaitingStep) -> None:
-    """Look whether it is worth trying, before anything else is read.
+    """Check the ticket's turn before anything else is read.
 
     Raises:
         SessionBusyError: The step has a ticket, and its turn has not come.
