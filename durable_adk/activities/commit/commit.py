@@ -10,12 +10,12 @@ from durable_adk.wire.steps import CommitStep
 
 
 async def commit_event(deps: Dependencies, step: CommitStep, *, by_step: bool = False) -> int:
-    """Store one event; a repeat returns the first one's sequence number (D4).
+    """Store one event; a repeat returns the sequence number of the first attempt (D4).
 
     Args:
         deps: The stores.
         step: The event.
-        by_step: Whether its step commits it, and not the loop.
+        by_step: Whether the event's own step commits it, instead of the loop.
 
     Raises:
         EventConflictError: The id is taken, or reserved for the loop.

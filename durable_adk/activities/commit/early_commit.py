@@ -20,7 +20,7 @@ from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.steps import CommitStep, EarlyCommit, ModelStep, Step, StepResult, ToolStep
 
 RETRY_TIMEOUT: Final = 2.0
-"""Seconds in which an attempt that is not the first asks the store again to take its event."""
+"""Seconds for which a second or later attempt retries the commit of its event."""
 
 
 class CommittedStep(NamedTuple):
@@ -32,10 +32,10 @@ class CommittedStep(NamedTuple):
 
 
 class AlreadyStoredError(Exception):
-    """The event of a step is stored, though this is the first that its worker hears of the step.
+    """A step's event is already stored, although this attempt did not expect an earlier one.
 
     Args:
-        result: What the step has come to.
+        result: The step's result, rebuilt from the stored event.
     """
 
     def __init__(self, result: StepResult) -> None:
@@ -44,15 +44,16 @@ class AlreadyStoredError(Exception):
 
 
 async def require_new(deps: Dependencies, step: Step, scope: StepScope) -> None:
-    """Keep a first attempt from doing what the store says is done (F38).
+    """Keep a first attempt from repeating work that the store has recorded already (F38).
 
-    A Temporal that was restored from a backup asks again for steps that it has forgotten. The log
-    is longer then than the loop knows. It may be for other reasons, so that alone says nothing; and
-    where it is not, this costs nothing. Of lanes side by side it tells nothing: one may be ahead.
+    A Temporal server that was restored from a backup schedules steps again that it has lost. The
+    log is then longer than the loop knows. It may be longer for other reasons, so length alone is
+    no proof; if it is not longer, this check costs nothing. Length says nothing for parallel
+    branches, because one may be ahead of the other.
 
     Raises:
-        AlreadyStoredError: Its event is stored.
-        LeaseLostError: It is not, and the invocation has ended.
+        AlreadyStoredError: The step's event is stored.
+        LeaseLostError: It is not stored, and the invocation has ended.
     """
     if not scope.ahead:
         return
@@ -68,13 +69,13 @@ async def require_new(deps: Dependencies, step: Step, scope: StepScope) -> None:
 
 
 async def require_not_stored(deps: Dependencies, step: Step, scope: StepScope) -> None:
-    """Keep a step of which nothing was noted from doing again what the loop has stored.
+    """Keep a step without a note from repeating work whose event the loop has stored.
 
-    The note of an answer, or of a result, is not written while the store is away, and a workflow
-    that was reset has forgotten both.
+    The note of a model's response or a tool's result is not written while the store is unavailable,
+    and a workflow that was reset has lost both the note and the result.
 
     Raises:
-        AlreadyStoredError: Its event is stored, and holds what this step has come to.
+        AlreadyStoredError: The step's event is stored and holds its result.
     """
     found = await _of_loop(deps, step, scope)
     if found is not None:
@@ -84,10 +85,11 @@ async def require_not_stored(deps: Dependencies, step: Step, scope: StepScope) -
 async def prefer_stored(
     deps: Dependencies, step: Step, scope: StepScope, result: StepResult
 ) -> StepResult:
-    """What was noted of a step, unless the loop has stored something else.
+    """Return a step's noted result, unless the loop has stored a different event.
 
-    Of two attempts at once, one may have been reported and the other one been noted. Where events
-    are changed before they are stored, what is stored is not what was reported.
+    Of two concurrent attempts, one may have been reported and the other noted. If user code changes
+    events before they are stored, the stored event differs from the reported one anyway, and the
+    note is used.
     """
     if deps.changes_events(step):
         return result
@@ -99,7 +101,7 @@ async def prefer_stored(
 
 
 async def _of_loop(deps: Dependencies, step: Step, scope: StepScope) -> StepResult | None:
-    """The event of a step that may not commit it, if the loop has."""
+    """Return the result of a step without a grant if the loop has stored its event, or None."""
     if not scope.ahead or step.grant is not None:
         return None
     found = await _earlier(deps, step)
@@ -107,7 +109,7 @@ async def _of_loop(deps: Dependencies, step: Step, scope: StepScope) -> StepResu
 
 
 def _is_own(step: Step, event: Event) -> bool:
-    """Whether an event is not merged with those of other calls."""
+    """Return whether the event is the step's own, not merged with those of other calls."""
     if isinstance(step, ToolStep):
         answered = [response.id for response in event.get_function_responses()]
         return answered == [step.call_id]
@@ -120,11 +122,11 @@ async def run_and_commit(
     work: Coroutine[Any, Any, StepResult],
     attempt: EffectAttempt,
 ) -> CommittedStep:
-    """A step's result, with its event committed if the step may.
+    """Return a step's result, with its event committed if the step may commit it.
 
-    The work is not done when an earlier attempt has committed the event: its worker died between
-    the commit and the report of it. The event in the store is then the answer, so a model is not
-    asked, and a tool not run, for what is recorded already (I10).
+    The work is skipped if an earlier attempt has committed the event and its worker died before
+    reporting it. The result is then taken from the stored event, so the model is not called and the
+    tool not run again (I10).
     """
     try:
         found = (
@@ -152,14 +154,17 @@ async def run_and_commit(
         result = result.model_copy(update={"event": event, "hooked": True})
     if event is None or not _complete_without_loop(step, result, event):
         return CommittedStep(await _left_to_loop(deps, step, step.grant, result, attempt))
-    # Not to be interrupted: the loop has to learn what is stored.
+    # Must not be interrupted: the loop has to learn what is stored.
     return await uninterrupted(_commit(deps, step, step.grant, result, event, attempt=attempt))
 
 
 async def _reported(
     deps: Dependencies, step: Step, work: Coroutine[Any, Any, StepResult]
 ) -> StepResult:
-    """The result of a step that the loop goes by; models' and tools' notes may be enough for it."""
+    """Return the result of a step that the loop commits, keeping it as an outcome if required.
+
+    For model and tool steps the note of the response or result may be enough.
+    """
     try:
         noted = isinstance(step, ModelStep | ToolStep) and not deps.changes_events(step)
     except BaseException:
@@ -169,7 +174,7 @@ async def _reported(
 
 
 async def _found(deps: Dependencies, step: Step, found: StepResult) -> CommittedStep:
-    """The result of an earlier attempt, which committed the event."""
+    """Return the result of an earlier attempt, which committed the event."""
     failed = await _failed(deps, step, found)
     if failed is not None:
         return CommittedStep(failed)
@@ -178,10 +183,11 @@ async def _found(deps: Dependencies, step: Step, found: StepResult) -> Committed
 
 
 async def _failed(deps: Dependencies, step: Step, found: StepResult) -> StepResult | None:
-    """The failure of a tool, if what is stored is the response that the loop has made of it.
+    """Return a tool's failure if the stored event is the response that the loop made of it.
 
-    The invocation ends with the failure, which the response does not show: a tool may return the
-    same. An attempt whose worker died may have noted a failure where a later one has succeeded.
+    The invocation ends with the failure, which cannot be seen in the response: a tool may return
+    the same value. An attempt whose worker died may have noted a failure although a later one
+    succeeded, so the note alone does not count.
     """
     if not isinstance(step, ToolStep) or found.event is None:
         return None
@@ -200,10 +206,10 @@ def _completed(event: Event, grant: EarlyCommit) -> Event:
 
 
 def _complete_without_loop(step: Step, result: StepResult, event: Event) -> bool:
-    """Whether the event says it all, so that an attempt that finds it needs nothing else.
+    """Return whether the stored event contains the whole result of the step.
 
-    `temp:` keys, a wish to end, an answer by a callback, calls that wait and the agent that is
-    handed over to are in the result only.
+    These are in the result only: `temp:` keys, a request to end the invocation, a response made by
+    a callback, pending calls, and the agent to transfer to.
     """
     if result.transfer is not None or result.waits:
         return False
@@ -213,10 +219,10 @@ def _complete_without_loop(step: Step, result: StepResult, event: Event) -> bool
 
 
 def _says_it_all(step: Step, event: Event) -> bool:
-    """Whether a stored event does not show that its step has reported more than that.
+    """Return whether a stored event implies that its step reported nothing beyond it.
 
-    Only a tool's step history whom it hands over to; a callback may name an agent, which is no more
-    than a part of its event.
+    Only a tool's result transfers to another agent. A callback may name an agent too, but there it
+    is just a part of the event.
     """
     actions = event.actions
     return not (
@@ -247,26 +253,27 @@ async def _commit(
         revision=step.revision,
     )
     try:
-        # An earlier attempt may be alive, and store another result, which the loop could not take
-        # for this one: so a later attempt is slower to leave the commit to the loop.
+        # An earlier attempt may be alive and store another result, which the loop could not accept
+        # for this one. So a later attempt retries before it leaves the commit to the loop.
         seq = await again(commit_event, RETRY_TIMEOUT if attempt.number > 1 else 0.0)(
             deps, commit, by_step=True
         )
     except StoreUnavailableError:
-        # The loop has more patience, and commits by the same id.
+        # The loop retries for longer, and commits under the same id.
         return CommittedStep(await _left_to_loop(deps, step, grant, result, attempt))
     except EventConflictError:
-        # A slower attempt of this step was not dead: the event it has committed stands. Or a later
-        # one was, or has left another to the loop, which alone commits then.
+        # A slower attempt of this step was still alive: the event that it committed counts. Or a
+        # later attempt has left its result to the loop, and only the loop may commit now.
         return CommittedStep(await _earlier(deps, step) or result)
     stored = result.model_copy(update={"seq": seq, "closed": closes})
     return CommittedStep(stored, "now" if closes else None)
 
 
 def _ends_the_run(step: Step, event: Event) -> bool:
-    """Whether the agent ends after this event: a model's final answer, without calls or code.
+    """Return whether the agent ends after this event: a model's final response, no calls or code.
 
-    A callback's event is final too if it has no content (EVT-11), and the agent has yet to run.
+    An event of a callback is final too if it has no content (EVT-11), but then the agent has yet to
+    run.
     """
     return (
         isinstance(step, ModelStep)
@@ -284,13 +291,14 @@ async def _left_to_loop(
     result: StepResult,
     attempt: EffectAttempt,
 ) -> StepResult:
-    """A result that the loop is to commit, or what an attempt that was not dead has committed.
+    """Return a result for the loop to commit, or the one that a live earlier attempt committed.
 
-    The loop could not take that one's event for this result, and the run would end. So the event's
-    id is reserved first: whoever was taken for dead has committed by now, or never does.
+    The loop could not accept that attempt's event for this result, and the run would fail. So the
+    event's id is reserved first: an attempt that was presumed dead has committed by now, or never
+    can.
 
     Raises:
-        StoreUnavailableError: It is not known whether it is, and an attempt may be alive.
+        StoreUnavailableError: The reservation is uncertain, and an earlier attempt may be alive.
     """
     if attempt.number == 1:
         return result
@@ -305,12 +313,12 @@ async def _left_to_loop(
     except StoreUnavailableError:
         if attempt.history.lost(attempt.number):
             raise
-        return result  # all before it have told how they ended
+        return result  # all earlier attempts have reported how they ended
     return _result_of(step, stored) if stored and _says_it_all(step, stored.event) else result
 
 
 async def _earlier(deps: Dependencies, step: Step) -> StepResult | None:
-    """The result of an earlier attempt that committed its event."""
+    """Return the result of an earlier attempt that committed the step's event, or None."""
     stored = await deps.sessions.find_event(step.key, step.event_id)
     if stored is None or not _says_it_all(step, stored.event):
         return None

@@ -1,7 +1,7 @@
-"""Notes: what a step stores before its event is committed, for a later attempt.
+"""Notes: what a step stores before its event is committed, for the use of a later attempt.
 
-Notes are in the session store, beside the log. The first body of a name stays, so attempts agree
-whichever was faster.
+Notes are kept in the session store, beside the log. The first body stored under a name is never
+replaced, so concurrent attempts agree regardless of which was faster.
 """
 
 from collections.abc import Coroutine
@@ -26,26 +26,26 @@ logger = get_logger(__name__)
 
 
 ANSWER: Final = "answer"
-"""The kind of note that holds a model's answer which has arrived."""
+"""Kind of the note that holds a model's complete response."""
 BEGUN: Final = "begun"
-"""That a run of an at-most-once tool may begin, and whose."""
+"""Kind of the note that permits one attempt to run an at-most-once tool, and names it."""
 RESULT: Final = "result"
-"""What a tool has returned."""
+"""Kind of the note that holds a tool's result."""
 OUTCOME: Final = "outcome"
-"""The result of a step that may not commit its event, or has none."""
+"""Kind of the note that holds the result of a step that may not commit its event, or has none."""
 OUTCOME_PATIENCE: Final = 10.0
-"""Seconds in which the store is asked again to keep an outcome."""
+"""Seconds for which storing an outcome is retried."""
 
 
 class _Arrived(JsonModel):
     actions: EventActions = Field(default_factory=EventActions)
-    """What user code had changed by then."""
+    """The changes that user code had made by then."""
     end_invocation: bool = False
-    """Whether it had asked for the agent's end."""
+    """Whether user code had requested the end of the agent."""
 
 
 class ReceivedResponse(_Arrived):
-    """A model's answer, before the callbacks after it."""
+    """A model's response, before the after-model callbacks."""
 
     response: LlmResponse
     long_running: dict[str, Wait] = Field(default_factory=dict[str, Wait])
@@ -53,17 +53,17 @@ class ReceivedResponse(_Arrived):
 
 
 class ReceivedResult(_Arrived):
-    """A tool's result, before the callbacks after it."""
+    """A tool's result, before the after-tool callbacks."""
 
     response: Any = None
     args: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """As the callbacks before the tool have left them."""
+    """The arguments as the before-tool callbacks left them."""
     asked_by: ConfirmationRequester | None = None
-    """Who had asked for a confirmation."""
+    """Which code requested a confirmation."""
 
 
 async def find_note(deps: Dependencies, step: Step, kind: str, name: str) -> str | None:
-    """What an earlier attempt has written down; None: nothing."""
+    """Return the body of an earlier attempt's note, or None."""
     notes = await deps.sessions.read_notes(
         step.key, invocation_id=step.invocation_id, kind=kind, name=name
     )
@@ -71,10 +71,10 @@ async def find_note(deps: Dependencies, step: Step, kind: str, name: str) -> str
 
 
 async def write_note(deps: Dependencies, step: Step, kind: str, name: str, body: str) -> str:
-    """Write something down; what stands there now.
+    """Store a note and return the body that is stored under its name now.
 
     Raises:
-        StoreUnavailableError: Perhaps it is written, perhaps not.
+        StoreUnavailableError: The note may or may not be stored.
     """
     return await deps.sessions.note(
         step.key, invocation_id=step.invocation_id, kind=kind, name=name, body=body
@@ -84,25 +84,25 @@ async def write_note(deps: Dependencies, step: Step, kind: str, name: str, body:
 async def offer_note(
     deps: Dependencies, step: Step, kind: str, name: str, body: str, *, patience: float = 0.0
 ) -> str:
-    """Write something down if the store answers: without it the run goes on as well.
+    """Store a note if the store is available; the run continues without it otherwise.
 
     Args:
         deps: The stores.
-        step: Whose note it is.
+        step: The step that the note belongs to.
         kind: The note's kind.
-        name: Its name.
-        body: What it says.
-        patience: Seconds in which a store that does not answer is asked again.
+        name: The note's name.
+        body: The note's text.
+        patience: Seconds for which an unavailable store is retried.
 
     Returns:
-        What stands there now.
+        The body that is stored under the name now.
     """
     try:
         return await again(write_note, patience)(deps, step, kind, name, body)
     except StoreUnavailableError:
         logger.warning("note.not_written", kind=kind, name=name)
     except DurableAdkError as error:
-        # It cannot be stored. If the event cannot either, the step will say so.
+        # It cannot be stored. If the event cannot either, the step reports that.
         logger.warning("note.refused", kind=kind, name=name, reason=error.message)
     return body
 
@@ -110,12 +110,12 @@ async def offer_note(
 async def keep_outcome(
     deps: Dependencies, step: Step, work: Coroutine[Any, Any, StepResult]
 ) -> StepResult:
-    """The result of the step's first attempt that had one; the work is done if none had (I10).
+    """Return the stored result of the step's first finished attempt, or do the work (I10).
 
-    A step that commits its event has its result in the log. Elsewhere the body of a custom agent, a
-    sibling branch or another call stands between a step and the log, and the loop goes by what the
-    step has reported. A workflow that was reset has forgotten that. What functions of a body or
-    callbacks draw anew would lead to other events than those that are stored.
+    The result of a step that commits its event is in the log. Otherwise the body of a custom agent,
+    a parallel branch or another call comes between the step and the log, and the loop relies on
+    what the step reported. A workflow that was reset has lost that report. Repeating functions or
+    callbacks that are not deterministic would lead to events other than the stored ones.
     """
     try:
         found = await again(find_outcome, STORE_TIMEOUT)(deps, step)
@@ -130,13 +130,13 @@ async def keep_outcome(
 
 
 async def find_outcome(deps: Dependencies, step: Step) -> StepResult | None:
-    """The result that was kept of a step; None: none was."""
+    """Return the stored result of a step, or None."""
     body = await find_note(deps, step, OUTCOME, _outcome_name(step))
     return None if body is None else StepResult.from_json(body)
 
 
 async def keep_failure(deps: Dependencies, step: ToolStep, result: StepResult) -> None:
-    """Keep what a tool has raised: the loop stores a response in its place, and then fails."""
+    """Store a tool's failure: the loop commits a response in its place before the run fails."""
     await _kept(deps, step, result)
 
 
@@ -147,7 +147,10 @@ async def _kept(deps: Dependencies, step: Step, result: StepResult) -> StepResul
 
 
 def _outcome_name(step: Step) -> str:
-    """Names the step and its input: a body may come to its steps in another order after a reset."""
+    """Build a note's name from the step and its input.
+
+    Both are needed, because after a reset a body may reach its steps in another order.
+    """
     asked: list[Any] = [type(step).__name__, step.agent]
     match step:
         case FunctionStep():
@@ -158,7 +161,7 @@ def _outcome_name(step: Step) -> str:
             event = step.event and step.event.model_dump(mode="json", exclude={"timestamp"})
             asked += [step.hook, event]
         case ToolStep():
-            # A call that an agent or an activity answers has two steps.
+            # A call that is run by an agent or an external activity has two steps.
             ended = [step.child is not None, step.activity is not None]
             asked += [step.call_id, step.request_id, *ended]
         case _:

@@ -18,15 +18,16 @@ from durable_adk.settings import Limits
 _LEAVES = frozenset((str, bytes, float))
 _COLLECTIONS = frozenset((list, tuple, set, frozenset))
 _SMALL_INTS = range(-5, 257)
-"""Numbers that CPython makes once."""
+"""Integers that CPython shares."""
 
 
 def memory_of(event: Event) -> int:
-    """Bytes of memory that an event takes.
+    """Return the bytes of memory that an event takes.
 
-    The length of its stored body says little: a character of text takes one byte of memory, and one
-    of nested JSON up to 24. So the event is walked through, in a loop because it may be nested
-    deeply. What all events share is not counted; a string that occurs twice is counted twice.
+    The length of the stored body is a poor estimate: a character of text takes one byte of memory,
+    and one of nested JSON up to 24. So the event is traversed, iteratively because it may be nested
+    deeply. Objects that all events share are not counted; a string that occurs twice is counted
+    twice.
     """
     size, waiting = 0, list[Any]((event,))
     while waiting:
@@ -52,20 +53,21 @@ def memory_of(event: Event) -> int:
 
 
 class KnownEvents(NamedTuple):
-    """The events that a step may know of."""
+    """The events that a step may see."""
 
     events: list[Event]
-    """The caller's own list; the events are everybody's and are not to be changed (TRAP-8)."""
+    """A list owned by the caller. The events in it are shared and must not be changed (TRAP-8)."""
     start: int
-    """Position of the first event of the step's invocation; behind the last, if there is none."""
+    """Position of the first event of the step's invocation, or the list's length if there is
+    none."""
     calls: Mapping[str, int]
-    """Positions of the invocation's function calls, by their ids; also of later events."""
+    """Positions of the invocation's function calls by id, including those of later events."""
     revision: int
-    """How many events these were: user code is given the list, and may change it (STA-17)."""
+    """The original number of events: user code receives the list and may change it (STA-17)."""
 
     @classmethod
     def of(cls, events: list[Event], invocation_id: str) -> "KnownEvents":
-        """What a list of events holds, which is looked through."""
+        """Index a list of events."""
         return _Entry.of(events, sized=False).known(len(events), invocation_id)
 
     def has_call(self, call_id: str) -> bool:
@@ -74,18 +76,18 @@ class KnownEvents(NamedTuple):
 
 
 class SessionCache:
-    """Events of recently used sessions, so that a step reads only the tail it lacks (D3).
+    """Caches events of recently used sessions, so that a step reads only the missing tail (D3).
 
-    Committed events never change and are only ever appended, so an entry can be stale but not
-    wrong, unless the session was deleted and created again. An invocation's first step here looks
-    for that; within an invocation the step's epoch does.
+    Committed events never change and are only appended, so an entry can be stale but not wrong,
+    unless the session was deleted and created again. An invocation's first step on this worker
+    checks for that; for later steps the epoch does.
 
-    Those that were used least recently make room for others. A session that takes more than
-    `max_bytes` by itself is not kept: each of its steps reads it.
+    The least recently used sessions are evicted. A session that exceeds `max_bytes` by itself is
+    not cached, and each of its steps reads it in full.
 
     Args:
-        size: Sessions that are kept at most.
-        max_bytes: Of memory that their events may take at most; see `memory_of`.
+        size: Maximum number of cached sessions.
+        max_bytes: Maximum bytes of memory for their events; see `memory_of`.
     """
 
     def __init__(self, size: int = 256, *, max_bytes: int = Limits().session_cache_bytes) -> None:
@@ -96,24 +98,24 @@ class SessionCache:
 
     @property
     def bytes(self) -> int:
-        """Of memory that the kept events take."""
+        """Bytes of memory that the cached events take."""
         with self._lock:
             return sum(entry.bytes for entry in self._entries.values())
 
     async def read(
         self, sessions: SessionLog, key: SessionKey, revision: int, invocation_id: str
     ) -> KnownEvents:
-        """The session's first `revision` events.
+        """Return the session's first `revision` events.
 
         Args:
-            sessions: Where those are that are not known here.
+            sessions: The store, for events that are not cached.
             key: The session.
-            revision: How many.
-            invocation_id: Who asks.
+            revision: The number of events.
+            invocation_id: The invocation of the step that reads.
         """
         entry = self._entries.get(key)
         if entry is None or entry.seen_by != invocation_id:
-            # A new one: an invocation that relies on the old one finds it as it was.
+            # A new entry: an invocation that uses the old one must find it unchanged.
             entry = await _verified(self._copy(entry), sessions, key, revision)
             entry.seen_by = invocation_id
         elif (known := len(entry.events)) < revision:
@@ -124,24 +126,25 @@ class SessionCache:
         return entry.known(revision, invocation_id)
 
     def begin(self, key: SessionKey, event: Event) -> None:
-        """Take over the first event of a new session, whatever was known under that name."""
+        """Cache the first event of a new session, replacing any entry under the same key."""
         self._keep(key, _Entry.of([event], event.invocation_id))
 
     def add(self, key: SessionKey, seq: int, event: Event) -> None:
-        """Take over an event that was just committed, if it is the next one.
+        """Cache an event that was just committed, if it is the next one.
 
-        Not where its invocation has yet to make sure of those before it: it looks at the last.
+        Skipped while the event's invocation has yet to verify the entry, because the verification
+        compares the last event.
         """
         entry = self._entries.get(key)
         if entry is None or entry.seen_by != event.invocation_id or entry.revision != seq - 1:
             return
         with self._lock:
             entry.extend(seq - 1, [event])
-            if self._entries.get(key) is entry:  # else it has made room meanwhile
+            if self._entries.get(key) is entry:  # otherwise it has been evicted
                 self._put(key, entry)
 
     def _copy(self, entry: "_Entry | None") -> "_Entry":
-        with self._lock:  # a dict that grows meanwhile cannot be walked through
+        with self._lock:  # a dict must not grow while it is iterated over
             return entry.copy() if entry else _Entry("")
 
     def _keep(self, key: SessionKey, entry: "_Entry") -> None:
@@ -152,8 +155,8 @@ class SessionCache:
         self._entries.pop(key, None)
         if entry.bytes > self._max_bytes:
             return
-        self._entries[key] = entry  # the last one: the most recently used
-        # Added up and not counted along: steps that share an entry make it grow.
+        self._entries[key] = entry  # at the end: the most recently used
+        # Summed anew instead of tracked, because steps that share an entry make it grow.
         total = sum(one.bytes for one in self._entries.values())
         while len(self._entries) > self._size or total > self._max_bytes:
             _, oldest = self._entries.popitem(last=False)
@@ -162,22 +165,23 @@ class SessionCache:
 
 @dataclass
 class _Entry:
-    """A session's first events. Only ever added to: several steps may be using it.
+    """A session's first events. Append-only, because several steps may use the entry at once.
 
-    A copy for each addition would make every step of a long session dearer than the one before.
+    A copy for each addition would make every step of a long session more expensive than the one
+    before.
     """
 
     seen_by: str
-    """The invocation that made sure the events are this session's."""
+    """The invocation that verified that the events belong to this session."""
     events: list[Event] = field(default_factory=list[Event])
     starts: dict[str, int] = field(default_factory=dict[str, int])
     """Position of the first event of each invocation."""
     calls: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
-    """By invocation: position of the event of each of its calls, the first one's of an id."""
+    """By invocation: position of the event of each call; the first event of an id counts."""
     creation: Creation | None = None
-    """Of the session; None: it is yet to be asked for."""
+    """The session's creation; None: not read yet."""
     bytes: int = 0
-    """Of memory that the events take."""
+    """Bytes of memory that the events take."""
 
     @classmethod
     def of(cls, events: Iterable[Event], seen_by: str = "", *, sized: bool = True) -> "_Entry":
@@ -187,14 +191,14 @@ class _Entry:
 
     @property
     def revision(self) -> int:
-        """How many events there are."""
+        """The number of events."""
         return len(self.events)
 
     def extend(self, after: int, events: Iterable[Event], *, sized: bool = True) -> None:
-        """Add those of the events behind the first `after` that are not there yet.
+        """Append those events that the entry lacks.
 
         Args:
-            after: How many events come before these.
+            after: How many events of the session precede `events`.
             events: The events.
             sized: Whether to count the memory that they take.
         """
@@ -213,7 +217,7 @@ class _Entry:
         return KnownEvents(events, start, self.calls.get(invocation_id, {}), len(events))
 
     def copy(self) -> "_Entry":
-        """One of its own with the same events, which is faster than to look through them."""
+        """Return an independent entry with the same events, without indexing them again."""
         calls = {name: dict(known) for name, known in self.calls.items()}
         events, starts = list(self.events), dict(self.starts)
         return _Entry(self.seen_by, events, starts, calls, self.creation, self.bytes)
@@ -224,23 +228,23 @@ def _events(stored: Iterable[StoredEvent]) -> Iterable[Event]:
 
 
 async def _verified(entry: _Entry, sessions: SessionLog, key: SessionKey, revision: int) -> _Entry:
-    """The entry with as many events as `revision`, or another one if these are not the session's.
+    """Return the entry extended to `revision` events, or a new one if it is of another session.
 
     Args:
-        entry: Nobody else's; it is added to.
-        sessions: Where the events are.
+        entry: An entry that is not shared; it is extended.
+        sessions: The store.
         key: The session.
-        revision: How many events are wanted.
+        revision: The number of events wanted.
     """
-    # Before the events: should the session be created again meanwhile, the next look shows it.
+    # Read before the events: if the session is created again in between, the next check shows it.
     creation = await sessions.read_creation(key)
     if entry.creation != creation:
-        entry = _Entry("", creation=creation)  # whatever the events' ids and times say
+        entry = _Entry("", creation=creation)  # regardless of the events' ids and times
     known = len(entry.events)
     after = max(known - 1, 0)
     tail = await sessions.read_events(key, after=after, upto=max(revision, known))
     if known and not (tail and _is_same(tail[0].event, entry.events[-1])):
-        # The store was put back to an older one, and has gone on since.
+        # The store was restored from a backup and has been written to since.
         entry, after = _Entry("", creation=creation), 0
         tail = await sessions.read_events(key, upto=revision)
     entry.extend(after, _events(tail))
@@ -248,5 +252,5 @@ async def _verified(entry: _Entry, sessions: SessionLog, key: SessionKey, revisi
 
 
 def _is_same(event: Event, known: Event) -> bool:
-    """Whether it is the one event; after a restored backup another one may have its id."""
+    """Return whether both are the same event; after a restore another one may have the same id."""
     return (event.id, event.timestamp) == (known.id, known.timestamp)

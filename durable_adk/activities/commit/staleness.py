@@ -1,8 +1,8 @@
 """Staleness checks: detect that the session store is older than what was committed to it (I21).
 
-A running invocation knows how long its session was, so `require_known` compares the two. A new
-invocation knows nothing: Temporal does, and the store must know every invocation that Temporal has
-seen completed (`StalenessCheck`).
+A running invocation knows how long its session was, and `require_known` compares that to the store.
+A new invocation has no such knowledge, but Temporal does: the store must contain every invocation
+that Temporal lists as completed (`StalenessCheck`).
 """
 
 import asyncio
@@ -21,96 +21,97 @@ from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.messages import InvocationResult
 
 FARTHEST = 30
-"""Completed invocations that are looked at until the store knows one. If the sessions of all these
-are missing, nothing tells whether they were lost, or deleted by a release that kept no tombstones,
-and they are taken for deleted."""
+"""Maximum number of completed invocations to check until the store contains one. If the sessions of
+all of them are missing, they may have been lost, or deleted by a release that wrote no tombstones;
+they count as deleted."""
 MAX_AGE = 5.0
-"""Seconds after which Temporal is asked again. Until then the last answer has to be true still, so
-what is missed is a backup that is no older than this."""
+"""Seconds for which Temporal's answer is reused. A restored backup that is younger than this may
+therefore go undetected."""
 REFUSAL_AGE = 1.0
-"""Seconds after which Temporal is asked again before a session is refused."""
+"""Maximum age in seconds of the answer on which a session is refused."""
 CLOCK_DIFFERENCE = 600.0
-"""Seconds by which the clocks of a worker and of Temporal may differ, where a session that is known
-to have been deleted was created again."""
+"""Tolerated difference in seconds between a worker's clock and Temporal's, for a session that is
+known to have been deleted and created again."""
 
 logger = get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class _Completed:
-    """An invocation that has completed."""
+    """A completed invocation."""
 
     key: SessionKey
     invocation_id: str
     started: float
-    """Not before this, in seconds since the epoch."""
+    """Earliest possible start, in seconds since the epoch."""
     steered: bool = False
-    """Whether another one has completed, whose message was merged into this one."""
+    """Whether the workflow that completed only delivered its message to this invocation."""
 
 
 @dataclass(frozen=True)
 class _Look:
-    """What the completed invocations have said."""
+    """The result of checking the completed invocations."""
 
     known: _Completed | None = None
-    """The newest one that the store knows; it knows what was before that too."""
+    """The newest invocation that the store contains; the store then contains all earlier ones
+    too."""
     stale: Mapping[SessionKey, str] = field(default_factory=dict[SessionKey, str])
-    """By session that lacks one, the invocation's id."""
+    """By session that lacks an invocation: the invocation's id."""
 
     @property
     def is_general(self) -> bool:
-        """Whether the store itself is older, and not only what one user has done to sessions."""
+        """Whether the store itself is older, as opposed to one user having changed sessions."""
         users = {key[:2] for key in self.stale}
         return len(users) > 1 or (bool(self.stale) and self.known is None)
 
     def concerns(self, key: SessionKey) -> bool:
-        """Whether a session must not be written to."""
+        """Return whether the session must not be written to."""
         return key in self.stale or self.is_general
 
 
 @dataclass
 class StalenessCheck:
-    """Looks for invocations that have completed and that the store does not know."""
+    """Looks for completed invocations that the store does not contain."""
 
     client: Client
     sessions: SessionLog
     task_queue: str
-    """Its workers share a store; others may have another one."""
+    """The task queue whose workers share the store; others may use another store."""
     _last: _Look = field(default_factory=_Look)
     _asked: float = float("-inf")
-    """When the asking began that had this answer."""
+    """When the query behind the last answer was started."""
     _tried: float = float("-inf")
-    """When the last asking began, answered or not."""
+    """When the last query was started, whether or not it succeeded."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _completed: dict[str, _Completed] = field(default_factory=dict[str, _Completed])
-    """Those of the last answer by run id: the result of a run never changes."""
+    """The invocations of the last answer by run id; the result of a run never changes."""
 
     async def check(self, key: SessionKey) -> None:
-        """Make sure that a session lacks nothing, as far as Temporal can tell.
+        """Check that a session is complete, as far as Temporal can tell.
 
-        What one session lacks stops its own openings (I22). All are stopped where sessions of
-        several users lack something, or none of the newest invocations is known: then the store was
-        restored from a backup. Sessions that are missing, or were created since, have been deleted.
-        A Temporal that does not answer is asked at the next opening.
+        A session that lacks an invocation is closed to new openings (I22). All sessions are if
+        those of several users lack invocations, or if none of the newest invocations is known: then
+        the store was restored from a backup. Sessions that are missing, or were created later,
+        count as deleted. If Temporal does not respond, the next opening queries it again.
 
         Raises:
-            SessionRegressedError: It must not be written to.
+            SessionRegressedError: The session must not be written to.
         """
         last = self._last
         if last.known is not None and not await self._knows(last.known) and self._last is last:
-            self._asked = float("-inf")  # it was deleted, or the store was restored just now
+            self._asked = float("-inf")  # it was deleted, or the store has just been restored
         await self._ask(MAX_AGE)
         if self._last.concerns(key):
-            # Looked at again: it may have been put back, or accepted as deleted, since.
+            # Query again: the session may have been repaired, or accepted as deleted, since.
             await self._ask(REFUSAL_AGE)
         if self._last.concerns(key):
             raise _refusal(key, self._last)
 
     async def _ask(self, age: float) -> None:
-        """Have an answer that is no older than this; of callers at once, one asks for all."""
+        """Query Temporal if the last answer is older than `age`; concurrent callers share one."""
         called = time.monotonic()
         async with self._turn:
-            # Who asked after this call was made has asked for it as well, answered or not.
+            # A query that started after this call serves it too, whether or not it succeeded.
             if self._tried >= called or self._asked >= called - age:
                 return
             self._tried = time.monotonic()
@@ -124,7 +125,7 @@ class StalenessCheck:
             self._last, self._asked = look, self._tried
 
     async def _look(self) -> _Look:
-        """Walk back to the first one that the store knows."""
+        """Walk backwards to the newest completed invocation that the store contains."""
         query = (
             "WorkflowType = 'Invocation' AND ExecutionStatus = 'Completed' "
             f"AND TaskQueue = '{self.task_queue}'"
@@ -148,11 +149,11 @@ class StalenessCheck:
             elif await self._lacks(one):
                 stale.setdefault(one.key, one.invocation_id)
         self._completed = completed
-        # Beside a session that lacks something, those that nobody has deleted are lost as well.
+        # If a session lacks an invocation, missing sessions without a tombstone are lost as well.
         return _Look(known, missing | stale if stale else {})
 
     async def _read(self, execution: WorkflowExecution) -> _Completed | None:
-        """The invocation; None: its result cannot be read, so nothing follows from it."""
+        """Return the invocation, or None if its result cannot be read and so proves nothing."""
         handle = self.client.get_workflow_handle(execution.id, run_id=execution.run_id)
         try:
             result = InvocationResult.read(await handle.result())
@@ -166,17 +167,18 @@ class StalenessCheck:
         return _Completed(key, result.invocation_id, at)
 
     async def _knows(self, one: _Completed) -> bool:
-        """Whether the store has it closed."""
+        """Return whether the store contains the invocation as closed."""
         record = await self.sessions.get_invocation(one.key, one.invocation_id)
         return record is not None and record.status.closed
 
     async def _lacks(self, one: _Completed) -> bool:
-        """Whether a session lacks it that was there when it was started.
+        """Return whether a session lacks an invocation that started after the session's creation.
 
-        Told by the session's own creation and by no event's timestamp, which user code may write.
+        Decided by the creation record of the session, not by timestamps of events, which user code
+        can set.
         """
         if one.steered and await self.sessions.get_invocation(one.key, one.invocation_id):
-            return False  # it runs on, and says nothing of what came before
+            return False  # it is still open, and proves nothing about earlier ones
         creation = await self.sessions.read_creation(one.key)
         if creation is None:
             return False
@@ -185,7 +187,7 @@ class StalenessCheck:
 
 
 def _refusal(key: SessionKey, look: _Look) -> SessionRegressedError:
-    """The error, which names no session but the caller's own: another user must not be told (S23).
+    """Build the error, which names only the caller's own session, not those of other users (S23).
 
     Operators find the others in the log.
     """
@@ -209,21 +211,21 @@ async def require_known(
     epoch: int,
     revision: int | None = None,
 ) -> None:
-    """Make sure that a session knows of an invocation that was opened in it.
+    """Check that a session contains an invocation that was opened in it.
 
-    A record never goes while its session is there, and a log never gets shorter. A session that is
-    missing altogether counts as deleted: of that nothing is left to tell it by.
+    A record is kept as long as its session exists, and a log never gets shorter. A session that is
+    missing altogether counts as deleted, because nothing is left to distinguish the cases.
 
     Args:
-        deps: Where the store is.
+        deps: Gives access to the store.
         key: The session.
-        invocation_id: It was opened.
-        epoch: Of the invocation's lease; 0: it is not known.
-        revision: Number of an event that was stored; None: none is known of.
+        invocation_id: An invocation that was opened.
+        epoch: The epoch of the invocation's lease; 0: unknown.
+        revision: Number of an event that was stored; None: none is known.
 
     Raises:
-        LeaseLostError: It was opened in a session that was deleted; the one there is another.
-        SessionRegressedError: It was opened in a session that is older now than it was then.
+        LeaseLostError: The session was deleted, and the present one is another of the same name.
+        SessionRegressedError: The session is older now than when the invocation was opened.
     """
     try:
         present, _ = await deps.sessions.read_state(key, epoch=epoch or None)
