@@ -1,4 +1,4 @@
-"""One attempt of a step: which errors are retried, and how the worker's heartbeat is sent."""
+"""One attempt of a step: which errors are retried, and how heartbeats are sent."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
@@ -34,24 +34,24 @@ from durable_adk.wire.effect import EffectAttempt
 
 T = TypeVar("T")
 MAX_LOST = 10
-"""Attempts of a step that may be lost with their workers."""
+"""Maximum number of attempts of a step that may be lost with their workers."""
 MAX_UNREGISTERED = 10
-"""How often a step is given back whose agent is not here."""
+"""Maximum number of times a step is returned because its agent is not registered on the worker."""
 WAIT_SHARE = 0.7
-"""Of the time until a ticket's turn, as it is estimated, after which it is asked again."""
+"""Share of the estimated time until a ticket's turn after which the next attempt is made."""
 IN_PLACE_TICKETS = 4
-"""Tickets of a session whose attempts may wait in place."""
+"""Number of tickets of a session whose attempts may wait in place."""
 IN_PLACE_TIMEOUT = 10.0
-"""Seconds that an attempt waits in place."""
+"""Maximum seconds that an attempt waits in place."""
 MIN_BUSY_DELAY = 0.25
 MAX_BUSY_DELAY = 20.0
-"""Seconds. The tickets of resumptions outlive it, see `_pausing.RESUMING_TTL`."""
+"""Seconds. Tickets of resumptions live longer than this, see `_pausing.RESUMING_TTL`."""
 UNREGISTERED_DELAY = 0.5
-"""Seconds until a step that another worker has to do is offered to the workers again."""
+"""Seconds until a step that needs another worker is offered to the workers again."""
 STORE_DELAY = 2.0
-"""Seconds at most until a step asks a store again that does not answer; the engine's own delay
-would grow to half a minute, and the step go on so long after the store."""
-_EAGER = 5  # attempts in which the engine's delay is shorter
+"""Maximum seconds between a step's retries while the store is unavailable. The engine's own delay
+would grow to half a minute, and the step would continue that late after the store's return."""
+_EAGER = 5  # attempts during which the engine's own delay is shorter
 
 _NOT_HERE = (AgentNotFoundError, UnknownAppError)
 _OTHER_WORKER = (*_NOT_HERE, WorkerStuckError)
@@ -61,35 +61,36 @@ Retry = Callable[[DurableAdkError], bool]
 
 @dataclass(frozen=True, kw_only=True)
 class StepAttempt(EffectAttempt):
-    """The attempt that is made, of an activity."""
+    """The current attempt of an activity."""
 
     what: str
-    """For messages."""
+    """Describes the step in messages."""
     trials: LostAttempts | None = None
-    """Which of the lost ones count; None: all."""
+    """Decides which of the lost attempts count; None: all."""
     is_local: bool = False
-    """Such a one is not given up, and has no details: its worker's death makes it a first one."""
+    """Whether it is a local activity. Local activities have no heartbeat details, and their attempt
+    counter restarts after a worker crash, so they are never given up."""
 
     @property
     def counted(self) -> int:
-        """Its number without those that are excused."""
+        """The attempt's number, not counting excused attempts."""
         return self.history.counted(self.number)
 
     @property
     def elsewhere(self) -> int:
-        """How often the step was given back before, as the worker did not know its agent."""
+        """How often the step was returned before because the worker did not know its agent."""
         return self.number - 1 if self.is_local else self.history.elsewhere
 
     @property
     def leaving(self) -> AttemptHistory:
-        """What the next one is to know should this one end with its worker, which is told to."""
+        """The history for the next attempt, if this one ends because its worker shuts down."""
         return self.history.after(self.number, excused=True)
 
     async def begins(self) -> None:
-        """To be awaited when all is read, right before the step's code.
+        """Record that the step's code is about to run; await it once all input is read.
 
         Raises:
-            RunError: Too many were lost while theirs ran.
+            RunError: Too many attempts were lost while the step's code ran.
         """
         if self.trials is not None:
             await self.check_lost()
@@ -97,8 +98,8 @@ class StepAttempt(EffectAttempt):
     async def check_lost(self) -> None:
         """Raise RunError if too many attempts were lost, each with its worker.
 
-        What kills workers, by using up the memory or calling `os._exit`, must not go on to the
-        next one for ever (F12).
+        Code that kills workers, by exhausting the memory or calling `os._exit`, must not be passed
+        on from worker to worker for ever (F12).
         """
         lost = 0 if self.is_local else len(self.history.lost(self.number))
         if lost and self.trials is not None:
@@ -110,7 +111,7 @@ class StepAttempt(EffectAttempt):
             )
 
     def tell(self, history: AttemptHistory) -> None:
-        """Have the next one know this."""
+        """Report the history to the next attempt, in a heartbeat."""
         if not self.is_local:
             activity.heartbeat(*history.details())
 
@@ -118,25 +119,25 @@ class StepAttempt(EffectAttempt):
 def to_application_error(
     error: BaseException, *, retry: bool, number: int | None = None, delay: float | None = None
 ) -> ApplicationError:
-    """An exception as it crosses to the workflow: class, message, and whether to try again.
+    """Convert an exception for the workflow: class, message, and whether to retry.
 
     Args:
         error: The exception.
-        retry: Whether to try again.
-        number: Of the attempt, without those that do not count; None: the engine's.
-        delay: Seconds until then; None: as the error has it, or else the engine.
+        retry: Whether the activity is to be retried.
+        number: The attempt's number, not counting excused attempts; None: the engine's number.
+        delay: Seconds until the retry; None: the error's own delay, or else the engine's.
     """
     if not isinstance(error, DurableAdkError):
         error = raised(RunError, type(error).__name__, str(error))
     category = ApplicationErrorCategory.UNSPECIFIED
     if isinstance(error, SessionBusyError):
-        # Waiting for the session is this activity's retries: no history, and no news (D7).
+        # Retries are how this activity waits for the session: no history events, no alarm (D7).
         category = ApplicationErrorCategory.BENIGN
     if delay is None:
         delay = _delay(error, number or activity.info().attempt)
     detail, message = as_detail(error), error.message
     if retry:
-        # Of a large failure the server would show only that it was large (`converter.MAX_WAITING`).
+        # The server would replace a large failure by a note on its size (`converter.MAX_WAITING`).
         message, detail["message"] = storable(message, 300), storable(message, 1_000)
     return ApplicationError(
         message,
@@ -149,7 +150,7 @@ def to_application_error(
 
 
 def _delay(error: DurableAdkError, number: int) -> float | None:
-    """Seconds until the next attempt; None: as the engine has it."""
+    """Return the seconds until the next attempt, or None for the engine's delay."""
     if isinstance(error, ModelUnavailableError):
         return error.delay(number)
     if isinstance(error, SessionBusyError):
@@ -162,12 +163,12 @@ def _delay(error: DurableAdkError, number: int) -> float | None:
 
 
 def busy_delay(error: SessionBusyError) -> float:
-    """Seconds until the next attempt of who waits for a session.
+    """Return the seconds until the next attempt of a step that waits for its session.
 
-    Who is among the first NEXT waits in place if there is room. The others come among them when
-    those ahead have run, which may be quick ones behind a long one: they ask again before that, and
-    the seldomer the more come first. So 200 that wait for a session together make some thirty
-    attempts a second, and 500 fewer than fifty.
+    The first IN_PLACE_TICKETS tickets wait in place if there is room. The others move up when those
+    ahead have run, which may be quick ones behind a long one. So they retry before the estimated
+    time, and the less often the more tickets are ahead. With this, 200 steps that wait for one
+    session make some thirty attempts a second, and 500 fewer than fifty.
     """
     most = (
         IN_PLACE_TIMEOUT
@@ -178,13 +179,13 @@ def busy_delay(error: SessionBusyError) -> float:
 
 
 def _soonest(ahead: int) -> float:
-    """Seconds in which so many quick turns may be over; those far back need not know as well."""
+    """Return the seconds in which that many quick turns may be over, with slack further back."""
     return 0.1 * ahead + 0.1 * max(ahead - 3 * IN_PLACE_TICKETS, 0)
 
 
 @contextmanager
 def application_errors(*, retry: Retry, number: int | None = None) -> Generator[None]:
-    """Turn what the effect raises into an ApplicationError; ours are retried as `retry` says."""
+    """Convert an exception of the body to an ApplicationError; `retry` decides for our errors."""
     try:
         yield
     except DurableAdkError as error:
@@ -196,12 +197,13 @@ def application_errors(*, retry: Retry, number: int | None = None) -> Generator[
     except NewerReleaseError as error:
         raise to_application_error(error, retry=True, number=number) from error
     except MemoryError as error:
-        # The process's, which others may have used up (F44); what a tool raises is its result.
+        # The process's memory, which other work may have used up (F44). A tool's own MemoryError
+        # is the tool's result instead.
         raise to_application_error(
             error, retry=number is None or number <= MAX_LOST, number=number
         ) from error
     except BaseException as error:
-        # Not foreseen, so a fault of ours: trying again would hang the run (D11).
+        # Unexpected, so a bug in this package: retrying would hang the run (D11).
         raise to_application_error(error, retry=False) from error
 
 
@@ -211,19 +213,19 @@ def transient(error: DurableAdkError) -> bool:
 
 
 def transient_or_busy(error: DurableAdkError) -> bool:
-    """Retry transient errors, and a session that another invocation holds."""
+    """Retry transient errors, and a session whose lease another invocation owns."""
     return transient(error) or isinstance(error, SessionBusyError)
 
 
 def transient_or_unregistered(error: DurableAdkError, *, before: int) -> bool:
-    """Retry what passes by itself, and for some seconds what another worker may know.
+    """Retry transient errors, and for some seconds an agent that another worker may know.
 
-    While a deploy goes on, a step of an agent that only the new workers have may come to an old
-    one, as often as not several times. An agent that is gone everywhere is told after as many.
+    During a deploy, a step of an agent that only the new workers have may reach an old worker
+    several times. After MAX_UNREGISTERED returns the agent is reported as unknown.
 
     Args:
-        error: What was raised.
-        before: How often the step was given back before.
+        error: The exception.
+        before: How often the step was returned before.
     """
     return transient(error) or (isinstance(error, _NOT_HERE) and before + 1 < MAX_UNREGISTERED)
 
@@ -232,20 +234,20 @@ def transient_or_unregistered(error: DurableAdkError, *, before: int) -> bool:
 async def step_attempt(
     what: str, *, trials: LostAttempts | None = None, asks: int | None = None
 ) -> AsyncGenerator[StepAttempt]:
-    """One attempt of a step with code of a user, or a model, in it.
+    """Run the body as one attempt of a step that runs user code or calls a model.
 
-    What the step needs and does not get (the store, a worker that knows its agent) never ends it:
-    it is tried again, and such attempts do not count; nor do those that a deploy ends. Those that
-    are lost do, if they may have run its code.
+    A missing requirement (the store, a worker that knows the agent) never fails the step: it is
+    retried, and such attempts do not count, nor do those that a deploy ends. Lost attempts count if
+    they may have run the step's code.
 
     Args:
-        what: For the message.
-        trials: Which of the lost attempts count, as the body tells by `StepAttempt.begins`; None:
-            all, and the body need not tell.
-        asks: How often a model that is unavailable is asked; None: there is none.
+        what: Describes the step in messages.
+        trials: Decides which of the lost attempts count; the body calls `StepAttempt.begins`. None:
+            all count, and the body need not call it.
+        asks: Maximum number of calls to an unavailable model; None: the step calls no model.
 
     Raises:
-        ApplicationError: The step has failed, or is to be tried again.
+        ApplicationError: The step has failed, or is to be retried.
     """
     info = activity.info()
     history = AttemptHistory.of(info.heartbeat_details)
@@ -265,8 +267,9 @@ async def step_attempt(
                     await this.check_lost()
                 yield this
         except (DurableAdkError, RetryLater, MemoryError) as error:
-            # The engine keeps it, together with the failure, for the next attempt. Of a step that
-            # has blocked its worker nothing is told: it counts as lost, or it would go on for ever.
+            # The engine keeps the details, together with the failure, for the next attempt. A step
+            # that has blocked its worker reports nothing: it counts as lost, or it would be
+            # retried for ever.
             if not (isinstance(error, WorkerStuckError) and error.suspected):
                 this.tell(history_after(history, this.number, error))
             raise
@@ -277,7 +280,7 @@ async def step_attempt(
 
 
 def history_after(history: AttemptHistory, number: int, error: BaseException) -> AttemptHistory:
-    """The attempt history after an attempt has ended with an error."""
+    """Return the attempt history after an attempt has ended with an error."""
     elsewhere, away = isinstance(error, _NOT_HERE), isinstance(error, ToolsetUnavailable)
     missing = isinstance(error, TransientError) and not isinstance(error, ModelUnavailableError)
     excused = elsewhere or away or missing
@@ -288,13 +291,13 @@ def history_after(history: AttemptHistory, number: int, error: BaseException) ->
 async def heartbeating(
     history: AttemptHistory = NO_ATTEMPTS, *, leaving: AttemptHistory | None = None
 ) -> AsyncGenerator[None]:
-    """Heartbeat while the body runs; a cancellation comes back on the same way (D11).
+    """Send heartbeats while the body runs, which also delivers cancellations to it (D11).
 
     Args:
-        history: To be known to the next attempt, should this one be lost: a heartbeat replaces
-            the details of those before it.
-        leaving: The same from when the worker is told to end: code that does not let itself be
-            cancelled is lost with it, and that says nothing of the code.
+        history: Details for the next attempt, should this one be lost. A heartbeat replaces the
+            details of earlier ones.
+        leaving: Details to send once the worker shuts down: code that cannot be cancelled is lost
+            with the worker, and that says nothing about the code.
     """
     timeout = activity.info().heartbeat_timeout
     if timeout is None:
@@ -315,6 +318,6 @@ async def heartbeating(
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
-    """Finish a store operation although it is cancelled: its result must be known."""
+    """Finish a store operation even if it is cancelled, because its result must be known."""
     async with heartbeating():
         return await uninterrupted(work)

@@ -1,4 +1,4 @@
-"""The Temporal activities, one for each effect: retries and heartbeats."""
+"""The Temporal activities: one for each effect, with retries and heartbeats."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -36,7 +36,7 @@ class InvocationActivities:
         self._in_place = InPlaceWaits()
 
     def all(self) -> list[Callable[[Any], Awaitable[Any]]]:
-        """All of them, for a worker."""
+        """Return all activities, for registration with a worker."""
         return [self._activity(row) for row in EFFECTS]
 
     def _activity(self, row: EffectRow[Any]) -> Callable[[Any], Awaitable[Any]]:
@@ -46,14 +46,14 @@ class InvocationActivities:
             return await self._run_code(row, step)
 
         perform.__name__ = perform.__qualname__ = row.name
-        # The converter reads the step as what this says.
+        # The converter decodes the step by these annotations.
         perform.__annotations__ = {"step": row.step, "return": row.result}
         return activity.defn(name=row.name)(perform)
 
     async def _store(self, row: StoreEffect[Any, Any], step: Any) -> Any:
-        """Retried until the store answers, and the session is free if the effect waits for it.
+        """Perform a store effect; retry until the store responds and the session is free if needed.
 
-        Then it waits here, or in the activity's next attempt.
+        The wait for the session happens in this attempt or between retries of the activity.
         """
         waits = row.waits(step)
         with application_errors(retry=_retry(step, waits=waits)):
@@ -62,9 +62,10 @@ class InvocationActivities:
             return await self._in_place.attempt(self._effects.deps, self._effects.perform, step)
 
     async def _run_code(self, row: CodeEffect[Any, Any], step: Any) -> Any:
-        """What it raises is final (TRAP-49, PLG-4), unless a model or a tool is to be tried again.
+        """Perform a code effect. Its errors are final (TRAP-49, PLG-4), except retryable ones.
 
-        Otherwise only a lost worker makes it run again.
+        A model or a tool may request a retry; otherwise the code runs again only after a lost
+        worker.
         """
         deps = self._effects.deps
         trials = LostAttempts(deps=deps, step=step) if _notes_trials(step) else None
@@ -77,15 +78,15 @@ def _retry(step: object, *, waits: bool) -> Retry:
     passes = transient_or_busy if waits else transient
     if not isinstance(step, OpenStep) or step.tool_run is None:
         return passes
-    # A user's message is told at once that there is no such app; a step's question is not.
+    # A user's message fails at once if the app is unknown; an agent used as a tool is retried.
     before = activity.info().attempt - 1
     return lambda error: passes(error) or transient_or_unregistered(error, before=before)
 
 
 def _notes_trials(step: object) -> bool:
-    """Whether lost attempts can be noted by the invocation; otherwise all of them count.
+    """Return whether the invocation can store notes on lost attempts; otherwise all of them count.
 
-    Before it is open there is nothing to note them by, and a summary comes after its end.
+    Notes are impossible before the invocation is open, and for a summary, which follows its end.
     """
     opens = isinstance(step, HookStep) and step.hook == "on_user_message_callback"
     return isinstance(step, Step) and not opens

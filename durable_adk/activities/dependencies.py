@@ -26,13 +26,13 @@ from durable_adk.wire.run_config import RunConfig
 from durable_adk.wire.steps import Step
 
 STORE_TIMEOUT = 30.0
-"""Seconds a step waits for the store within one attempt."""
+"""Seconds for which a step waits for the store within one attempt."""
 
 logger = get_logger(__name__)
 
 
 def _seen(step: Step, known: KnownEvents) -> list[Event]:
-    """The events that a step may see: of those before its invocation maybe only some (SSN-6)."""
+    """Return the events that a step may see; earlier invocations' events may be limited (SSN-6)."""
     config = step.run_config.get_session_config if step.run_config else None
     if config is None:
         return known.events
@@ -40,7 +40,7 @@ def _seen(step: Step, known: KnownEvents) -> list[Event]:
 
 
 async def assume_alive(lease_owner: str) -> bool:
-    """The answer of a process that cannot look: nobody is taken over from."""
+    """Liveness check for processes that cannot check: no lease owner is ever taken over."""
     del lease_owner
     return True
 
@@ -62,44 +62,46 @@ async def interrupt_nobody(key: SessionKey, record: InvocationRecord) -> None:
 
 @dataclass(kw_only=True)
 class Dependencies:
-    """The apps, the stores and the limits."""
+    """The apps, stores and limits that effects use."""
 
     registry: AppRegistry
     registry_name: str = "local"
-    """Under which name workflows find the registry; see `apps.registry.serve`."""
+    """The name under which workflows find the registry; see `apps.registry.serve`."""
     sessions: SessionLog
     limits: Limits = field(default_factory=Limits)
     model_task_queues: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By a model's name, where it is called; other ones where the invocation is."""
+    """Task queue by model name; other models are called on the invocation's own task queue."""
     services: Services = field(default_factory=Services)
     is_alive: Callable[[str], Awaitable[bool]] = assume_alive
-    """Whether the lease owner of a lease still runs; see `InvocationRecord.lease_owner`."""
+    """Whether a lease owner still runs; see `InvocationRecord.lease_owner`."""
     check_store: Callable[[SessionKey], Awaitable[None]] = skip_staleness_check
     """Raises SessionRegressedError if a session is older than it was; see `StalenessCheck`."""
     interrupt: Callable[[SessionKey, InvocationRecord], Awaitable[None]] = interrupt_nobody
-    """Asks the run of an invocation to end; it may be asked any number of times."""
+    """Asks the run of an invocation to end; idempotent."""
     steer: Callable[[SessionKey, InvocationRecord, InvocationAnswer], Awaitable[None]] = (
         steer_nobody
     )
-    """Tells the run of an invocation that a message waits; whether it is heard shows later."""
+    """Notifies the run of an invocation of a waiting message; whether it is delivered shows
+    later."""
     max_in_place: int = 0
-    """How many attempts may wait for their sessions in place; see `waiting.InPlace`."""
+    """Maximum number of attempts that wait for their sessions in place; see
+    `waiting.InPlaceWaits`."""
     cache: SessionCache = field(init=False)
     partials: PartialChannel | None = None
-    """Where the chunks of streamed answers go; None: nowhere."""
+    """Channel for the chunks of streamed responses; None: they are dropped."""
 
     def __post_init__(self) -> None:
-        """Make the cache, as large as the limits say."""
+        """Create the cache with the size that the limits set."""
         self.cache = SessionCache(max_bytes=self.limits.session_cache_bytes)
 
     async def scope(self, step: Step) -> tuple[BaseAgent, StepScope]:
-        """The agent of a step and where it is, rebuilt from the stores (D3).
+        """Return a step's agent and its scope, rebuilt from the stores (D3).
 
         Raises:
             UnknownAppError: The app is not served here.
-            AgentNotFoundError: The agent is gone, or not here yet.
+            AgentNotFoundError: The agent was removed, or is not registered on this worker yet.
             SessionNotFoundError: The session was deleted.
-            LeaseLostError: It was deleted, and created again.
+            LeaseLostError: The session was deleted and created again.
         """
         agent = self.registry.agent(step.key.app_name, step.agent)
         revision, state, known = await self._read(step)
@@ -108,11 +110,11 @@ class Dependencies:
         return agent, scope
 
     def changes_events(self, step: Step) -> bool:
-        """Whether user code may change a step's event before it is stored, or drop it.
+        """Return whether user code may change or drop a step's event before it is stored.
 
         Raises:
             UnknownAppError: The app is not served here.
-            AgentNotFoundError: The agent is gone, or not here yet.
+            AgentNotFoundError: The agent was removed, or is not registered on this worker yet.
         """
         app = self.registry.app(step.key.app_name)
         root = app.find_agent(step.agent).root_agent
@@ -120,13 +122,13 @@ class Dependencies:
         return manifest.any_custom() or "on_event_callback" in self.plugins(step).hooks()
 
     def plugins(self, step: Step) -> PluginManager:
-        """The plugins that see a step; none, if the run is to go without them."""
+        """Return the plugins that see a step; none if the run skips them."""
         if step.plugins is False:
             return PluginManager()
         return self.registry.app(step.key.app_name).plugin_manager
 
     def scope_over(self, step: Step, state: dict[str, Any], known: KnownEvents) -> StepScope:
-        """Where a step is, over what was read of its session."""
+        """Build a step's scope from what was read of its session."""
         session = Session(
             id=step.key.session_id,
             app_name=step.key.app_name,
@@ -151,10 +153,11 @@ class Dependencies:
         )
 
     async def _read(self, step: Step) -> tuple[int, dict[str, Any], KnownEvents]:
-        """The session's revision, and state and events as the step may see them.
+        """Return the session's revision, and its state and events as the step may see them.
 
-        Waits for a store that is away for a moment, so an outage costs few attempts. Where it
-        is older than the run, somebody has to be called, so that may take all of the step's time.
+        Waits for a store that is briefly unavailable, so that an outage costs few attempts. A store
+        that is older than the run needs an operator, so then the wait may take all of the step's
+        time.
         """
         begun = time.monotonic()
         until = begun + STORE_TIMEOUT
@@ -171,7 +174,7 @@ class Dependencies:
             except StoreUnavailableError as error:
                 if time.monotonic() > until:
                     raise
-                if not told:  # once, and not five times a second
+                if not told:  # log once instead of five times a second
                     logger.warning("store.unavailable", error_type=error.error_type)
                 told = True
             else:

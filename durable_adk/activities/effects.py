@@ -1,7 +1,8 @@
-"""The table of effects: each is one row here and one function of this package.
+"""The table of effects: each effect is one row here and one function of this package.
 
-`InvocationActivities` makes an activity of each row, `TemporalRuntime` schedules it by what the row
-says, and `LocalRuntime` performs it in process. `Runtime.perform` finds the row by the step's type.
+`InvocationActivities` creates an activity for each row, `TemporalRuntime` schedules it as the row
+specifies, and `LocalRuntime` performs it in process. `Runtime.perform` finds the row by the step's
+type.
 """
 
 import asyncio
@@ -68,62 +69,63 @@ A = TypeVar("A", bound=Step)
 @dataclass(frozen=True)
 class _Row(Generic[S, R]):
     name: str
-    """Of its activity. It is in histories, so it never changes."""
+    """Name of the activity. It is recorded in histories, so it never changes."""
     step: type[S]
     result: type[R]
 
 
 @dataclass(frozen=True)
 class StoreEffect(_Row[S, R]):
-    """An effect that reads or writes the store, and nothing else.
+    """An effect that only reads or writes the store.
 
-    A local activity first, so that a large input, as an event, is not written to the history again
-    (D4); then a normal one, whose retries are the wait for the store or for a busy session.
+    It runs as a local activity first, so that a large input such as an event is not written to the
+    history again (D4), and then as a normal one, whose retries are the wait for the store or for a
+    busy session.
     """
 
     function: Callable[[Dependencies, S], Awaitable[R]]
     waits: Callable[[S], bool] = lambda _: False
-    """Whether it is tried again while another invocation is active in the session."""
+    """Whether the effect is retried while another invocation is active in the session."""
 
     async def perform(self, deps: Dependencies, step: S, attempt: EffectAttempt) -> R:
-        """One attempt."""
-        del attempt  # writes look at the ids first, so all are alike
+        """Perform one attempt."""
+        del attempt  # writes are idempotent by id, so all attempts are alike
         return await self.function(deps, step)
 
 
 @dataclass(frozen=True)
 class CodeEffect(_Row[S, R]):
-    """An effect that runs code of a user or asks a model: a normal activity."""
+    """An effect that runs user code or calls a model, as a normal activity."""
 
     function: Callable[[Dependencies, S, EffectAttempt], Coroutine[Any, Any, R]]
     what: Callable[[S], str]
-    """How errors name it."""
+    """Describes the step in errors."""
     summary: Callable[[S], str]
-    """How Temporal's UI shows it."""
+    """Describes the step in Temporal's UI."""
 
     async def perform(self, deps: Dependencies, step: S, attempt: EffectAttempt) -> R:
-        """One attempt."""
+        """Perform one attempt."""
         return await self.function(deps, step, attempt)
 
 
 @dataclass(frozen=True)
 class StepEffect(CodeEffect[A, StepResult]):
-    """One that is a step of an agent, with its telemetry."""
+    """A code effect that is a step of an agent, with its telemetry."""
 
     span: Callable[[A], str | None] = lambda _: None
-    """Name of a span over it; None: what it does has its own."""
+    """Name of a span over the step; None: the function creates its own spans."""
     commits: bool = True
-    """Whether it stores its event itself, if the loop has granted that."""
+    """Whether the step commits its event itself if the loop has granted that."""
 
     async def perform(self, deps: Dependencies, step: A, attempt: EffectAttempt) -> StepResult:
-        """One attempt."""
+        """Perform one attempt."""
         with lifecycle.told(self.name, step, attempt=attempt.number, shown=self.span(step)):
             work = self.function(deps, step, attempt)
             if not self.commits:
                 return await work
             result, closed = await run_and_commit(deps, step, work, attempt)
             if closed and step.grant is not None:
-                # Not to be interrupted: the loop has to learn what is stored.
+                # Must not be interrupted: the loop has to learn what is stored.
                 again = closed == "before"
                 await uninterrupted(lifecycle.closed_by_step(deps, step, step.grant, again=again))
             return result
@@ -223,7 +225,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
     StoreEffect("commit_event", CommitStep, int, commit_event),
     StoreEffect("pause_invocation", PauseStep, bool, _pause),
     StoreEffect("take_answer", AnswerStep, AnswerTaken, _take, waits=lambda _: True),
-    # It waits if it was paused.
+    # Closing waits for the session if the invocation was paused.
     StoreEffect("close_invocation", CloseStep, Ending, _close, waits=lambda _: True),
     CodeEffect(
         "compact",
@@ -243,18 +245,18 @@ _ROWS: dict[type[Any], EffectRow[Any]] = {row.step: row for row in EFFECTS}
 
 
 def row_of(step: Effect[R]) -> EffectRow[R]:
-    """The row of a step."""
+    """Return the table row of a step."""
     return _ROWS[type(step)]
 
 
 class EffectPerformer:
-    """Performs effects in this process: one attempt each, unless nobody else counts attempts."""
+    """Performs effects in this process: one attempt per call if the caller counts attempts."""
 
     def __init__(self, deps: Dependencies) -> None:
         self.deps = deps
 
     async def perform(self, step: Effect[R], attempt: EffectAttempt | None = None) -> R:
-        """One attempt; who counts none leaves it to this to run a tool again."""
+        """Perform one attempt. Without `attempt`, tools that request a retry are retried here."""
         row, this = row_of(step), attempt or EffectAttempt()
         while True:
             try:
@@ -268,7 +270,7 @@ class EffectPerformer:
             this = EffectAttempt(number=number + 1, history=history)
 
     async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
-        """See `activity_answer.run_activity`; on Temporal a worker of others runs it."""
+        """See `delegated.run_activity`; on Temporal, an external worker runs the activity."""
         return await delegated.run_activity(self.deps, step, call)
 
     async def wait_for_turn(self, step: waiting.WaitingStep, busy: SessionBusyError) -> None:

@@ -1,8 +1,8 @@
 """Lifecycle events of an invocation: spans, metrics and log lines for its start, pauses and end.
 
-They are emitted only after the data is committed, and never fail a step. What a worker has not
-exported when it is killed is lost. The end of an invocation is emitted again by an attempt that
-finds it closed, as the same span: its ids are derived and its times are the store's.
+They are emitted only after the data is committed, and never fail a step. Events that a killed
+worker has not exported are lost. An attempt that finds its invocation closed emits the end again,
+as the same span: its ids are derived and its times are the store's.
 """
 
 import time
@@ -36,20 +36,21 @@ from durable_adk.wire.steps import (
 )
 
 MAX_EVENTS = 2_000
-"""Of an invocation whose end is told with counts: they are read for that."""
+"""Maximum number of events of an invocation whose end is reported with counts, which requires
+reading them."""
 
 logger = get_logger(__name__)
 
 
 @contextmanager
 def told(kind: str, step: Step, *, attempt: int, shown: str | None = None) -> Generator[None]:
-    """Let what the body tells be the step's.
+    """Emit telemetry inside the body on behalf of a step.
 
     Args:
         kind: Name of the effect.
         step: The step.
         attempt: 1, 2, ...
-        shown: Name of a span over the body; None: what the body does has its own.
+        shown: Name of a span over the body; None: the body creates its own spans.
     """
     place = for_step(
         kind,
@@ -76,15 +77,15 @@ def runs_ended(
     *,
     at: float | None = None,
 ) -> None:
-    """Export the runs of agents whose end the loop has told with a step.
+    """Export the agent runs whose end the loop has reported with a step.
 
-    Every attempt of the step does: a run has the same ids and times each time.
+    Every attempt of the step exports them; a run has the same ids and times each time.
 
     Args:
         key: The session.
         invocation_id: The invocation.
         runs: The runs.
-        at: When those have ended that were open, in seconds since the epoch.
+        at: End time of runs that were still open, in seconds since the epoch.
     """
     whose = identity()
     if not runs or whose is None:
@@ -103,7 +104,7 @@ def runs_ended(
 
 
 def others_have_answered(step: ToolStep, tool: BaseTool) -> None:
-    """Export the run of a tool that is an agent, or an activity of others, which was their run."""
+    """Export the run of a tool whose result came from another agent or an external activity."""
     end = step.child or step.activity
     if end is None or end.started is None:
         return
@@ -122,12 +123,12 @@ def others_have_answered(step: ToolStep, tool: BaseTool) -> None:
 
 
 def opening_waits(step: OpenStep) -> None:
-    """The session is busy; this is asked again and again, so it is no line in a log."""
+    """Count an opening that waits for its session; not logged, because it retries often."""
     metrics.waiting.saw(_waiting_name(step))
 
 
 def opened(step: OpenStep, outcome: Opened) -> None:
-    """An invocation is open; an opening that is repeated after a crash is told again."""
+    """Report that an invocation is open; a repeat after a crash reports it again."""
     metrics.waiting.forget(_waiting_name(step))
     record = outcome.record
     if record is None or record.status.closed:
@@ -144,17 +145,17 @@ def _waiting_name(step: OpenStep) -> str:
 
 
 def paused(key: SessionKey) -> None:
-    """An invocation waits for somebody outside."""
+    """Report that an invocation waits for an answer."""
     metrics.invocations_paused.add(1, {names.APP: key.app_name})
     logger.info("invocation.paused")
 
 
 def resumed(key: SessionKey, record: InvocationRecord) -> None:
-    """It goes on.
+    """Report that a paused invocation continues.
 
     Args:
         key: The session.
-        record: The invocation's, as it was while it was paused.
+        record: The invocation's record from before it was resumed.
     """
     now = time.time()
     began = record.update_time or now
@@ -178,17 +179,17 @@ def resumed(key: SessionKey, record: InvocationRecord) -> None:
 
 
 def taken_over(key: SessionKey, record: InvocationRecord) -> None:
-    """Another invocation was ended, because whatever ran it is gone."""
+    """Report that an invocation was closed because its lease owner is gone."""
     metrics.takeovers.add(1, {names.APP: key.app_name})
     metrics.invocations_ended.add(1, _labels(key, Status.ABANDONED))
     logger.warning("invocation.taken_over", abandoned=record.invocation_id)
 
 
 async def closed(deps: Dependencies, step: CloseStep, ending: Ending) -> None:
-    """The loop has ended an invocation, or found it ended by an attempt before."""
+    """Report that the loop has closed an invocation, or found it closed by an earlier attempt."""
     if ending.record.epoch == UNKNOWN_EPOCH:
         return  # it was never opened
-    # Only what was found closed is told with its last event.
+    # Only an invocation that was found closed has its last event in the ending.
     again = ending.last_event_id is not None
     await _ended(deps, step.key, ending.record, agent=step.author, runs=step.ended, again=again)
 
@@ -196,14 +197,14 @@ async def closed(deps: Dependencies, step: CloseStep, ending: Ending) -> None:
 async def closed_by_step(
     deps: Dependencies, step: Step, grant: EarlyCommit, *, again: bool
 ) -> None:
-    """A step has ended its invocation with its event, or found that an attempt before had."""
+    """Report that a step, or an earlier attempt of it, closed its invocation with its event."""
     if not _is_heard():
         metrics.invocations_ended.add(0 if again else 1, _labels(step.key, Status.COMPLETED))
         return
     try:
         record = await deps.sessions.get_invocation(step.key, step.invocation_id)
     except DurableAdkError:
-        return  # the store has just gone away
+        return  # the store has just become unavailable
     if record is not None and record.status.closed:
         agent = grant.agent or step.agent
         await _ended(deps, step.key, record, agent=agent, runs=grant.runs, again=again)
@@ -230,7 +231,7 @@ async def _ended(
     try:
         began, counts = await _counts(deps, key, record)
     except DurableAdkError:
-        return  # the store has just gone away
+        return  # the store has just become unavailable
     ended = max(record.update_time, began)
     error = str((record.error or {}).get("type", "")) or None
     runs_ended(key, record.invocation_id, runs, at=ended)
@@ -271,7 +272,7 @@ def _labels(key: SessionKey, status: Status) -> dict[str, str]:
 async def _counts(
     deps: Dependencies, key: SessionKey, record: InvocationRecord
 ) -> tuple[float, dict[str, int]]:
-    """When an invocation began, in seconds since the epoch, and what it consisted of."""
+    """Return when an invocation began, in seconds since the epoch, and its counts."""
     start = record.start_seq
     first: list[StoredEvent] = await deps.sessions.read_events(key, after=start - 1, upto=start)
     began = first[0].event.timestamp if first else record.update_time

@@ -1,4 +1,4 @@
-"""Counts the lost attempts of a step that had reached user code."""
+"""Counts those lost attempts of a step that had reached user code."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,29 +11,30 @@ from durable_adk.heartbeat import AttemptHistory
 from durable_adk.wire.steps import Step
 
 TRIED: Final = "tried"
-"""The kind of note that says which attempts of a step were to run its code."""
+"""Kind of the notes that record which attempts were about to run a step's code."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LostAttempts:
-    """Notes in the session store, written before the code runs, and only after a loss.
+    """Notes in the session store, written before the code runs, and only after an attempt was lost.
 
-    What kills its worker does so while its code runs. A worker that dies while a step waits for the
-    store, or before, says nothing of the step; so many may, while machines fail one after another.
+    Code that kills its worker does so while it runs. A worker that dies earlier, or while the step
+    waits for the store, says nothing about the step, and many may die that way while machines fail.
     """
 
     deps: Dependencies
     step: Step
 
     async def begin(self, number: int, history: AttemptHistory) -> int:
-        """Note that attempt `number` is to run the code; how many were lost that had come so far.
+        """Note that attempt `number` is about to run the code, and count the earlier lost ones.
 
-        The first attempt has written nothing, and counts.
+        Only attempts that had reached the code count. The first attempt writes no note and always
+        counts.
 
         Raises:
-            StoreUnavailableError: It has not come so far: no code is to be run.
+            StoreUnavailableError: The note was not written, so the code must not run.
         """
-        await self.deps.scope(self.step)  # waits for the store, where many a worker may die
+        await self.deps.scope(self.step)  # waits for the store; a death here does not count
         key, invocation_id = self.step.key, self.step.invocation_id
         notes = await self.deps.sessions.read_notes(key, invocation_id=invocation_id, kind=TRIED)
         await write_note(self.deps, self.step, TRIED, _name(number), "{}")
@@ -42,6 +43,6 @@ class LostAttempts:
 
 
 def _name(number: int) -> str:
-    """Of an attempt's note: the same activity is counted, and no other of the invocation."""
+    """Name an attempt's note by its activity, so that other activities are not counted."""
     info = activity.info()
     return f"{info.workflow_run_id}/{info.activity_id}/{number}"
