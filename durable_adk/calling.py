@@ -1,4 +1,4 @@
-"""How user code is called: sync or async, always without blocking the event loop."""
+"""Calls user code, sync or async, without blocking the event loop."""
 
 import asyncio
 import inspect
@@ -17,23 +17,24 @@ _limit: ContextVar[asyncio.Timeout | None] = ContextVar("limit", default=None)
 async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function; a sync one runs in a thread, so it may block (semantics OPEN-7, CB-3).
 
-    Context variables are there in the thread too. What the function returns or raises is passed
-    on; only StopIteration and GeneratorExit become a RuntimeError.
+    Context variables are available in the thread too. Results and exceptions pass through
+    unchanged; only StopIteration and GeneratorExit become a RuntimeError.
     """
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         type(function).__call__  # an object with an async __call__
     ):
         return await function(*args, **kwargs)
     result = await _in_thread(partial(_without_stop_iteration, function, *args, **kwargs))
-    # A sync wrapper round an async function returns the coroutine.
+    # A sync wrapper around an async function returns the coroutine.
     return await result if inspect.isawaitable(result) else result
 
 
 async def contained(work: Awaitable[T]) -> T:
-    """Await user code; whatever ends it comes out as an Exception that ends the run.
+    """Await user code; convert whatever it raises to an Exception that fails the run.
 
-    SystemExit would stop the event loop of all user code. A CancelledError that nobody asked for
-    (libraries leak them) would look like a lost worker, and the code would run again, for ever.
+    SystemExit would stop the event loop of all user code. A CancelledError without a cancellation
+    (some libraries leak them) would look like a lost worker, and the code would be retried for
+    ever.
     """
     try:
         return await work
@@ -50,9 +51,10 @@ async def contained(work: Awaitable[T]) -> T:
 
 @asynccontextmanager
 async def time_limit(seconds: float) -> AsyncGenerator[asyncio.Timeout]:
-    """As `asyncio.timeout`; the time in which a sync function waits for a thread does not count.
+    """Like `asyncio.timeout`, but excludes the time that a sync function waits for a thread.
 
-    That wait says nothing of the function, and is none at all unless others use up the threads.
+    That wait says nothing about the function, and is zero unless other functions use up the
+    threads.
     """
     async with asyncio.timeout(seconds) as limit:
         before = _limit.get()
@@ -60,7 +62,7 @@ async def time_limit(seconds: float) -> AsyncGenerator[asyncio.Timeout]:
         try:
             yield limit
         finally:
-            _limit.set(before)  # no `reset`: what is dropped unfinished ends in another context
+            _limit.set(before)  # no `reset`: an abandoned generator is finalized in another context
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
@@ -70,7 +72,7 @@ async def _in_thread(work: Callable[[], T]) -> T:
         return await asyncio.to_thread(work)
 
     def timed() -> T:
-        _limit.set(None)  # it is of another loop than the function may run one in
+        _limit.set(None)  # the limit belongs to this loop; the function may run its own
         loop.call_soon_threadsafe(_go_on, limit, loop.time() + left)
         return work()
 
@@ -81,21 +83,21 @@ async def _in_thread(work: Callable[[], T]) -> T:
 
 
 def _stop(limit: asyncio.Timeout | None) -> float | None:
-    """Stop a time limit; how many seconds are left of it, and None if it does not run."""
+    """Stop a time limit; return the seconds left, or None if it is not running."""
     until = limit.when() if limit is not None else None
     if limit is None or until is None:
         return None
     try:
         limit.reschedule(None)
-    except RuntimeError:  # it has ended, by time or otherwise
+    except RuntimeError:  # it has expired or ended
         return None
     return until - asyncio.get_running_loop().time()
 
 
 def _go_on(limit: asyncio.Timeout, until: float) -> None:
-    """Let a time limit that was stopped run again."""
+    """Restart a stopped time limit."""
     if limit.when() is None:
-        with suppress(RuntimeError):  # it has ended meanwhile
+        with suppress(RuntimeError):  # it has ended in the meantime
             limit.reschedule(until)
 
 

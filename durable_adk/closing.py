@@ -1,4 +1,4 @@
-"""Coming to an end in good order: of async generators, and of work that is under way."""
+"""Orderly endings for async generators and for work in progress."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine
@@ -8,32 +8,32 @@ T = TypeVar("T")
 
 
 class closing(Generic[T]):  # noqa: N801 - as `contextlib.aclosing`
-    """As `contextlib.aclosing`, but quiet when the whole chain of generators is collected.
+    """Like `contextlib.aclosing`, but silent when a whole chain of generators is collected.
 
-    A worker that shuts down drops the workflows it has cached. Python then finalises their
-    generators in any order, and an outer one must not await an inner one that is still suspended
-    in an await of its own; there is nobody left to run it. For the same reason this is no generator
-    itself: that one might be finalised before those on either side of it.
+    A worker that shuts down drops its cached workflows. Python then finalizes their generators in
+    any order, and an outer one must not await an inner one that is still suspended in an await of
+    its own, because no event loop is left to run it. For the same reason this is a class and not a
+    generator, which might be finalized before the generators on either side of it.
     """
 
     def __init__(self, generator: AsyncGenerator[T, None]) -> None:
         self._generator = generator
 
     async def __aenter__(self) -> AsyncGenerator[T, None]:
-        """The generator."""
+        """Return the generator."""
         return self._generator
 
     async def __aexit__(self, *_: object) -> None:
-        """Close it, unless it is being run."""
+        """Close the generator unless it is running."""
         if not getattr(self._generator, "ag_running", False):
             await self._generator.aclose()
 
 
 def abandoned(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether a `finally` runs outside of the loop that ran its body.
+    """Return whether a `finally` block runs outside the event loop that ran its body.
 
-    Then a worker has dropped a cached workflow and Python finalises what is left of it, wherever it
-    happens to be: there is nothing to wait for, and nobody who could.
+    Then a worker has dropped a cached workflow, and Python finalizes its remains at an arbitrary
+    point: nothing can be awaited.
     """
     try:
         return asyncio.get_running_loop() is not loop
@@ -42,10 +42,10 @@ def abandoned(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
-    """Finish some work although the task is cancelled meanwhile.
+    """Finish some work even if the current task is cancelled meanwhile.
 
-    The cancellation is not raised here. Whoever must heed it asks afterwards, as the event loop
-    asks `Runtime.cancelled` after every event.
+    The cancellation is not raised here. Callers that must react to it check afterwards, as the
+    event loop checks `Runtime.cancelled` after every event.
     """
     task = asyncio.ensure_future(work)
     while True:

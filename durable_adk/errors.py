@@ -1,4 +1,4 @@
-"""Every exception of the package, and what each one means for the run.
+"""All exceptions of the package, and what each one means for the run.
 
 ::
 
@@ -36,7 +36,7 @@
     |   +-- PayloadLostError
     |   +-- InvocationCancelledError
     |   +-- InvocationTerminatedError
-    +-- TransientError                 tried again; reaches a caller when patience ends
+    +-- TransientError                 retried; reaches a caller when retries time out
         +-- StoreUnavailableError
         |   +-- SessionRegressedError
         |   +-- SchemaOutdatedError
@@ -48,8 +48,8 @@
         +-- WorkerStuckError
 
 The second level is the retry class (design D11): it alone decides what the workflow and the
-activities do with an error. An error crosses a process as its class name and its message, and
-`rebuild` makes the same class again on the other side (semantics DUR-10).
+activities do with an error. An error crosses a process boundary as its class name and message, and
+`rebuild` recreates the class on the other side (semantics DUR-10).
 """
 
 import builtins
@@ -57,17 +57,17 @@ from functools import cache
 from typing import Any, ClassVar
 
 MAX_MESSAGE = 8_000
-"""Bytes of a message: a failure of some megabytes never reaches the server (1c, D6)."""
+"""Bytes of a message; a failure of megabytes is cut before it reaches the server (1c, D6)."""
 
 
 def storable(message: str, limit: int = MAX_MESSAGE) -> str:
-    """At most `limit` bytes of UTF-8 of a text that may have NUL, half characters or megabytes."""
+    """Cut a text to `limit` bytes of UTF-8 and replace NUL and lone surrogates."""
     text = message[:limit].replace("\x00", "\N{REPLACEMENT CHARACTER}")
     return text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
 
 
 def text_of(error: BaseException) -> str:
-    """What an exception says; user code writes `__str__`, and that may raise."""
+    """Return an exception's text; user code implements `__str__`, which may raise."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - it may raise anything
@@ -78,7 +78,7 @@ class DurableAdkError(Exception):
     """Something went wrong in durable_adk."""
 
     error_type: str
-    """Name of the exception that was first raised: the error event's `error_code` (RUN-8)."""
+    """Name of the exception that was raised first: the error event's `error_code` (RUN-8)."""
 
     def __init__(self, message: str | None = None, *, error_type: str | None = None) -> None:
         self.message = storable(message or (type(self).__doc__ or "").partition("\n")[0])
@@ -92,7 +92,7 @@ class DurableAdkError(Exception):
 class CallerError(DurableAdkError):
     """The call cannot be carried out as it is, and has changed nothing.
 
-    Raised by an agent's own code or definition inside a run, it fails the run like a `RunError`.
+    If an agent's own code or definition raises it inside a run, it fails the run like a `RunError`.
     """
 
 
@@ -139,7 +139,8 @@ class StaleSessionError(CallerError, ValueError):
 class SessionBusyError(CallerError):
     """Another invocation is active in this session.
 
-    `ahead` says how many tickets come first, `remaining` estimates the seconds until its turn.
+    `ahead` is the number of tickets before this one, `remaining` the estimated seconds until its
+    turn.
     """
 
     def __init__(
@@ -250,22 +251,22 @@ class StoreUnavailableError(TransientError):
 class SessionRegressedError(StoreUnavailableError):
     """The session store is older than the run that uses it; run `durable-adk doctor --fix`.
 
-    A backup was restored, it seems (I21). Nothing may be appended, or the session would fork from
-    what the run has seen. The run waits for the repair without bound, then goes on by itself.
+    Most likely a backup was restored (I21). Nothing may be appended, or the session would fork from
+    what the run has seen. The run waits for the repair without limit, then continues by itself.
     """
 
 
 class SchemaOutdatedError(StoreUnavailableError):
     """The session store's tables are of an older version; run `durable-adk db upgrade`.
 
-    A process that starts is told so at once; a run waits for the upgrade as for a store.
+    A process that starts fails at once; a run waits for the upgrade as for an unavailable store.
     """
 
 
 class ModelUnavailableError(TransientError):
     """The model provider is overloaded or out of reach.
 
-    `retry_after` is the provider's wish in seconds, or None.
+    `retry_after` is the delay in seconds that the provider asks for, or None.
     """
 
     def __init__(
@@ -279,7 +280,7 @@ class ModelUnavailableError(TransientError):
         self.retry_after = retry_after
 
     def delay(self, attempt: int) -> float:
-        """Seconds to wait after attempt 1, 2, ...: what the provider asks, or 1, 2, 4 ... 30."""
+        """Return the seconds to wait after attempt 1, 2, ...: `retry_after`, or 1, 2, 4 ... 30."""
         grown = min(2.0 ** min(attempt - 1, 5), 30.0)
         return grown if self.retry_after is None else self.retry_after
 
@@ -291,7 +292,7 @@ class ToolsetUnavailableError(TransientError):
 class EncryptionKeyError(TransientError):
     """A payload is encrypted with a key that is not here; give this process the key.
 
-    A worker without it fails a task, which is tried again, and never an invocation.
+    Without the key a worker fails only the task, which is retried, and never an invocation.
     """
 
 
@@ -307,18 +308,18 @@ class WorkerStuckError(TransientError):
     """User code keeps this worker from its work; another worker takes its steps."""
 
     suspected = False
-    """Whether it is this step's code, as far as is known: then the attempt counts as lost."""
+    """Whether this step's code is suspected of blocking the worker; if so, the attempt is lost."""
 
 
 class NewerReleaseError(Exception):
     """A newer release of this package has written a value that cannot be read.
 
-    No DurableAdkError, which ends an invocation: the workflow's task is tried again.
+    Not a DurableAdkError, because that would end the invocation: the workflow task is retried.
     """
 
 
 class _Foreign:
-    """Marks the classes made by `raised`, which are named after the exception they stand for."""
+    """Marks the classes that `raised` creates, each named after the exception it represents."""
 
     base_name: ClassVar[str]
 
@@ -327,7 +328,7 @@ _SPECIAL = (
     *(OSError, UnicodeError, ImportError, SyntaxError),
     *(StopIteration, StopAsyncIteration, BaseExceptionGroup),
 )
-"""Builtins whose constructors or meaning are not those of a plain exception."""
+"""Builtins whose constructor or meaning differs from that of a plain exception."""
 
 
 @cache
@@ -345,16 +346,16 @@ def _mixes_with(base: type[DurableAdkError], original: type) -> bool:
 
 
 def raised(base: type[DurableAdkError], name: str, message: str) -> DurableAdkError:
-    """An error of class `base` that stands for a user exception called `name`.
+    """Return an error of class `base` that represents a user exception called `name`.
 
-    When `name` is a builtin, the result is also an instance of it, so that
-    ``except ValueError`` around a run works wherever the tool ran (semantics DUR-10).
+    If `name` is a builtin, the result is also an instance of it, so that ``except ValueError``
+    around a run works wherever the tool ran (semantics DUR-10).
     """
     return _foreign_class(base, name)(message, error_type=name)
 
 
 def class_name(error: DurableAdkError) -> str:
-    """The name under which the error's class crosses a process boundary."""
+    """Return the name under which the error's class crosses a process boundary."""
     return error.base_name if isinstance(error, _Foreign) else type(error).__name__
 
 
@@ -366,11 +367,11 @@ def _subclasses(base: type[DurableAdkError]) -> dict[str, type[DurableAdkError]]
 
 
 CLASSES: dict[str, type[DurableAdkError]] = _subclasses(DurableAdkError)
-"""Every class above by name; fixed at import, so foreign classes never enter it."""
+"""All classes above by name. Fixed at import, so classes made by `raised` are never included."""
 
 
 def rebuild(name: str, message: str, *, error_type: str | None = None) -> DurableAdkError:
-    """The error that crossed a process as (class name, message, original exception's name)."""
+    """Recreate an error from its class name, message and original exception's name."""
     base = CLASSES.get(name)
     if base is None:
         return raised(RunError, name, message)
@@ -380,19 +381,19 @@ def rebuild(name: str, message: str, *, error_type: str | None = None) -> Durabl
 
 
 def describe(error: BaseException) -> tuple[str, str]:
-    """The error event's (`error_code`, `error_message`) for an exception (semantics RUN-8)."""
+    """Return the error event's (`error_code`, `error_message`) (semantics RUN-8)."""
     if isinstance(error, DurableAdkError):
         return error.error_type, error.message
     return type(error).__name__, storable(text_of(error))
 
 
 def as_detail(error: DurableAdkError) -> dict[str, Any]:
-    """The JSON form of an error that `from_detail` reads back."""
+    """Return the JSON form of an error, for `from_detail`."""
     return {"class": class_name(error), "type": error.error_type, "message": error.message}
 
 
 def from_detail(detail: dict[str, Any]) -> DurableAdkError:
-    """The inverse of `as_detail`."""
+    """Recreate an error from the result of `as_detail`."""
     return rebuild(
         str(detail.get("class", "RunError")),
         str(detail.get("message", "")),

@@ -1,17 +1,17 @@
-"""Places where a test may hurt the process, named; they cost one comparison when unused.
+"""Named places where a test can crash or freeze the process; unused, they cost one comparison.
 
-``DURABLE_ADK_FAILPOINT="commit.after:kill@3"`` kills the process the third time it comes by
-``commit.after``. The other actions are
+``DURABLE_ADK_FAILPOINT="commit.after:kill@3"`` kills the process when it reaches ``commit.after``
+for the third time. The other actions are
 
-- ``stop``: freezes it there until somebody sends SIGCONT;
-- ``stop3s``: freezes it for 3 s, longer than a heartbeat may be missing, so that it goes on as one
-  that others take for dead;
-- ``raise``: raises a `StoreUnavailableError`, as if the store had not answered just there.
+- ``stop``: freezes the process until it receives SIGCONT;
+- ``stop3s``: freezes the process for 3 s, longer than the heartbeat timeout, so that it continues
+  after others have presumed it dead;
+- ``raise``: raises a `StoreUnavailableError`, as if the store had not responded at that point.
 
 ``kill@1,3`` acts twice, and several failpoints are separated by ``;``. Every hit of an armed
-failpoint is appended to ``DURABLE_ADK_FAILPOINT_LOG``, from which the count is taken too, so that
-it goes on across the processes of one test: a process started after the kill does not die again. A
-failpoint that was never hit shows as a missing line.
+failpoint is appended to ``DURABLE_ADK_FAILPOINT_LOG``. Hits are counted from that file, so the
+count continues across the processes of a test: a process started after the kill does not die again.
+A failpoint that was never hit shows as a missing line.
 """
 
 import os
@@ -27,7 +27,7 @@ from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 VARIABLE = "DURABLE_ADK_FAILPOINT"
 LOG_VARIABLE = "DURABLE_ADK_FAILPOINT_LOG"
 STOP = 3
-"""Seconds of ``stop3s``; a heartbeat may be missing for 2 (`Limits.heartbeat_timeout`)."""
+"""Seconds of ``stop3s``; the heartbeat timeout is 2 (`Limits.heartbeat_timeout`)."""
 
 
 def _kill(name: str) -> None:
@@ -41,23 +41,23 @@ def _stop(name: str) -> None:
 
 
 def _freeze() -> None:
-    # A signal to the process is taken by any thread, the main one first, and this one goes on until
-    # it hears of it: into a transaction, whose lock on SQLite's file nobody else then gets.
+    # A signal to the process may be handled by another thread, usually the main one. This thread
+    # would run on until it stops, perhaps into a transaction that locks SQLite's file for all.
     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def _stop_a_while(name: str) -> None:
     del name
-    # A frozen process cannot wake itself; the context waits for its child, which has ended by then.
+    # A frozen process cannot wake itself. The context waits for the child, which has ended by then.
     with subprocess.Popen(["sh", "-c", f"sleep {STOP}; kill -CONT {os.getpid()}"]):  # noqa: S603, S607
         _freeze()
 
 
 def _raise(name: str) -> None:
-    """Fail as a store does: whether the last write has happened is unknown.
+    """Fail as a store does: it is unknown whether the last write happened.
 
-    A class of its own would be treated in a way of its own; this one meets the code that real
-    faults meet.
+    An exception class of its own would be handled separately; this one takes the path of real
+    faults.
     """
     raise StoreUnavailableError(f"Failpoint {name}.")
 
@@ -71,7 +71,7 @@ _ACTIONS: dict[str, Callable[[str], None]] = {
 
 
 class _Armed(NamedTuple):
-    """What happens at a failpoint, at which of its hits."""
+    """What happens at a failpoint, and at which of its hits."""
 
     act: Callable[[str], None]
     counts: frozenset[int]
@@ -94,10 +94,10 @@ _ARMED = _parse(os.environ.get(VARIABLE, ""))
 
 
 def arm(text: str, log: Path) -> None:
-    """Arm what `text` says, and nothing else, for a process that goes through several tests.
+    """Arm the failpoints in `text` and no others, for a process that runs several tests.
 
     Raises:
-        InvalidRequestError: `text` is not as the variable's.
+        InvalidRequestError: `text` does not have the format of the environment variable.
     """
     os.environ[LOG_VARIABLE] = str(log)
     armed = _parse(text)
@@ -106,7 +106,7 @@ def arm(text: str, log: Path) -> None:
 
 
 def failpoint(name: str) -> None:
-    """Die, freeze or fail here if this failpoint is armed and one of its counts is reached."""
+    """Crash, freeze or fail here if this failpoint is armed and one of its counts is reached."""
     if not _ARMED or name not in _ARMED:
         return
     log = Path(os.environ[LOG_VARIABLE])

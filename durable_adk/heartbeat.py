@@ -1,4 +1,4 @@
-"""What the earlier attempts of a step have reported of themselves."""
+"""The outcomes that earlier attempts of a step have reported."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,45 +9,46 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 MARK = "durable-adk-reports"
-"""Metadata of the payload, for codec and storage: it is numbers only and stays as it is. A key or a
-store that is away must neither end a step that reports so, nor cancel one that beats."""
+"""Payload metadata that exempts these details from codec and storage. They are plain numbers, and a
+missing key or an unavailable store must neither end a step that reports them nor cancel one that
+sends heartbeats."""
 
 _NUMBERS = re.compile(rb'\{("[a-z_]{1,20}":[\d\[\],]+)*\}')
 
 Stretches = tuple[tuple[int, int], ...]
-"""Numbers, ascending, as the first and the last of each stretch of them: those of hours of an
-outage are two numbers."""
+"""Ascending numbers as (first, last) of each consecutive range, so that hours of an outage take two
+numbers."""
 
 
 class AttemptHistory(BaseModel):
-    """Attempts that ended with an error, among all that were made.
+    """Which attempts ended with an error, among all that were made.
 
-    The engine counts attempts; it does not say how they ended. So each carries on, in the details
-    of its heartbeats, what those before it have told. An attempt that has told nothing was lost,
-    with its worker or on the way.
+    The engine counts attempts but does not say how they ended. So each attempt passes on, in its
+    heartbeat details, what the earlier ones have reported. An attempt that reported nothing was
+    lost, with its worker or on the way to one.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     told: Stretches = ()
-    """Those that have ended with an error of any kind."""
+    """Attempts that ended with an error of any kind."""
     excused: Stretches = ()
-    """Of these, those that say nothing of the step, because what it needs was not there."""
+    """Those among them that say nothing about the step, because a requirement was unavailable."""
     elsewhere: int = 0
-    """How many were given back because the worker does not know the agent."""
+    """How many attempts were returned because the worker did not know the agent."""
     away: int = 0
-    """How many found a toolset that could not be asked for the tool."""
+    """How many attempts could not ask a toolset for the tool."""
 
     @classmethod
     def of(cls, details: Sequence[Any]) -> Self:
-        """Those in the details of the last heartbeat; none if they cannot be read."""
+        """Read the history from the details of the last heartbeat; empty if they cannot be read."""
         try:
             return cls.model_validate(details[0]) if details else cls()
         except ValidationError:
             return cls()
 
     def details(self) -> list[RawValue]:
-        """They as details of a heartbeat."""
+        """Return the history as heartbeat details."""
         if self == NO_ATTEMPTS:
             return []
         metadata = {"encoding": b"json/plain", MARK: b"1"}
@@ -55,21 +56,21 @@ class AttemptHistory(BaseModel):
         return [RawValue(Payload(metadata=metadata, data=data))]
 
     def lost(self, number: int) -> list[int]:
-        """The numbers of those before attempt `number` that have told nothing."""
+        """Return the numbers of the attempts before `number` that have reported nothing."""
         return list(_outside(self.told, number))
 
     def counted(self, number: int) -> int:
-        """The number of an attempt among those that are not excused."""
+        """Return an attempt's number, not counting excused attempts."""
         return number - sum(last - first + 1 for first, last in self.excused)
 
     def in_vain(self, number: int) -> Iterator[int]:
-        """The numbers of the attempts before it that are not excused."""
+        """Iterate over the numbers of the earlier attempts that are not excused."""
         return _outside(self.excused, number)
 
     def after(
         self, number: int, *, excused: bool = False, elsewhere: bool = False, away: bool = False
     ) -> "AttemptHistory":
-        """These and that of attempt `number`, which ends with an error."""
+        """Return the history extended by attempt `number`, which ends with an error."""
         return AttemptHistory(
             told=_with(self.told, number),
             excused=_with(self.excused, number) if excused else self.excused,
@@ -79,16 +80,16 @@ class AttemptHistory(BaseModel):
 
 
 def is_attempt_history(payload: Payload) -> bool:
-    """Whether a payload says so, and says nothing but numbers: somebody may have forged it."""
+    """Return whether a payload is marked as one and holds only numbers; the mark can be forged."""
     return MARK in payload.metadata and _NUMBERS.fullmatch(payload.data) is not None
 
 
 NO_ATTEMPTS = AttemptHistory()
-"""Of a first attempt."""
+"""The history of a first attempt."""
 
 
 def _with(stretches: Stretches, number: int) -> Stretches:
-    """A number behind the last one is added."""
+    """Add a number that is greater than all present ones."""
     *before, (first, last) = stretches or ((number, number - 1),)
     if last == number - 1:
         return (*before, (first, number))
@@ -96,7 +97,7 @@ def _with(stretches: Stretches, number: int) -> Stretches:
 
 
 def _outside(stretches: Stretches, end: int) -> Iterator[int]:
-    """The numbers from 1 below `end` that are in no stretch."""
+    """Iterate over the numbers from 1 up to, but not including, `end` that are in no range."""
     begin = 1
     for first, last in stretches:
         yield from range(begin, first)

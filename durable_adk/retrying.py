@@ -1,4 +1,4 @@
-"""Waiting for a service that does not answer for a moment."""
+"""Retries for services that are briefly unavailable."""
 
 import asyncio
 import time
@@ -11,17 +11,17 @@ from durable_adk.errors import StoreUnavailableError
 T = TypeVar("T")
 P = ParamSpec("P")
 PATIENCE: Final = 10.0
-"""Seconds that a tool's call of a service waits for an answer."""
+"""Seconds for which a tool's call to a service is retried."""
 PAUSE: Final = 0.3
-"""Seconds until it is asked again."""
+"""Seconds between retries."""
 STREAMS: Final = ("save_artifact_stream",)
-"""What is given chunks cannot be asked again: they are used up."""
+"""Methods that consume a stream of chunks and so cannot be retried."""
 
 
 def patient(service: T) -> T:
-    """The service, whose calls are made again while its store does not answer.
+    """Wrap a service so that its calls are retried while its store is unavailable.
 
-    A call may then have been made twice, with the same arguments, as by two attempts of a step.
+    A call may then take effect twice with the same arguments, as by two attempts of a step.
     """
     return cast("T", _Patient(service))
 
@@ -39,7 +39,7 @@ class _Patient:
 def again(
     call: Callable[P, Coroutine[Any, Any, T]], seconds: float
 ) -> Callable[P, Coroutine[Any, Any, T]]:
-    """The call, made again for so many seconds while its store does not answer."""
+    """Wrap a function so that it is retried for `seconds` while its store is unavailable."""
 
     @wraps(call)
     async def called(*args: P.args, **kwargs: P.kwargs) -> T:
