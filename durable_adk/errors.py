@@ -92,7 +92,7 @@ class DurableAdkError(Exception):
 class CallerError(DurableAdkError):
     """The call cannot be carried out as it is, and has changed nothing.
 
-    If an agent's own code or definition raises it inside a run, it fails the run like a `RunError`.
+    Raised by an agent's own code or definition inside a run, it fails the run like a `RunError`.
     """
 
 
@@ -139,8 +139,7 @@ class StaleSessionError(CallerError, ValueError):
 class SessionBusyError(CallerError):
     """Another invocation is active in this session.
 
-    `ahead` is the number of tickets before this one, `remaining` the estimated seconds until its
-    turn.
+    `ahead` is the number of tickets ahead, `remaining` the estimated seconds until its turn.
     """
 
     def __init__(

@@ -146,7 +146,7 @@ def closing_step(
 def _author(deps: Dependencies, key: SessionKey) -> str:
     """Return the author of the error event.
 
-    Workers that do not serve the app may close an invocation too; they use the app's name.
+    Workers that do not serve the app may close its invocations too; they use the name in the key.
     """
     try:
         return deps.registry.app(key.app_name).manifest().name

@@ -56,7 +56,7 @@ class InPlaceWaits:
         """Run one attempt of an effect that needs its session free.
 
         Raises:
-            SessionBusyError: The effect is to be retried; see `step_attempt.busy_delay`.
+            SessionBusyError: The effect is to be retried; see `attempt.busy_delay`.
         """
         try:
             return await run_to_completion(effect(step))
