@@ -1,1 +1,1 @@
-"""The tool step: find the tool, run it as its contract allows, make its response an event."""
+"""The tool step: finds the tool, runs it as its contract allows and builds its response event."""

@@ -67,15 +67,16 @@ from durable_adk.wire.steps import ChildRun, StepResult, ToolStep
 
 
 async def call_tool(deps: Dependencies, step: ToolStep, attempt: EffectAttempt) -> StepResult:
-    """Run one call; its response as an event, or what it raised as the result's `error`.
+    """Run one tool call and return its response as an event, or its exception as `error`.
 
-    When a worker dies in the middle, another runs the tool again with the same
-    `ToolContext.idempotency_key`, unless its result has arrived or its contract forbids (D11).
+    If the worker dies during the call, another worker runs the tool again with the same
+    `ToolContext.idempotency_key`, unless its result was already stored or its contract forbids
+    a second run (D11).
 
     Raises:
-        RetryLater: The tool has raised, and its retry policy wants another run; or its toolset is
-            away.
-        StoreUnavailableError: A store was away, and the call is to be tried again.
+        RetryLater: The tool raised and its retry policy wants another run, or its toolset is
+            unavailable.
+        StoreUnavailableError: A store was unavailable; the call is to be retried.
     """
     agent, scope = await deps.scope(step)
     if not isinstance(agent, LlmAgent):
@@ -86,7 +87,7 @@ async def call_tool(deps: Dependencies, step: ToolStep, attempt: EffectAttempt) 
     call = await _ToolCall.of(run, scope)
     await attempt.begins()
     try:
-        await call.find_tool()  # in a time of its own: the tool has not begun
+        await call.find_tool()  # outside the time limit: the tool has not started
         async with time_limit(step.attempt_timeout):
             outcome = await call.outcome()
         result = _result(call, outcome)
@@ -109,7 +110,7 @@ async def call_tool(deps: Dependencies, step: ToolStep, attempt: EffectAttempt) 
 
 
 def _result(call: "_ToolCall", outcome: "_Outcome") -> StepResult:
-    """What the step history.
+    """Build the step's result from the outcome of the call.
 
     Raises:
         DurableAdkError: The response cannot be stored.
@@ -135,10 +136,10 @@ def _result(call: "_ToolCall", outcome: "_Outcome") -> StepResult:
 
 
 def _asking(asks: ChildRun | ActivityCall, scope: StepScope) -> StepResult:
-    """What the step history that others have to do before there is a response.
+    """Build the result of a step whose tool needs a child agent or an activity to run first.
 
     Raises:
-        PayloadTooLargeError: It is more than one message may be.
+        PayloadTooLargeError: The activity call is larger than one message may be.
     """
     if isinstance(asks, ChildRun):
         return StepResult(child=asks, end_invocation=scope.end_invocation)
@@ -149,14 +150,14 @@ def _asking(asks: ChildRun | ActivityCall, scope: StepScope) -> StepResult:
 
 @dataclass(kw_only=True)
 class _Outcome:
-    """What a call came to."""
+    """The outcome of one call."""
 
     response: Any
     asks: ChildRun | ActivityCall | None = None
-    """The agent to ask first, or the activity to run."""
+    """The agent or activity that the loop has to run first."""
     tool: BaseTool | None = None
     ran: bool = False
-    """Whether the tool itself gave the response, and no callback."""
+    """Whether the response comes from the tool itself and not from a callback."""
 
     @property
     def long_running(self) -> bool:
@@ -164,12 +165,12 @@ class _Outcome:
 
     @property
     def pending(self) -> bool:
-        """Whether the response comes later, and nothing stands for it yet (FLW-50)."""
+        """Whether the response comes later and there is no interim response yet (FLW-50)."""
         return self.long_running and self.ran and not self.response
 
     @property
     def is_interim(self) -> bool:
-        """Whether another response is to follow; an error is the last one."""
+        """Whether another response will follow. An error response is always the last one."""
         response: Any = self.response
         failed = isinstance(response, dict) and "error" in response
         return self.long_running and self.ran and not failed
@@ -200,24 +201,24 @@ def _find_call(scope: StepScope, call_id: str) -> types.FunctionCall:
 
 @dataclass(kw_only=True)
 class _ToolCall:
-    """One call of a tool, with the hooks round it."""
+    """One tool call with the hooks around it."""
 
     run: ToolAttempt
     scope: StepScope
     call: types.FunctionCall
     context: ToolContext
     given: types.FunctionResponse | None
-    """The user's answer to what made the call wait."""
+    """The user's answer to the request that the call waited for."""
     answered: AgentResult | ActivityResult | None
-    """What has come of the agent, or the activity, that the tool is."""
+    """The result of the child agent or activity that backs the tool."""
     arrived: ReceivedResult | None
-    """The result, if the tool has run already."""
+    """The stored result, if an earlier attempt ran the tool."""
     plugins: PluginManager
     toolbox: Toolbox = field(default_factory=Toolbox)
 
     @classmethod
     async def of(cls, run: ToolAttempt, scope: StepScope) -> "_ToolCall":
-        """The call of a step, where an earlier attempt of it has left it."""
+        """Load the call of a step, with the progress that earlier attempts recorded."""
         deps, step = run.deps, run.step
         call = _find_call(scope, step.call_id)
         arrived = await run.arrived(again=scope.ahead)
@@ -225,14 +226,14 @@ class _ToolCall:
         if before is None:
             await require_not_stored(deps, step, scope)
         if before is not None:
-            # The callbacks before the tool have run; what they changed goes on with the response.
+            # The callbacks before the tool have run; their changes are committed with the response.
             scope.session.state.update(before.actions.state_delta)
         ended = arrived or step.activity
         scope.end_invocation = ended is not None and ended.end_invocation
         given = response_to(scope.session.events, step.request_id)
         context = _context(scope, step, given, before.actions if before else None)
         context.asked_by = arrived.asked_by if arrived else None
-        record_requester(context, "callback")  # of one before the tool
+        record_requester(context, "callback")  # requested by a callback before the tool
         return cls(
             run=run,
             scope=scope,
@@ -246,27 +247,27 @@ class _ToolCall:
 
     @property
     def name(self) -> str:
-        """The tool's name, as the model wrote it."""
+        """The tool's name as the model wrote it."""
         return self.call.name or ""
 
     async def find_tool(self) -> None:
         """Ask the agent and its toolsets for the tool.
 
         Raises:
-            ToolsetUnavailable: A toolset that may have it could not be asked.
+            ToolsetUnavailable: A toolset that may contain the tool could not be asked.
         """
         self.toolbox = await toolbox_of(self.run.agent, self.context)
         if self.name not in self.toolbox.tools:
             self.run.require_asked(self.name, self.toolbox.missed)
 
     async def outcome(self) -> "_Outcome":
-        """The call's response: of the tool, or of a callback that stands for it."""
+        """Return the call's outcome, from the tool or from a callback that replaces it."""
         tool = self.toolbox.tools.get(self.name)
         if self.given is not None and "error" in (self.given.response or {}):
-            # Nobody gave what it waits for.
+            # The pending call ended without an answer, for example at its deadline.
             return _Outcome(response=self.given.response, tool=tool)
         if tool is None and (self.run.step.activity or self.arrived) is not None:
-            # It is gone, or away; what it has done is to be known all the same.
+            # The tool is gone or unavailable, but its recorded result must still be reported.
             tool = BaseTool(name=self.name, description="This tool does not exist any more.")
         if tool is None:
             return _Outcome(response=await self._unknown())
@@ -299,7 +300,7 @@ class _ToolCall:
     async def _asks(
         self, tool: AgentTool | ActivityTool, args: dict[str, Any]
     ) -> ChildRun | ActivityCall | dict[str, Any]:
-        """What others are to do; or the response that says why they are not asked."""
+        """Return the child run or activity call to start, or a response if it is refused."""
         if self._denied(tool):
             return {"error": REJECTED}
         if isinstance(tool, AgentTool):
@@ -320,7 +321,7 @@ class _ToolCall:
             if self.run.waits_for_store(error):
                 raise
             delay = self.run.again(tool, error)
-            if delay is not None:  # the error hooks are for what stays
+            if delay is not None:  # error hooks run only for the final error
                 raise RetryLater(_raised(tool, error), delay) from error
             recovered = await self._hook("on_tool_error_callback", tool, args, error=error)
             if recovered is not None:
@@ -337,7 +338,7 @@ class _ToolCall:
             asked_by=record_requester(self.context, "tool"),
         )
         stands = await self.run.noted(tool, result, self.context)
-        if stands is not result:  # another attempt was faster
+        if stands is not result:  # another attempt stored its result first
             step, actions = self.run.step, stands.actions
             self.context = _context(self.scope, step, self.given, actions)
             self.context.asked_by = stands.asked_by
@@ -364,7 +365,7 @@ class _ToolCall:
         return answer
 
     async def _unknown(self) -> Any:
-        """The response to a call of a tool that is not known; hooks for errors may give one."""
+        """Return the response for an unknown tool; an error hook may replace it."""
         known, missed = list(self.toolbox.tools), self.toolbox.missed
         tool = BaseTool(name=self.name, description="This tool does not exist.")
         if missed:
@@ -399,7 +400,7 @@ def _context(
 
 
 def _raised(tool: BaseTool, error: Exception) -> DurableAdkError:
-    """What the run fails with when a tool has raised."""
+    """Convert a tool's exception to the error that the run fails with."""
     if isinstance(error, DurableAdkError):
         return error
     kind = type(error).__name__
@@ -409,7 +410,7 @@ def _raised(tool: BaseTool, error: Exception) -> DurableAdkError:
 async def _asked_first(
     tool: AgentTool, args: dict[str, Any], context: ToolContext
 ) -> ChildRun | str:
-    """What to ask the agent that the tool is; or why it is not asked."""
+    """Return the question for the agent behind the tool, or the reason not to ask it."""
     message, unfit = tool.question(args)
     problem = unfit or await unconfirmed(tool, args, context)
     if problem is not None:

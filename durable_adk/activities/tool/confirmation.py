@@ -8,7 +8,7 @@ from durable_adk.events.tool_confirmation import ConfirmationRequester
 
 
 def waits_for_user(context: ToolContext) -> bool:
-    """Whether the call wants an approval or a credential first."""
+    """Whether the call needs an approval or a credential first."""
     actions = context.actions
     return bool(actions.requested_tool_confirmations or actions.requested_auth_configs)
 
@@ -16,13 +16,13 @@ def waits_for_user(context: ToolContext) -> bool:
 def record_requester(
     context: ToolContext, asker: ConfirmationRequester
 ) -> ConfirmationRequester | None:
-    """Note who has asked for the call's confirmation, if somebody has and it is not noted yet."""
+    """Record who requested the call's confirmation; the first requester is kept."""
     if context.function_call_id in context.actions.requested_tool_confirmations:
         context.asked_by = context.asked_by or asker
     return context.asked_by
 
 
 def request_metadata(context: ToolContext) -> dict[str, Any] | None:
-    """The metadata of the call's response; None: nobody has asked."""
+    """Return the metadata for the call's response, or None if no confirmation was requested."""
     asker = record_requester(context, "tool")
     return None if asker is None else confirmation_metadata(context.function_call_id, asker)

@@ -29,16 +29,16 @@ from durable_adk.wire.steps import ChildEnd, ToolStep
 
 @dataclass(frozen=True)
 class AgentResult:
-    """The events of the agent's run, and what it failed with."""
+    """The events of the agent's run, and the error it failed with."""
 
     events: list[Event]
     error: dict[str, Any] | None
 
     def taken(self, tool: BaseTool, context: ToolContext) -> Any:
-        """The tool's result; state and artifacts that the agent changed go to the caller (TOL-21).
+        """Return the tool's result and apply the agent's state and artifact changes (TOL-21).
 
         Raises:
-            DurableAdkError: What the agent's run failed with; it is the tool's error then.
+            DurableAdkError: The agent's run failed; its error becomes the tool's error.
         """
         if self.error is not None:
             raise from_detail(self.error)
@@ -66,7 +66,7 @@ class AgentResult:
 
 
 async def read_agent_result(deps: Dependencies, end: ChildEnd, invocation_id: str) -> AgentResult:
-    """The agent's events without the question, by reference to its session (D3)."""
+    """Read the child agent's events, without the question, by reference to its session (D3)."""
     record = await deps.sessions.get_invocation(end.key, invocation_id)
     if record is None:
         return AgentResult([], end.error)
@@ -77,15 +77,15 @@ async def read_agent_result(deps: Dependencies, end: ChildEnd, invocation_id: st
 
 @dataclass(frozen=True)
 class ActivityResult:
-    """How the activity ended."""
+    """The recorded end of the activity."""
 
     end: ActivityEnd
 
     def taken(self, tool: BaseTool, context: ToolContext) -> Any:
-        """The tool's result.
+        """Return the tool's result.
 
         Raises:
-            DurableAdkError: What the activity failed with for good.
+            DurableAdkError: The final error of the activity.
         """
         del tool, context
         if self.end.error is not None:
@@ -93,20 +93,20 @@ class ActivityResult:
         return self.end.result
 
     def is_told(self, error: Exception) -> bool:
-        """Whether the model is told of it: not if the tool cannot be run at all as it is."""
+        """Whether to report the error to the model: not if the tool's definition is broken."""
         return not isinstance(error, AgentDefinitionError)
 
 
 def activity_call(
     tool: ActivityTool, args: dict[str, Any], sent: dict[str, Any], context: ToolContext
 ) -> ActivityCall:
-    """What the loop is to run.
+    """Describe the activity that the loop has to run.
 
     Args:
         tool: The tool, which has not refused the arguments.
-        args: The arguments, as the callbacks have left them.
-        sent: The same, as the model has sent them.
-        context: Of the call.
+        args: The arguments after the callbacks.
+        sent: The arguments as the model sent them.
+        context: The context of the call.
     """
     return ActivityCall(
         activity=tool.activity,
@@ -118,14 +118,15 @@ def activity_call(
 
 
 async def run_activity(deps: Dependencies, step: ToolStep, call: ActivityCall) -> Any:
-    """Call the activity's function in this process; for a runtime without an engine.
+    """Call the activity's function in this process, for a runtime without an engine.
 
     Raises:
-        AgentDefinitionError: The function is not here.
-        ToolsetUnavailableError: The toolset is away that may have it.
-        ToolError: It has raised.
-        ToolTimeoutError: It did not finish in its `start_to_close_timeout`, or all of its time.
-        ToolResultError: What it returned is no JSON.
+        AgentDefinitionError: The tool is missing from the agent or is no longer an activity.
+        ToolsetUnavailableError: The toolset that may contain the tool is unavailable.
+        ToolError: The function raised.
+        ToolTimeoutError: The function exceeded `start_to_close_timeout` or
+            `schedule_to_close_timeout`.
+        ToolResultError: The function returned a value that is not JSON.
     """
     agent, scope = await deps.scope(step)
     context = ToolContext(scope, function_call_id=step.call_id)

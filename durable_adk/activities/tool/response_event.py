@@ -1,4 +1,4 @@
-"""Makes a tool's response an event, and checks that it can be stored."""
+"""Builds the event for a tool's response and checks that it can be stored."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from durable_adk.wire.steps import StepResult, ToolStep
 def response_event(
     response: Any, call: types.FunctionCall, context: ToolContext, step: ToolStep
 ) -> Event:
-    """The response as an event; what passes can be stored.
+    """Return the response as an event that is known to be storable.
 
     Raises:
         ToolResultError: The result is not JSON or too large.
@@ -32,7 +32,7 @@ def response_event(
     check_json(context.state.collect_delta(), "state_delta")
     parts: list[types.Part] = []
     if step.child is not None and context.actions.skip_summarization:
-        # The agent's words end the caller's turn, so they stand there as text too (17.1, TOL-21).
+        # The agent's text ends the caller's turn, so it is included as text too (17.1, TOL-21).
         parts.append(types.Part(text=str(response.get("result", ""))))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]: checked JSON
     answer = types.FunctionResponse(id=call.id, name=call.name, response=response)  # pyright: ignore[reportUnknownArgumentType]: checked JSON
     event = Event(
@@ -51,7 +51,7 @@ def response_event(
 
 
 def pending_result(context: ToolContext, step: ToolStep) -> StepResult:
-    """A long-running call that has begun; what it changed rides on an event of its own (TRAP-9)."""
+    """Return the result of a started long-running call; changes get their own event (TRAP-9)."""
     delta = context.state.collect_delta()
     check_json(delta, "state_delta")
     actions = EventActions(state_delta=delta, artifact_delta=context.actions.artifact_delta)
@@ -68,6 +68,6 @@ def pending_result(context: ToolContext, step: ToolStep) -> StepResult:
 
 
 def unknown_tool(name: str, known: list[str]) -> dict[str, str]:
-    """What the model is told when it calls a tool that does not exist (FLW-47)."""
+    """Return the response to a call of a tool that does not exist (FLW-47)."""
     tools = ", ".join(known) or "none"
     return {"error": f"Tool {name!r} not found. The available tools are: {tools}."}

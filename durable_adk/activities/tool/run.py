@@ -45,17 +45,17 @@ from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
 logger = get_logger(__name__)
 MAX_AWAY = 7
-"""Attempts of a call that may find a toolset away; with the delays between them, about a minute."""
+"""Maximum attempts of a call whose toolset is unavailable; with the delays, about a minute."""
 MAX_AWAY_DELAY = 30.0
-"""Seconds between two of them at most."""
+"""Maximum delay between two of these attempts, in seconds."""
 
 
 class RetryLater(Exception):  # noqa: N818 - a request to whoever counts the attempts
-    """A tool has raised, and its policy wants another run.
+    """A tool raised and its retry policy wants another run.
 
     Args:
-        error: What the run fails with if there is none.
-        delay: Seconds until then.
+        error: The error that the run fails with if there is no further attempt.
+        delay: Seconds until the next run.
     """
 
     def __init__(self, error: DurableAdkError, delay: float) -> None:
@@ -65,14 +65,14 @@ class RetryLater(Exception):  # noqa: N818 - a request to whoever counts the att
 
 
 class ToolsetUnavailable(RetryLater):
-    """The tool has not been run, as a toolset that may have it could not be asked."""
+    """The tool has not run, because a toolset that may contain it could not be asked."""
 
 
 class ToolNotStartedError(Exception):
-    """The tool has not been run, as the store could not say whether it may.
+    """The tool has not run, because the store could not confirm that it may.
 
     Args:
-        error: Why; usually a StoreUnavailableError, and then it is tried again.
+        error: The cause, usually a StoreUnavailableError; the step is retried then.
     """
 
     def __init__(self, error: DurableAdkError) -> None:
@@ -82,24 +82,24 @@ class ToolNotStartedError(Exception):
 
 @dataclass(kw_only=True)
 class ToolAttempt:
-    """The runs of one call, as one attempt of its step sees them."""
+    """Runs of one call, as seen by one attempt of its step."""
 
     deps: Dependencies
     step: ToolStep
     attempt: int
     agent: LlmAgent
     history: AttemptHistory = NO_ATTEMPTS
-    """Of the attempts before it."""
+    """The earlier attempts of the step."""
     _noting: bool = field(default=False)
     _running: bool = field(default=False)
     _final: Exception | None = field(default=None)
-    """What an at-most-once tool has raised."""
+    """The exception that an at-most-once tool raised."""
 
     async def arrived(self, *, again: bool = False) -> ReceivedResult | None:
-        """The result that an earlier attempt had; None: there is none, or nobody knows (I8).
+        """Return the result that an earlier attempt stored, or None if none is known (I8).
 
         Args:
-            again: Whether there may have been one, though this is the first.
+            again: Whether there may be a stored result although this is the first attempt.
         """
         if self.attempt == 1 and not again and self._spec.contract is not ToolContract.AT_MOST_ONCE:
             return None
@@ -107,11 +107,11 @@ class ToolAttempt:
         return None if body is None else ReceivedResult.model_validate_json(body, extra="ignore")
 
     async def response(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> Any:
-        """Run the tool, unless its contract forbids; what it returns, or what is said instead.
+        """Run the tool, or return a substitute response if its contract forbids the run.
 
         Raises:
             ToolNotStartedError: The store does not let an at-most-once tool start.
-            Exception: What the tool raised.
+            Exception: The exception that the tool raised.
         """
         once = self._contract(tool) is ToolContract.AT_MOST_ONCE
         if once:
@@ -127,7 +127,7 @@ class ToolAttempt:
                 response = await contained(tool.run_async(args=args, tool_context=context))
                 shown.set_attributes(_waits_for(context) | captured(RESULT_CONTENT, response))
         except Exception as error:
-            self._running = False  # and not when it is cancelled, because its time is up
+            self._running = False  # stays True on cancellation, which means a timeout
             self._final = error if once else None
             raise
         self._running = False
@@ -136,9 +136,9 @@ class ToolAttempt:
     async def noted(
         self, tool: BaseTool, arrived: ReceivedResult, context: ToolContext
     ) -> ReceivedResult:
-        """The result, written down if its commit does not follow at once.
+        """Store the result as a note unless its commit follows immediately.
 
-        Of two attempts that have one, one's stands for both.
+        If two attempts have a result, the one stored first is used for both.
         """
         if not (arrived.end_invocation or self._waits_for_commit(tool, context)):
             return arrived
@@ -148,7 +148,7 @@ class ToolAttempt:
             check_json(context.state.collect_delta(), "state_delta")
             body = arrived.to_json()
         except ValueError:
-            return arrived  # no store keeps it, as the step will say
+            return arrived  # not storable; the step reports it later
         stands = await offer_note(self.deps, self.step, RESULT, self._name, body)
         failpoint("tool.noted")
         if stands == body:
@@ -156,14 +156,14 @@ class ToolAttempt:
         return ReceivedResult.model_validate_json(stands, extra="ignore")
 
     def require_asked(self, name: str, missed: Sequence[ToolsetUnavailableError]) -> None:
-        """Have a call tried again, on whichever worker, whose tool is not known.
+        """Request a retry, on any worker, if an unavailable toolset may contain the tool.
 
         Args:
-            name: The tool's.
-            missed: The toolsets that could not be asked for it.
+            name: The tool's name.
+            missed: The errors of the toolsets that could not be asked.
 
         Raises:
-            ToolsetUnavailable: There are some, and attempts are left.
+            ToolsetUnavailable: Some toolset was unavailable and attempts are left.
         """
         before = self.history.away
         if not missed or before + 1 >= MAX_AWAY:
@@ -175,7 +175,7 @@ class ToolAttempt:
     def unlisted(
         self, name: str, missed: Sequence[ToolsetUnavailableError], known: Sequence[str]
     ) -> dict[str, Any]:
-        """What is said of a call whose toolset stays away; a lost attempt may have run it."""
+        """Return the response if the toolset stays unavailable; a lost attempt may have run it."""
         if self.history.lost(self.attempt):
             return unknown_outcome(name, LOST)
         tools = ", ".join(known) or "none"
@@ -185,22 +185,22 @@ class ToolAttempt:
         }
 
     def waits_for_store(self, error: Exception) -> bool:
-        """Whether the call is tried again, as after a lost worker, because a store was away.
+        """Whether to retry the call, as after a lost worker, because a store was unavailable.
 
-        Not when a tool of a single run says so: that was its run.
+        Not if an at-most-once tool itself raised the error: the tool has already run.
         """
         return isinstance(error, StoreUnavailableError) and error is not self._final
 
     def again(self, tool: BaseTool, error: Exception) -> float | None:
-        """Seconds until a tool that raised is run again; None: it is not."""
+        """Return the seconds until a tool that raised is run again, or None for no retry."""
         retry = self._retry(tool)
         return retry.delay(self.history.counted(self.attempt), error) if retry else None
 
     def overdue(self, name: str) -> dict[str, Any] | None:
-        """What is said of a call whose time is up; None: it has not begun, or is repeatable.
+        """Return the response to a call that timed out, or None if it did not start or can repeat.
 
         Raises:
-            StoreUnavailableError: It was the store that took the time.
+            StoreUnavailableError: The store, not the tool, took the time.
         """
         if self._noting:
             raise StoreUnavailableError("The session store did not answer; the tool was not run.")
@@ -211,11 +211,11 @@ class ToolAttempt:
     # ----- at most once
 
     async def _lost_before(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> Any:
-        """What is said instead of running the tool; None: this attempt, and no other, runs it.
+        """Return a substitute response if an earlier run was lost, or None if this attempt may run.
 
-        Whose run it is stands in a note that only one attempt can have written. Should the tool
-        know that that run had no effect, the next one is noted as its follower, and so on: of
-        attempts that find out the same at once, one goes on.
+        A note that only one attempt can write records which attempt owns the run. If the tool
+        reports that this run had no effect, its successor is recorded in the next note, and so on.
+        If several attempts find this out at the same time, only one of them continues.
         """
         token, name = uuid.uuid4().hex, self._name
         while (lease_owner := await self._begun(name, token)) != token:
@@ -228,10 +228,10 @@ class ToolAttempt:
         return None
 
     async def _begun(self, name: str, token: str) -> str:
-        """Whose run has begun under this name: ours, if there was none.
+        """Return the owner of the run recorded under this name: our token if there was none.
 
         Raises:
-            ToolNotStartedError: The store does not answer, or the invocation has ended.
+            ToolNotStartedError: The store does not respond, or the invocation has ended.
         """
         until = time.monotonic() + STORE_TIMEOUT
         self._noting = True
@@ -251,22 +251,22 @@ class ToolAttempt:
     async def _lease_owner(self, name: str, token: str) -> str:
         deps, step, kind = self.deps, self.step, BEGUN
         await write_note(deps, step, kind, name, json.dumps(token))
-        # Read, and not taken from the answer: a closed invocation keeps no notes and lets everybody
-        # think to be the first. A worker that was frozen until now must not run the tool.
+        # Read the note back instead of trusting the write: a closed invocation keeps no notes, so
+        # every writer would believe it is first. A worker that was frozen must not run the tool.
         body = await find_note(deps, step, kind, name)
         if body is None:
             raise LeaseLostError("The invocation has ended; the tool was not run.")
         return str(json.loads(body))
 
     async def _reconciled(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> Any:
-        """What the tool finds out of a lost run; an error there leaves the outcome unknown."""
+        """Ask the tool about a lost run; if it raises, the outcome stays unknown."""
         try:
             return await contained(tool.reconcile(args=args, tool_context=context))
         except Exception:
             logger.exception("tool.reconcile_failed", tool=tool.name, call_id=self.step.call_id)
             return None
 
-    # ----- what the tool has promised
+    # ----- the tool's contract
 
     @property
     def _name(self) -> str:
@@ -277,7 +277,7 @@ class ToolAttempt:
         return self.step.spec or ToolSpec()
 
     def _is_recorded(self, tool: BaseTool) -> bool:
-        """Whether the manifest knows the tool; those of toolsets are known only here."""
+        """Whether the manifest has the tool; tools of toolsets are known only in the step."""
         return self.step.spec is not None or tool.name in self.agent.static_tools()
 
     def _contract(self, tool: BaseTool) -> ToolContract:
@@ -289,7 +289,7 @@ class ToolAttempt:
         return self._spec.retry if self._is_recorded(tool) else tool.retry
 
     def _waits_for_commit(self, tool: BaseTool, context: ToolContext) -> bool:
-        """Whether user code, or the loop, comes between the result and its commit."""
+        """Whether user code or the loop runs between the result and its commit."""
         asked = self.step.child is not None or self.step.activity is not None
         if asked or self._contract(tool) is ToolContract.PURE:
             return False
@@ -307,9 +307,9 @@ class ToolAttempt:
 
 
 async def unconfirmed(tool: BaseTool, args: dict[str, Any], context: ToolContext) -> str | None:
-    """Why the call may not run; of tools that have no rule of their own there is none (TOL-60).
+    """Return why the call may not run, or None; only for tools with their own rule (TOL-60).
 
-    Such a tool may ask for itself, and then reads the decision itself.
+    A tool with `confirms_itself` requests the confirmation and reads the decision itself.
     """
     if tool.confirms_itself or type(tool).needs_confirmation is BaseTool.needs_confirmation:
         return None
@@ -321,17 +321,17 @@ def _listed(missed: Sequence[ToolsetUnavailableError]) -> str:
 
 
 def name_of_call(step: ToolStep) -> str:
-    """Of the call's notes. A call that had to be approved runs again for another event."""
+    """Return the name of the call's notes; an approved call runs again for another event."""
     return f"{step.event_id}/{step.call_id}"
 
 
 def _waits_for(context: ToolContext) -> dict[str, str]:
-    """That the tool has not done anything yet, but asked for something first."""
+    """Return a span attribute if the tool requested a confirmation or credential before acting."""
     if context.actions.requested_tool_confirmations:
         return {WAITS_FOR: "confirmation"}
     return {WAITS_FOR: "credential"} if context.actions.requested_auth_configs else {}
 
 
 def _kind(tool: BaseTool) -> str:
-    """What the GenAI conventions call such a tool."""
+    """Return the tool's type in the OpenTelemetry GenAI conventions."""
     return "function" if isinstance(tool, FunctionTool) else "extension"

@@ -1,4 +1,4 @@
-"""The tools of an agent's step: its own, and those that the runtime adds."""
+"""The tools available to an agent's step: its own, and those that the runtime adds."""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ TRANSFER = "transfer_to_agent"
 
 
 async def tools_of(agent: LlmAgent, context: ReadonlyContext) -> dict[str, BaseTool]:
-    """The tools by name; a tool of the agent's own stands before one of ours of the same name."""
+    """Return the tools by name; an agent's own tool wins over a built-in one of the same name."""
     tools = {tool.name: tool for tool in await agent.canonical_tools(context)}
     targets = [target.name for target in agent.transfer_targets]
     if targets:
@@ -27,14 +27,14 @@ async def tools_of(agent: LlmAgent, context: ReadonlyContext) -> dict[str, BaseT
 
 @dataclass(frozen=True)
 class Toolbox:
-    """The tools by name, for a call that has been made."""
+    """The tools by name, for a call that the model has made."""
 
     tools: dict[str, BaseTool] = field(default_factory=dict[str, BaseTool])
     missed: list[ToolsetUnavailableError] = field(default_factory=list[ToolsetUnavailableError])
-    """Why some toolsets could not be asked; the tool may be one of theirs."""
+    """Errors of the toolsets that could not be asked; the tool may belong to one of them."""
 
 
 async def toolbox_of(agent: LlmAgent, context: ReadonlyContext) -> Toolbox:
-    """As `tools_of`, with what keeps it from having all of them."""
+    """Like `tools_of`, but also return the errors of unavailable toolsets."""
     with missed_toolsets() as missed:
         return Toolbox(await tools_of(agent, context), missed)
