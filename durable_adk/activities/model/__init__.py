@@ -1,1 +1,1 @@
-"""The model step: build a request, call the model, stream its chunks."""
+"""The model step: builds a request, calls the model and streams its chunks."""

@@ -21,9 +21,9 @@ from durable_adk.wire.steps import ModelStep
 
 @dataclass(kw_only=True)
 class AttemptRecorder:
-    """One attempt of a model step; it leaves a note unless its answer becomes the event (I10).
+    """One attempt of a model step; it stores a note unless its response becomes the event (I10).
 
-    Notes are best effort: what cannot be written does not stop the run.
+    Notes are best effort: failing to write one does not stop the run.
     """
 
     deps: Dependencies
@@ -31,7 +31,7 @@ class AttemptRecorder:
     number: int
     history: AttemptHistory = NO_ATTEMPTS
     kept: bool = False
-    """Whether its answer is written down."""
+    """Whether the model's response is stored in a note."""
     _model: str = ""
     _started: float | None = None
     _usage: types.GenerateContentResponseUsageMetadata | None = None
@@ -39,28 +39,29 @@ class AttemptRecorder:
 
     @property
     def counted(self) -> int:
-        """Its number without those that do not count, as the store did not answer, say."""
+        """The attempt's number, not counting attempts lost to an unavailable store, for example."""
         return self.history.counted(self.number)
 
     async def tell_the_lost(self) -> None:
-        """Note the earlier attempts that could not do so themselves; what they noted stays."""
+        """Record earlier attempts that were lost before they could; existing notes are kept."""
         for number in self.history.in_vain(self.number):
             lost = ModelAttempt(event_id=self.step.event_id, attempt=number, ended=AttemptEnd.LOST)
             await self._note(lost)
 
     def begin(self, model: str) -> None:
-        """The model is asked now."""
+        """Record that the model call starts now."""
         self._model, self._started = model, time.time()
 
     def saw(self, response: LlmResponse) -> None:
-        """Take the tokens from the answer, or from a chunk of it: the last to tell is right."""
+        """Take the token usage from a response or chunk; the last one reported is correct."""
         self._usage = response.usage_metadata or self._usage
 
     @asynccontextmanager
     async def recorded(self) -> AsyncGenerator[None]:
-        """If the body raises after `begin`, the attempt was in vain.
+        """Record the attempt as failed if the body raises after `begin`.
 
-        But not if its answer is written down, for another attempt to go on with.
+        An attempt whose response is stored is not recorded, because another attempt continues
+        with that response.
         """
         try:
             yield
@@ -74,7 +75,7 @@ class AttemptRecorder:
             raise
 
     async def ended(self, how: AttemptEnd, error: BaseException) -> None:
-        """Note that it gave no answer, once."""
+        """Record, once, that the attempt gave no response."""
         if self._started is None or self._ended:
             return
         self._ended = True

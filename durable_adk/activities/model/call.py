@@ -51,17 +51,17 @@ from durable_adk.wire.steps import ModelStep, StepResult
 
 
 async def call_model(deps: Dependencies, step: ModelStep, attempt: EffectAttempt) -> StepResult:
-    """Build the request, run the callbacks, ask the model; the answer as an event.
+    """Build the request, run the callbacks, call the model and return its response as an event.
 
-    An answer that has arrived at an earlier attempt is not asked for again (I10).
+    A response that an earlier attempt stored is not requested again (I10).
 
     Args:
-        deps: The stores.
-        step: Which agent at which revision.
-        attempt: It `begins` before the callbacks; the last one's transient failure is final.
+        deps: The stores and other dependencies.
+        step: The agent, and the session revision that it sees.
+        attempt: Started before the callbacks; a transient failure of the last one is final.
 
     Raises:
-        ModelUnavailableError: Ask again, unless this was attempt `Limits.model_attempts`.
+        ModelUnavailableError: Retry, unless this was attempt `Limits.model_attempts`.
         DurableAdkError: The run has failed.
     """
     agent, scope = await deps.scope(step)
@@ -89,7 +89,7 @@ async def _answered(
 ) -> StepResult:
     deps, step = tried.deps, tried.step
     if arrived is not None:
-        # The callbacks before the model have run; what they changed goes on with its answer.
+        # The callbacks before the model have run; their changes are committed with the response.
         scope.session.state.update(arrived.actions.state_delta)
         scope.end_invocation = arrived.end_invocation
     context = CallbackContext(scope, actions=arrived.actions if arrived else None)
@@ -126,7 +126,7 @@ async def _answered(
 async def _processed(
     agent: LlmAgent, response: LlmResponse, context: CallbackContext
 ) -> LlmResponse:
-    """The response as the agent's code executor and planner leave it, a callback's as well."""
+    """Apply the agent's code executor and planner, to a callback's response as well."""
     response = response.or_silence()
     if agent.code_executor is not None:
         response = cut_off(agent.code_executor, response, context=context)
@@ -136,7 +136,7 @@ async def _processed(
 
 
 def _long_running(event: Event, known: Mapping[str, Wait]) -> dict[str, Wait]:
-    """Mark the calls of long-running tools (FLW-41); how long each waits for its answer."""
+    """Mark the calls of long-running tools (FLW-41) and return how long each may stay pending."""
     calls = [call for call in event.get_function_calls() if call.name in known]
     waits = {call.id or "": known[call.name or ""] for call in calls}
     event.long_running_tool_ids = set(waits) or None
@@ -145,7 +145,7 @@ def _long_running(event: Event, known: Mapping[str, Wait]) -> dict[str, Wait]:
 
 @dataclass(frozen=True, kw_only=True)
 class _ModelCall:
-    """One call of a model, with the hooks before it."""
+    """One model call with the hooks before it."""
 
     agent: LlmAgent
     request: LlmRequest
@@ -159,7 +159,7 @@ class _ModelCall:
     async def of(
         cls, agent: LlmAgent, scope: StepScope, context: CallbackContext, tried: AttemptRecorder
     ) -> "_ModelCall":
-        """The call of a step's attempt, with the request built."""
+        """Build the request and the call for one attempt of the step."""
         deps, step = tried.deps, tried.step
         return cls(
             agent=agent,
@@ -180,11 +180,11 @@ class _ModelCall:
 
     @property
     def final(self) -> bool:
-        """Whether nobody will ask again."""
+        """Whether this is the last attempt."""
         return self.tried.counted >= self.tried.deps.limits.model_attempts
 
     async def answer(self) -> tuple[ReceivedResponse, bool]:
-        """The response, and whether a model was asked for it (CB-7)."""
+        """Return the response, and whether a model was called for it (CB-7)."""
         response = await answer_of(
             self.plugins,
             "before_model_callback",
@@ -202,7 +202,7 @@ class _ModelCall:
         return await self._ask(), True
 
     async def _ask(self) -> ReceivedResponse:
-        """The model's whole answer, or what an error hook has in its place."""
+        """Return the model's complete response, or an error hook's replacement."""
         model = self.agent.canonical_model
         with chat(model, self.request, streaming=self.streaming) as asked:
             outcome = await self._whole()
@@ -215,12 +215,12 @@ class _ModelCall:
         return await self._noted(self._as_arrived(outcome))
 
     async def _whole(self) -> LlmResponse | DurableAdkError:
-        """The model's whole answer or its error, after all chunks have been shown."""
+        """Publish all chunks, then return the model's complete response or its error."""
         async with aclosing(self._responses()) as responses:
             while True:
                 try:
                     response = await anext(responses)
-                except DurableAdkError as error:  # the model's: those of hooks are not for hooks
+                except DurableAdkError as error:  # the model's; hooks do not handle errors of hooks
                     return error
                 if not response.partial:
                     return response
@@ -241,9 +241,9 @@ class _ModelCall:
         )
 
     async def _noted(self, answer: ReceivedResponse) -> ReceivedResponse:
-        """The answer, written down if its commit does not follow at once.
+        """Store the response as a note unless its commit follows immediately.
 
-        Of two attempts that were answered, one's answer stands for both.
+        If two attempts have a response, the one stored first is used for both.
         """
         if not self._waits_for_commit(answer):
             return answer
@@ -251,7 +251,7 @@ class _ModelCall:
         try:
             body = answer.to_json()
         except ValueError:
-            return answer  # it holds what no store keeps; `_check` will say what
+            return answer  # not storable; `_check` will report why
         step = self.step
         stands = await offer_note(self.tried.deps, step, ANSWER, step.event_id, body)
         self.tried.kept = True
@@ -262,7 +262,7 @@ class _ModelCall:
         return answer.model_copy(update={"response": response})
 
     def _waits_for_commit(self, answer: ReceivedResponse) -> bool:
-        """Whether user code, or the loop, comes between the answer and its commit.
+        """Whether user code or the loop runs between the response and its commit.
 
         If not, the note would cost as much as the commit that follows it.
         """
@@ -281,7 +281,7 @@ class _ModelCall:
 
     async def _recovered(self, error: DurableAdkError) -> LlmResponse:
         if isinstance(error, ModelUnavailableError) and not self.final:
-            raise error  # the engine asks again; the error hooks are for what stays
+            raise error  # the engine retries; error hooks run only for the final error
         await self.tried.ended(AttemptEnd.FAILED, error)
         recovered = await answer_of(
             self.plugins,
@@ -296,10 +296,10 @@ class _ModelCall:
         return recovered
 
     async def _responses(self) -> AsyncGenerator[LlmResponse]:
-        """What the model says: its chunks, if they are wanted, and the whole.
+        """Yield the model's chunks, if they are wanted, and its complete response.
 
         Raises:
-            DurableAdkError: It failed, or has said nothing in its time.
+            DurableAdkError: The model failed or timed out.
         """
         failpoint("model.before_call")
         limit = self.step.attempt_timeout
@@ -324,7 +324,7 @@ class _ModelCall:
         yield whole
 
     async def _timed(self, left: float) -> AsyncGenerator[LlmResponse]:
-        """The model's responses; its time stands still while hooks look at one."""
+        """Yield the model's responses; the timer is paused while hooks process one."""
         loop = asyncio.get_running_loop()
         model = self.agent.canonical_model
         async with aclosing(
@@ -342,14 +342,14 @@ class _ModelCall:
 
     @property
     def streaming(self) -> bool:
-        """Whether chunks are wanted (FLW-70)."""
+        """Whether the run asks for chunks (FLW-70)."""
         return self.scope.run_config.streaming_mode is StreamingMode.SSE
 
 
 def _text_before(scope: StepScope, step: ModelStep) -> str:
-    """The text of the agent's events since its run began, for `save_output`."""
+    """Return the text of the agent's events since its run began, for `save_output`."""
     events = scope.session.events
-    # Counted from the end: of the beginning the step may not see all (SSN-6).
+    # Counted from the end, because the step may not see the oldest events (SSN-6).
     start = len(events) - (step.revision - step.run_start)
     return "".join(
         event.text
@@ -359,7 +359,7 @@ def _text_before(scope: StepScope, step: ModelStep) -> str:
 
 
 def _check(event: Event, step: ModelStep) -> None:
-    """Refuse what could not be stored, here where asking again still costs nothing."""
+    """Reject an event that cannot be stored while a retry still costs nothing."""
     check_json(event.model_dump(mode="json", include={"content"}), f"the answer to {step.agent}")
     check_json(event.actions.state_delta, "state_delta")
     check_json(event.custom_metadata, "custom_metadata")

@@ -19,7 +19,7 @@ from durable_adk.wire.steps import ModelStep
 async def after_model(
     agent: LlmAgent, plugins: PluginManager, context: CallbackContext, response: LlmResponse
 ) -> LlmResponse:
-    """The model's answer, or a chunk of it, as the callbacks have it (FLW-75)."""
+    """Apply the callbacks to the model's response or to a chunk of it (FLW-75)."""
     changed = await answer_of(
         plugins,
         "after_model_callback",
@@ -31,10 +31,10 @@ async def after_model(
 
 
 class Chunks:
-    """The chunks of one attempt of a model step (semantics FLW-70 to FLW-77).
+    """Chunks of one attempt of a model step (semantics FLW-70 to FLW-77).
 
-    A chunk is shown and never stored, so nothing rides on it: what callbacks write meanwhile is
-    recorded in the step's context, and rides on the event of the whole (TRAP-4).
+    A chunk is published and never stored, so it carries no changes: what callbacks write meanwhile
+    is recorded in the step's context and committed with the complete event (TRAP-4).
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Chunks:
         self._context = context
         self._attempt = attempt
         self._plugins = deps.plugins(step)
-        # As `hooks` has it for stored events, but with a key for artifacts of its own.
+        # The same context as in `plugin_hooks` for stored events, but with its own artifact key.
         self._watching = RunContext(
             scope, agent=agent, actions=context.actions, save_key="on_event_callback/chunks"
         )
@@ -62,20 +62,20 @@ class Chunks:
         self._count = 0
 
     async def show(self, response: LlmResponse) -> None:
-        """Let the callbacks and the plugins change a chunk, and give it to whoever watches.
+        """Let callbacks and plugins change a chunk, then publish it.
 
         Raises:
-            CallbackError: One of them raised, as for the whole (CB-12).
+            CallbackError: A callback or plugin raised, as for a complete response (CB-12).
         """
         changed = await after_model(self._agent, self._plugins, self._context, response)
-        # Its actions are its own: viewers would see what is written later (FLW-77).
+        # Separate actions: otherwise viewers would see changes that are written later (FLW-77).
         event = model_event(changed, step=self._step, actions=EventActions(), ids=self._ids)
         event.partial = True
         event.custom_metadata = {**self._metadata, **(event.custom_metadata or {})} or None
         self._publish(await self._seen_by_plugins(event))
 
     async def _seen_by_plugins(self, event: Event) -> Event:
-        """The chunk as the plugins want it seen: one that hides names hides them here too."""
+        """Apply the plugins to the chunk: a plugin that redacts names redacts them here too."""
         answer = await self._plugins.run(
             "on_event_callback", invocation_context=self._watching, event=event
         )

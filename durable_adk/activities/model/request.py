@@ -1,4 +1,4 @@
-"""The request of one model call, built by an ordered list of processors (semantics FLW-2)."""
+"""Builds the request of one model call with an ordered list of processors (semantics FLW-2)."""
 
 from collections.abc import Awaitable, Callable
 
@@ -21,12 +21,12 @@ from durable_adk.tools.base_toolset import BaseToolset
 
 
 async def build_request(agent: LlmAgent, scope: StepScope) -> LlmRequest:
-    """What the model is to be asked at this step.
+    """Build the model request of this step.
 
     Raises:
         InstructionError: The instruction names a variable that does not exist (AGT-13).
         CallbackError: An instruction provider raised.
-        ToolError: A tool raised that was to change the request.
+        ToolError: A tool raised while it changed the request.
     """
     request = LlmRequest()
     for processor in _PROCESSORS:
@@ -44,7 +44,7 @@ async def _basic(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None
 
 
 async def _run_options(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
-    """The run's own options go before the agent's, header by header and label by label."""
+    """Merge the run's options over the agent's, header by header and label by label."""
     del agent
     config, given = request.config, scope.run_config
     if given.labels:
@@ -80,7 +80,7 @@ async def _identity(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> N
 
 
 async def _transfer(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
-    """Tell the model whom it may hand over to, if anybody (AGT-52)."""
+    """List the agents that the model may transfer to, if there are any (AGT-52)."""
     del scope
     if not agent.transfer_targets:
         return
@@ -126,7 +126,7 @@ async def _code(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
 
 
 async def _static(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None:
-    """Make room for what a static instruction has put out of the system instruction (AGT-16)."""
+    """Add what a static instruction displaces from the system instruction (AGT-16)."""
     if agent.static_instruction is not None:
         files = static_files(agent.static_instruction)
         dynamic = await _text(agent.instruction, scope)
@@ -143,10 +143,10 @@ async def _tools(agent: LlmAgent, scope: StepScope, request: LlmRequest) -> None
 
 
 async def _prepared(one: BaseTool | BaseToolset, context: ToolContext, request: LlmRequest) -> None:
-    """Have a tool, or a set of them, change the request; that is user code.
+    """Let a tool or toolset, which is user code, change the request.
 
     Raises:
-        ToolError: It raised.
+        ToolError: The tool or toolset raised.
     """
     try:
         await contained(one.process_llm_request(tool_context=context, llm_request=request))
@@ -161,14 +161,14 @@ async def _prepared(one: BaseTool | BaseToolset, context: ToolContext, request: 
 _PROCESSORS: list[Callable[[LlmAgent, StepScope, LlmRequest], Awaitable[None]]] = [
     _basic,
     _run_options,
-    _instructions,  # before the identity: the order the instruction pieces have (AGT-15)
+    _instructions,  # before the identity: the order of the instruction parts (AGT-15)
     _identity,
     _transfer,
     _contents,
-    _planning,  # behind the contents, in which it unmarks the model's own thoughts
+    _planning,  # after the contents, whose thought marks it removes from the model's own text
     _code,
     _static,
-    _tools,  # last: a tool may change everything the others made
+    _tools,  # last: a tool may change anything that the others built
 ]
 
 

@@ -1,8 +1,8 @@
-"""What an agent's static instruction does to a request (semantics AGT-16).
+"""Applies an agent's static instruction to a request (semantics AGT-16).
 
 The system instruction and the first contents are the same in every request, so a provider's cache
-of them stays valid. What differs from request to request comes late: before what the user said
-last, so that a provider does not take it for that, or behind the responses of calls.
+of them stays valid. Content that changes between requests comes late: before the user's last
+message, so that a provider does not mistake it for that message, or after function responses.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ _DYNAMIC = (
 
 
 def static_texts(instruction: StaticInstruction) -> list[str]:
-    """The pieces of the system instruction, as they are; files are named in their place."""
+    """Return the text parts of the system instruction, with a placeholder for each file."""
     texts: list[str] = []
     files = 0
     for part in _parts(instruction):
@@ -32,7 +32,7 @@ def static_texts(instruction: StaticInstruction) -> list[str]:
 
 
 def static_files(instruction: StaticInstruction) -> list[types.Content]:
-    """What cannot be in a system instruction, as contents that come first."""
+    """Return the parts that a system instruction cannot hold, as the first contents."""
     files = [part for part in _parts(instruction) if part.text is None]
     return [
         types.Content(
@@ -47,7 +47,7 @@ def static_files(instruction: StaticInstruction) -> list[types.Content]:
 
 
 def with_dynamic(contents: Sequence[types.Content], text: str) -> list[types.Content]:
-    """The contents with the instruction of this turn, before what the user said last."""
+    """Insert the instruction of this turn before the user's last message."""
     if not text:
         return list(contents)
     position = len(contents)
@@ -58,7 +58,7 @@ def with_dynamic(contents: Sequence[types.Content], text: str) -> list[types.Con
 
 
 def _is_said(content: types.Content) -> bool:
-    """Whether it is a message; a response must stay behind its call."""
+    """Whether the content is a message; a function response must stay behind its call."""
     responses = (part.function_response for part in content.parts or [])
     return content.role == "user" and not any(responses)
 
