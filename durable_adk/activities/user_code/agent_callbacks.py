@@ -25,7 +25,7 @@ async def run_callback(
 ) -> StepResult:
     """Run an agent's before or after callbacks, the plugins' first (semantics AGT-6..8, PLG-3).
 
-    The result has an event if a callback answered (with content) or changed state (without).
+    The result has an event if a callback returned content, or changed state without content.
     """
     agent, scope = await deps.scope(step)
     await require_new(deps, step, scope)
@@ -51,7 +51,7 @@ async def run_callback(
         actions=context.actions,
     )
     if before and content and isinstance(agent, LlmAgent):
-        # Instead of what the agent would say, so it has said nothing before.
+        # The callback replaces the agent's text, so there is no earlier text.
         save_output(event, output_key=agent.output_key, schema=None, before=str)
     check_json(delta, "state_delta")
     check_size(event.to_json(), f"The answer of {step.hook}_callback")

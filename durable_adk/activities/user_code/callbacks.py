@@ -10,24 +10,24 @@ from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import PluginManager
 
 _PLUGINS_NAMES = {"args": "tool_args", "tool_response": "result"}
-"""How plugins call what the agent's callbacks know by another name (TRAP-50)."""
+"""Plugin argument names that differ from those of agent callbacks (TRAP-50)."""
 
 
 def as_list(callbacks: Any) -> list[Callable[..., Any]]:
-    """A callback field as a list (CB-2)."""
+    """Return a callback field as a list (CB-2)."""
     if callbacks is None:
         return []
     return list(callbacks) if isinstance(callbacks, Sequence) else [callbacks]  # pyright: ignore[reportUnknownArgumentType]: fields are unions of callables
 
 
 async def answer_of(plugins: PluginManager, hook: HookName, callbacks: Any, **kwargs: Any) -> Any:
-    """What the plugins answer or, if none does, what the agent's own callbacks do (PLG-3).
+    """Return the plugins' value or, if they return None, that of the agent's callbacks (PLG-3).
 
     Args:
-        plugins: Of the app.
-        hook: Which point it is.
-        callbacks: The agent's own, as its field has them.
-        **kwargs: What callbacks are given there, by their names.
+        plugins: The app's plugins.
+        hook: The name of the hook.
+        callbacks: The agent's own callbacks, as stored in its field.
+        **kwargs: The callbacks' arguments by name.
     """
     named = {_PLUGINS_NAMES.get(name, name): value for name, value in kwargs.items()}
     answer = await plugins.run(hook, **named)
@@ -35,12 +35,12 @@ async def answer_of(plugins: PluginManager, hook: HookName, callbacks: Any, **kw
 
 
 async def first_answer(hook: str, callbacks: Any, **kwargs: Any) -> Any:
-    """Run callbacks in order until one returns something else than None (CB-1, CB-2, CB-5).
+    """Run callbacks in order until one returns a value other than None (CB-1, CB-2, CB-5).
 
     They are called with ADK's keyword names, or by position if their own names differ (CB-4).
 
     Raises:
-        CallbackError: One raised; a callback is not run again for that (CB-12, TRAP-49).
+        CallbackError: A callback raised; it is not retried (CB-12, TRAP-49).
     """
     for callback in as_list(callbacks):
         try:

@@ -18,14 +18,14 @@ from durable_adk.wire.steps import CodeStep, StepResult
 
 
 async def execute_code(deps: Dependencies, step: CodeStep, attempt: EffectAttempt) -> StepResult:
-    """Run the code that the agent's last event ends with; its result as an event (FLW-90).
+    """Run the code at the end of the agent's last event and return the result event (FLW-90).
 
-    The code is read from the committed event. It runs at least once: when a worker dies in the
-    middle, another runs it again under the same `execution_id`, and saves its files under the same
-    keys, so as the same versions (TRAP-41).
+    The code is read from the committed event. It runs at least once: if the worker dies during the
+    run, another runs it again with the same `execution_id`, and saves its files under the same
+    keys and therefore as the same versions (TRAP-41).
 
     Raises:
-        CodeExecutorError: The code could not be run at all, or not in its time.
+        CodeExecutorError: The code could not be run, or did not finish in time.
     """
     agent, scope = await deps.scope(step)
     executor = agent.code_executor if isinstance(agent, LlmAgent) else None
@@ -79,7 +79,7 @@ async def _result(
 
 
 def _find_code(scope: StepScope) -> str:
-    """The code of the agent's last event that has some."""
+    """Return the code of the agent's most recent event that contains code."""
     place = (scope.invocation_id, scope.agent_name, scope.branch)
     for event in reversed(scope.session.events):
         if (event.invocation_id, event.author, event.branch) == place:

@@ -1,4 +1,4 @@
-"""Runs user code of activities in an event loop of its own."""
+"""Runs the user code of activities in its own event loop."""
 
 import asyncio
 import threading
@@ -14,24 +14,25 @@ from durable_adk.settings import Limits
 
 T = TypeVar("T")
 SPARE = 32
-"""Threads beside one for each step, for steps that use several at once."""
+"""Threads in addition to one per step, for steps that use several at once."""
 OBEY = 30.0
-"""Seconds that work may take to end once it is cancelled; after that nobody waits for it."""
+"""Seconds that cancelled work may take to finish; after that it is abandoned."""
 _OBEY_HINT = "Code that catches asyncio.CancelledError has to raise it again."
 
 logger = get_logger(__name__)
 
 
 class UserCodeLoop:
-    """A thread with an event loop for user code, and the threads of its sync functions.
+    """A thread with an event loop for user code, and a thread pool for its sync functions.
 
-    An async tool that blocks (`time.sleep`, `requests`) stops this loop, not the worker's: the
-    heartbeats go on, so the server does not take the worker for dead and run the tool again. If it
-    blocks for too long, or too many sync functions outlive their steps, the loop is `stuck`.
+    An async tool that blocks (`time.sleep`, `requests`) blocks this loop, not the worker's.
+    Heartbeats continue, so the server does not consider the worker dead and run the tool again. If
+    the tool blocks for too long, or too many sync functions outlive their steps, the loop is
+    `stuck`.
 
     Args:
-        limits: How long, and how many.
-        workflow_threads: Threads for workflow code that are to be counted too.
+        limits: Timeouts and the maximum number of stuck threads.
+        workflow_threads: Threads of workflow code to include in the count.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class UserCodeLoop:
         self._reason = ""
 
     def start(self) -> asyncio.AbstractEventLoop:
-        """The loop; it begins with the first use, so who never runs anything has nothing open."""
+        """Return the loop, started on first use, so that an unused instance opens no resources."""
         if self._loop is None:
             self._callers_loop = asyncio.get_running_loop()
             self._loop = asyncio.new_event_loop()
@@ -69,14 +70,14 @@ class UserCodeLoop:
         return self._loop
 
     async def stuck(self) -> WorkerStuckError:
-        """Wait until user code keeps the loop or its threads for good; what is then the matter."""
+        """Wait until user code blocks the loop or its threads permanently; return the reason."""
         await self._stuck.wait()
         return WorkerStuckError(self._reason)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there and wait for its end.
+        """Run a coroutine in the user loop and wait for its end.
 
-        Cancelling the wait cancels the work, and then waits on: work that finishes all the same,
+        Cancelling the wait cancels the work and then keeps waiting: work that finishes anyway,
         because it was committing, still has a result.
 
         Raises:
@@ -94,7 +95,7 @@ class UserCodeLoop:
             self._runs.remove(run)
 
     async def close(self) -> None:
-        """Stop the thread, leaving behind code that does not end."""
+        """Stop the thread and abandon code that does not end."""
         if self._watch is not None:
             self._watch.stop()
         loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
@@ -106,19 +107,19 @@ class UserCodeLoop:
         if not self._reason:
             await asyncio.to_thread(thread.join, 5.0)
 
-    # ----- what the watch has found out, in its thread
+    # ----- WatchdogListener, called in the watchdog's thread
 
     def loop_blocked(self) -> None:
-        """See `WatchdogListener`; steps that have not begun are given back."""
+        """See `WatchdogListener`; steps that have not started are given back."""
         self._call(self._give_back_waiting)
 
     def loop_stuck(self, reason: str, task: asyncio.Task[Any] | None) -> None:
-        """See `WatchdogListener`; all steps are given back, because none can finish any more."""
+        """See `WatchdogListener`; all steps are given back, because none can finish."""
         self._declare(reason)
         self._call(self._give_back_all, task)
 
     def threads_stuck(self, reason: str) -> None:
-        """See `WatchdogListener`; the steps that run may still end well."""
+        """See `WatchdogListener`; running steps may still finish normally."""
         self._declare(reason)
 
     def _declare(self, reason: str) -> None:
@@ -129,7 +130,7 @@ class UserCodeLoop:
 
     def _call(self, function: Callable[..., None], *args: Any) -> None:
         if self._callers_loop is not None:
-            with suppress(RuntimeError):  # it has ended before
+            with suppress(RuntimeError):  # the caller's loop is closed
                 self._callers_loop.call_soon_threadsafe(function, *args)
 
     def _give_back_waiting(self) -> None:
@@ -146,13 +147,13 @@ class UserCodeLoop:
 
 
 class _Run(Generic[T]):
-    """A coroutine that somebody waits for in another loop."""
+    """A coroutine in the user loop whose outcome is awaited in another loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
         self.task: asyncio.Task[T] | None = None
-        """What does the work, once it is there."""
+        """The task that runs the coroutine, once the loop has created it."""
         self.has_begun = False
-        """Whether any of its code has run."""
+        """Whether the coroutine has started running."""
         self._given_back: WorkerStuckError | None = None
         self._cancelled = threading.Event()
         self._loop = loop
@@ -161,7 +162,7 @@ class _Run(Generic[T]):
         )
 
     async def outcome(self) -> T:
-        """What comes of it, see `UserCodeLoop.run`."""
+        """Wait for the result, as described in `UserCodeLoop.run`."""
         patience = None
         while not self._done.done():
             try:
@@ -184,13 +185,13 @@ class _Run(Generic[T]):
             self.abandon()
 
     def abandon(self) -> None:
-        """End the wait; the work is cancelled, should the loop ever go on."""
+        """End the wait; the work is cancelled if the loop ever continues."""
         self._cancel()
         self._done.cancel()
 
     async def _supervised(self, work: Coroutine[Any, Any, T]) -> T:
         self.task = asyncio.ensure_future(self._begun(work))
-        if self._cancelled.is_set():  # before this loop came to it
+        if self._cancelled.is_set():  # cancelled before this loop created the task
             self.task.cancel()
         try:
             return await self.task
@@ -205,11 +206,11 @@ class _Run(Generic[T]):
     def _cancel(self) -> None:
         self._cancelled.set()
         if self.task is not None:
-            with suppress(RuntimeError):  # the loop has ended
+            with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self.task.cancel)
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
-    # It ends here, tasks included, as it may come to that only after everybody has gone.
+    # The loop and its tasks are closed here, because it may stop long after all callers have left.
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.get_loop().run_forever()

@@ -25,12 +25,12 @@ from durable_adk.wire.steps import FunctionStep, StepResult
 async def run_function(
     deps: Dependencies, step: FunctionStep, attempt: EffectAttempt
 ) -> StepResult:
-    """Run the function; its result as JSON, or what it raised as the result's `error`.
+    """Run the function and return its result as JSON, or its exception as the result's `error`.
 
-    As a tool it runs at least once: when a worker dies in the middle, another runs it again.
+    Like a tool, it runs at least once: if the worker dies during the run, another runs it again.
 
     Raises:
-        StoreUnavailableError: The function did, and is to be run again.
+        StoreUnavailableError: The function raised this error and is to be retried.
     """
     return await keep_outcome(deps, step, _run(deps, step, attempt))
 
@@ -47,7 +47,7 @@ async def _run(deps: Dependencies, step: FunctionStep, attempt: EffectAttempt) -
         check_json(value, f"the result of {step.function}")
         check_size(canonical(value), f"The result of {step.function}")
     except TimeoutError as error:
-        if limit is None or not limit.expired():  # the function's own
+        if limit is None or not limit.expired():  # raised by the function itself
             message = f"{step.function} raised TimeoutError: {error}"
             return StepResult(error=as_detail(raised(AgentError, "TimeoutError", message)))
         timeout = ToolTimeoutError(

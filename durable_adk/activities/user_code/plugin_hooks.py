@@ -33,14 +33,14 @@ from durable_adk.wire.steps import HookStep, Step, StepResult
 T = TypeVar("T")
 _SAVE_FILES = SaveFilesAsArtifactsPlugin(attach_file_reference=False).on_user_message_callback
 RUN_AUTHOR = "model"
-"""Author of what `before_run_callback` says (PLG-5)."""
+"""Author of the event with the content that `before_run_callback` returns (PLG-5)."""
 
 
 async def run_hook(deps: Dependencies, step: HookStep, attempt: EffectAttempt) -> StepResult:
-    """Run a hook over the plugins that have it now; without any, nothing happens.
+    """Run a hook of all plugins that currently define it; without any, do nothing.
 
     Raises:
-        CallbackError: A plugin raised, answered with something unusable, or took too long.
+        CallbackError: A plugin raised, returned an unusable value, or took too long.
         DurableAdkError: The session cannot be read.
     """
     work = _run(deps, step, attempt)
@@ -60,7 +60,7 @@ async def _run(deps: Dependencies, step: HookStep, attempt: EffectAttempt) -> St
 
 
 async def seen_by_plugins(deps: Dependencies, step: Step, event: Event) -> Event:
-    """The event to commit for one that a step has made; see `run_hook`."""
+    """Return the event to commit in place of the one that a step has made; see `run_hook`."""
     limit = deps.limits.callback_timeout
     try:
         async with time_limit(limit):
@@ -73,10 +73,10 @@ async def seen_by_plugins(deps: Dependencies, step: Step, event: Event) -> Event
 
 
 async def _user_message(deps: Dependencies, step: HookStep) -> StepResult:
-    """Have the message changed before anything is stored (RUN-26).
+    """Let the hook change the message before anything is stored (RUN-26).
 
-    What the hook changes rides on the user's event. The session is read past the cache: without
-    the lease it may be another one by the time the invocation opens.
+    The hook's changes are committed with the user's event. The session is read past the cache:
+    without the lease it may have changed by the time the invocation opens.
     """
     sent = _required(step.event)
     scope = await _arrival(deps, step)
@@ -92,7 +92,7 @@ async def _user_message(deps: Dependencies, step: HookStep) -> StepResult:
     except InvalidRequestError as error:
         raise CallbackError(f"on_user_message_callback left no message: {error}") from error
     if step.run_config is not None and step.run_config.save_input_blobs_as_artifacts:
-        # A repeat makes no second version: the context saves under the same key (RUN-22).
+        # A retry creates no second version: the context saves under the same key (RUN-22).
         saved = await _SAVE_FILES(invocation_context=context, user_message=content)
         content = saved or content
     context.state.collect_delta()
@@ -104,12 +104,12 @@ async def _user_message(deps: Dependencies, step: HookStep) -> StepResult:
 
 
 async def _before_run(deps: Dependencies, step: HookStep) -> StepResult:
-    """Open the run; an answer is all there is of it (PLG-5)."""
+    """Run the hook before the run; content that it returns replaces the whole run (PLG-5)."""
     return await _round_run(deps, step, "before_run_callback")
 
 
 async def _after_run(deps: Dependencies, step: HookStep) -> StepResult:
-    """Close a run that has succeeded (PLG-5)."""
+    """Run the hook after a successful run (PLG-5)."""
     return await _round_run(deps, step, "after_run_callback")
 
 
@@ -137,7 +137,7 @@ async def _event(deps: Dependencies, step: HookStep) -> StepResult:
 
 
 async def _on_event(deps: Dependencies, step: Step, event: Event) -> Event:
-    """The event as the plugins have it: replaced, changed in place, or as it is (PLG-6)."""
+    """Return the event after the plugins: replaced, changed in place, or unchanged (PLG-6)."""
     _, scope = await deps.scope(step)
     context = _context(deps, step, scope, "on_event_callback")
     given = event.model_copy(deep=True)
@@ -145,10 +145,10 @@ async def _on_event(deps: Dependencies, step: Step, event: Event) -> Event:
         "on_event_callback", invocation_context=context, event=given
     )
     changed = replaced(event, given if answer is None else _checked(answer, Event))
-    changed = changed.model_copy(deep=True)  # a plugin may answer with the same object every time
+    changed = changed.model_copy(deep=True)  # a plugin may return the same object every time
     _check_answers(event, changed)
     CallIds(changed.id).give(changed.get_function_calls())
-    # What the hook wrote through its context rides on the event, whichever it is in the end.
+    # State written through the hook's context is committed with the event, replaced or not.
     changed.actions.state_delta |= context.state.collect_delta()
     changed.actions.artifact_delta |= context.actions.artifact_delta
     if changed != event:
@@ -178,7 +178,7 @@ async def _run_error(deps: Dependencies, step: HookStep) -> StepResult:
 
 
 _KEPT = {"before_run_callback", "on_event_callback", "after_run_callback"}
-"""Whose results are in events of the loop; the others are notices, or come before the opening."""
+"""Hooks whose results become events of the loop; the others notify, or precede the opening."""
 
 _HOOKS: dict[str, Callable[[Dependencies, HookStep], Awaitable[StepResult]]] = {
     "on_user_message_callback": _user_message,
@@ -190,20 +190,20 @@ _HOOKS: dict[str, Callable[[Dependencies, HookStep], Awaitable[StepResult]]] = {
 }
 
 
-# ----- what they have in common
+# ----- shared helpers
 
 
 def _context(deps: Dependencies, step: Step, scope: StepScope, hook: HookName) -> RunContext:
-    """The context of a hook, whose artifacts are not those of the step of the same event."""
+    """Return the context of a hook; its artifacts are separate from those of the event's step."""
     agent: BaseAgent = deps.registry.agent(step.key.app_name, step.agent)
     return RunContext(scope, agent=agent, save_key=hook)
 
 
 async def _arrival(deps: Dependencies, step: HookStep) -> StepScope:
-    """The session as a message finds it, which may have to be created for it yet.
+    """Return the session as the message finds it, empty if it still has to be created.
 
     Raises:
-        SessionNotFoundError: It is missing, and must not be.
+        SessionNotFoundError: The session is missing and must not be created.
     """
     try:
         revision, state = await deps.sessions.read_state(step.key)
@@ -233,7 +233,7 @@ def _checked(answer: Any, expected: type[T]) -> T:
 
 
 def _check_answers(before: Event, after: Event) -> None:
-    """Every call keeps its response: providers refuse a conversation in which one lacks (I9)."""
+    """Check that all responses are kept: providers reject a call without a response (I9)."""
     asked = [response.id for response in before.get_function_responses()]
     if [response.id for response in after.get_function_responses()] != asked:
         raise CallbackError(
@@ -243,7 +243,7 @@ def _check_answers(before: Event, after: Event) -> None:
 
 
 def _check(event: Event, what: str) -> None:
-    """Refuse what could not be stored, here where it can be named."""
+    """Reject an event that cannot be stored, while the hook responsible is still known."""
     check_json(event.model_dump(mode="json", include={"content"}), what)
     check_json(event.actions.state_delta, "state_delta")
     check_json(event.custom_metadata, "custom_metadata")

@@ -11,21 +11,21 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 IDLE = 10.0
-"""Seconds without work after which a thread ends."""
+"""Seconds of inactivity after which a thread exits."""
 
 
 class UserCodeThreads(ThreadPoolExecutor):
-    """A pool that replaces the threads which outlive the steps they ran for.
+    """A pool that replaces threads that outlive the steps they ran for.
 
-    Python cannot end a thread. One that hangs after its step was given up would take a place of the
-    pool for good, so it takes none any more, and is counted instead: see `outliving`. All threads
-    are daemons, so that they keep no process from ending.
+    Python cannot stop a thread. A thread that hangs after its step was abandoned would occupy the
+    pool permanently, so it no longer counts toward the pool's size; `outliving` reports it. All
+    threads are daemons, so they do not prevent the process from exiting.
 
-    Only the class is the base's, because an event loop accepts no other: its own threads have
-    neither property.
+    The base class is used only because an event loop accepts no other executor: its own threads
+    have neither property.
 
     Args:
-        room: How many threads may run for somebody at a time; asked at each submission.
+        room: Returns the maximum number of active threads; called at each submission.
         name: Prefix of the threads' names.
     """
 
@@ -51,13 +51,13 @@ class UserCodeThreads(ThreadPoolExecutor):
         return call
 
     def outliving(self, seconds: float = 0.0) -> "list[ThreadCall]":
-        """The calls that still run, so many seconds after nobody waited for them any more."""
+        """Return the calls that still run at least this many seconds after they were abandoned."""
         until = time.monotonic() - seconds
         with self._changed:
             return [call for call in self._outliving if call.left_at <= until]
 
     def left(self, call: "ThreadCall") -> None:
-        """Nobody waits for a call any more; if it runs, another thread takes its place."""
+        """Mark a call as abandoned; if it is running, another thread may take its slot."""
         with self._changed:
             if call in self._running:
                 self._running.remove(call)
@@ -66,7 +66,7 @@ class UserCodeThreads(ThreadPoolExecutor):
                 self._staff()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls. It waits for none: what hangs would never let it go."""
+        """Accept no more calls. Does not wait: a hanging call would block the shutdown forever."""
         del wait
         with self._changed:
             self._closed = True
@@ -76,7 +76,7 @@ class UserCodeThreads(ThreadPoolExecutor):
             call.cancel()
 
     def _staff(self) -> None:
-        """Have as many threads as the calls need; the lock is held."""
+        """Start as many threads as the calls need; the lock must be held."""
         wanted = min(self._room(), len(self._running) + len(self._queue)) + len(self._outliving)
         while self._threads_alive < wanted:
             name = f"{self._name}-{self._threads_alive}"
@@ -91,10 +91,10 @@ class UserCodeThreads(ThreadPoolExecutor):
                 self._running.discard(call)
                 self._outliving.discard(call)
                 self._staff()
-            del call  # or its result lives until the next one comes
+            del call  # otherwise its result stays in memory until the next call
 
     def _next(self) -> "ThreadCall | None":
-        """The call to run; None: there is no more for this thread to do."""
+        """Return the next call to run, or None if this thread should exit."""
         with self._changed:
             while self._changed.wait_for(self._is_due, IDLE) and self._queue:
                 call = self._queue.popleft()
@@ -109,14 +109,14 @@ class UserCodeThreads(ThreadPoolExecutor):
 
 
 class ThreadCall(Future[Any]):
-    """A call in a thread."""
+    """A call that runs in a thread of the pool."""
 
     thread: int = 0
-    """Of the thread that runs it."""
+    """Identifier of the thread that runs the call."""
     left_at: float = 0.0
-    """When nobody waited for it any more, by the monotonic clock."""
+    """Time at which the call was abandoned, by the monotonic clock."""
     reported: bool = False
-    """Whether it has been logged that it outlives its step."""
+    """Whether a warning was logged that the call outlives its step."""
 
     def __init__(self, threads: UserCodeThreads, work: Callable[[], Any]) -> None:
         super().__init__()
@@ -124,14 +124,14 @@ class ThreadCall(Future[Any]):
         self._work = work
 
     def cancel(self) -> bool:
-        """See base class: asyncio asks for this when whoever awaits the call is cancelled."""
+        """See base class; asyncio calls this when the task that awaits the call is cancelled."""
         if super().cancel():
             return True
         self._threads.left(self)
         return False
 
     def run(self) -> None:
-        """Run it here, and keep what it returns or raises."""
+        """Run the call in this thread and store its result or exception."""
         self.thread = threading.get_ident()
         work = self._work
         del self._work
@@ -140,4 +140,4 @@ class ThreadCall(Future[Any]):
         except BaseException as error:  # noqa: BLE001 - whoever awaits it is told
             self.set_exception(error)
         finally:
-            del self, work  # the error's traceback has this frame
+            del self, work  # the error's traceback references this frame

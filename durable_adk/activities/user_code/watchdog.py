@@ -1,4 +1,4 @@
-"""Detects user code that blocks a worker, and reports its line."""
+"""Detects user code that blocks a worker, and reports the line that blocks."""
 
 import asyncio
 import os
@@ -18,60 +18,60 @@ from durable_adk.log import get_logger
 from durable_adk.settings import Limits
 
 LOOK = 1.0
-"""Seconds between two looks; a loop that does not turn that long is reported as blocked."""
+"""Seconds between two checks; a loop that does not run for this long is reported as blocked."""
 REFUSE = 3.0
-"""Seconds after which a blocked loop gets no new steps: another worker may have room."""
+"""Seconds after which a blocked loop gets no new steps: another worker may have capacity."""
 FRAMES = 5
 _OURS = f"{Path(__file__).parents[2]}{os.sep}"
 _MACHINERY = {threading.__file__, asyncio.base_events.__file__, asyncio.events.__file__}
-"""What runs the code of a thread and of a loop."""
+"""Files of the standard library that run the code of a thread or of a loop."""
 
 logger = get_logger(__name__)
 
 
 class WatchdogListener(Protocol):
-    """What is told of the findings, in the thread of the watch."""
+    """Receives the watchdog's findings, in the watchdog's thread."""
 
     def loop_blocked(self) -> None:
-        """The loop has not turned for `REFUSE` seconds."""
+        """Called when the loop has not run for `REFUSE` seconds."""
 
     def loop_stuck(self, reason: str, task: "asyncio.Task[Any] | None") -> None:
-        """It has not for `Limits.blocked_timeout`; `task` is the one that it runs."""
+        """Called when the loop has not run for `Limits.blocked_timeout`, with its current task."""
 
     def threads_stuck(self, reason: str) -> None:
-        """More threads outlive their steps than `Limits.max_stuck_threads`."""
+        """Called when more than `Limits.max_stuck_threads` threads outlive their steps."""
 
 
 @dataclass(kw_only=True)
 class Watchdog:
-    """Looks at an event loop and at pools of threads once a second, from a thread of its own.
+    """Checks an event loop and thread pools once a second, from its own thread.
 
-    The worker's heartbeats go on whatever user code does, so the server would never take its steps
-    back: that the worker cannot do them has to be found out here.
+    The worker's heartbeats continue whatever user code does, so the server would never reassign
+    its steps: the worker has to detect by itself that it cannot run them.
     """
 
     loop: asyncio.AbstractEventLoop
     thread: threading.Thread
-    """The loop's."""
+    """The loop's thread."""
     pools: Sequence[UserCodeThreads]
     limits: Limits
     watched: WatchdogListener
     blocked_for: float = 0.0
-    """Seconds since the loop last turned, by the looks: a process that was frozen adds one."""
+    """Seconds since the loop last ran, counted in checks: a frozen process adds only one."""
     _turned: threading.Event | None = field(default=None)
     _ended: threading.Event = field(default_factory=threading.Event)
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the loop has not turned for `REFUSE` seconds."""
+        """Whether the loop has not run for `REFUSE` seconds."""
         return self.blocked_for >= REFUSE
 
     def start(self) -> None:
-        """Begin."""
+        """Start the watchdog's thread."""
         threading.Thread(target=self._run, name="durable-adk-watch", daemon=True).start()
 
     def stop(self) -> None:
-        """End it, at once or in a second."""
+        """Stop the watchdog's thread; it exits within a second."""
         self._ended.set()
 
     def _run(self) -> None:
@@ -85,7 +85,7 @@ class Watchdog:
     def _look_at_loop(self) -> None:
         if self._turned is not None and not self._turned.is_set():
             where = stack_lines(self.thread.ident)
-            if where:  # else it is about to turn: only the process was frozen
+            if where:  # otherwise the loop is about to run: only the process was frozen
                 self._still_blocked(where)
             return
         self.blocked_for = 0.0
@@ -137,11 +137,11 @@ _SYNC_HINT = "No thread can be ended from outside: give what the code waits for 
 
 
 def stack_lines(thread: int | None) -> list[str]:
-    """Where a thread is: the user's outermost line, and the innermost ones; no values.
+    """Return the stack of a thread: the user's outermost line and the innermost ones, no values.
 
     Returns:
-        Texts as ``/app/agent.py:12 in lookup``; none for a loop that waits for events, and for a
-        thread that has ended.
+        Texts such as ``/app/agent.py:12 in lookup``. Empty for a loop that waits for events, and
+        for a thread that has ended.
     """
     frame = sys._current_frames().get(thread or 0)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]: documented
     if frame is None or _waits_for_events(frame):
@@ -155,7 +155,7 @@ def stack_lines(thread: int | None) -> list[str]:
 
 
 def _waits_for_events(frame: FrameType) -> bool:
-    """Whether the event loop itself is there, and not code that waits in a selector of its own."""
+    """Whether the event loop itself is waiting, and not user code with a selector of its own."""
     caller = frame.f_back
     return (
         frame.f_code.co_filename == selectors.__file__
