@@ -1,1 +1,1 @@
-"""What crosses a process: steps, messages, the manifest, the checkpoint, and their converter."""
+"""Values that cross processes: steps, messages, manifest, checkpoint, and their converter."""

@@ -1,6 +1,6 @@
-"""An activity of somebody else's worker that a tool is: how it is called, and how it ended.
+"""Request and result of a tool that is backed by a third-party activity.
 
-Values of a step, as those in `payloads`. Fields are added, never renamed or removed.
+These are values of a step, like those in `wire.steps`. Fields are added, never renamed or removed.
 """
 
 from datetime import timedelta
@@ -17,7 +17,7 @@ Duration = Annotated[timedelta, Field(gt=timedelta(0))]
 
 
 class ActivityRetry(JsonModel):
-    """Temporal's `RetryPolicy`, with its defaults: without a maximum of attempts."""
+    """Temporal's `RetryPolicy` with its defaults, which set no maximum of attempts."""
 
     initial_interval: Duration = timedelta(seconds=1)
     backoff_coefficient: float = Field(default=2.0, ge=1, allow_inf_nan=False)
@@ -27,10 +27,10 @@ class ActivityRetry(JsonModel):
 
 
 class ActivityOptions(JsonModel):
-    """How the activity is scheduled, in Temporal's words."""
+    """Scheduling options of the activity, under Temporal's names."""
 
     task_queue: str | None = None
-    """None: the invocation's."""
+    """None: the invocation's task queue."""
     schedule_to_close_timeout: Duration | None = None
     schedule_to_start_timeout: Duration | None = None
     start_to_close_timeout: Duration | None = None
@@ -40,49 +40,49 @@ class ActivityOptions(JsonModel):
 
 
 class _Before(JsonModel):
-    """What the callbacks before the call have done, for those after it."""
+    """Changes made by the callbacks before the call, passed on to the callbacks after it."""
 
     changed: dict[str, Any] | None = None
-    """The call's arguments, if they are others now."""
+    """The call's arguments, if a callback changed them."""
     actions: EventActions = Field(default_factory=EventActions)
     end_invocation: bool = False
-    """Whether the agent's end was asked for."""
+    """Whether a callback asked to end the agent."""
 
 
 class ActivityCall(_Before):
-    """What the loop is to run for a call, as the code of its step's time has it."""
+    """The activity that the loop has to run for a call, as defined when the step ran."""
 
     activity: str
-    """Its type: the name by which the worker of others knows it."""
+    """The activity type, under which the third-party worker registers it."""
     activity_id: str
     """`ToolContext.idempotency_key`: the same for every attempt, in every run of the workflow."""
     args: list[Any] = Field(default_factory=list[Any])
-    """JSON, in the order of its parameters."""
+    """JSON values in the order of the activity's parameters."""
     options: ActivityOptions
 
 
 class ActivityEnd(_Before):
-    """How it ended, with what `ActivityCall` said of the callbacks."""
+    """The end of the activity, with the callbacks' changes from its `ActivityCall`."""
 
     result: Any = None
     error: dict[str, Any] | None = None
-    """`errors.as_detail` of what it failed with."""
+    """`errors.as_detail` of the activity's error."""
     started: float
-    """When it was scheduled, in seconds since the epoch."""
+    """Time at which the activity was scheduled, in seconds since the epoch."""
     ended: float
 
 
 def failed(activity: str, kind: str, message: str) -> DurableAdkError:
-    """What a call fails with whose activity has raised an error of this name, for good."""
+    """Return the error of a call whose activity finally failed with an error of this name."""
     return raised(ToolError, kind, f"Activity {activity!r} failed: {kind}: {message}")
 
 
 def overdue(activity: str, why: str) -> ToolTimeoutError:
-    """What a call fails with whose activity was given up.
+    """Return the error of a call whose activity timed out.
 
     Args:
-        activity: Its type.
-        why: Which time was up.
+        activity: The activity type.
+        why: Which time limit was exceeded.
     """
     return ToolTimeoutError(
         f"Activity {activity!r} was given up {why}. It may have taken effect all the same, in full "

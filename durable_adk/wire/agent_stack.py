@@ -1,9 +1,9 @@
-"""The agents an invocation is running, from the first one inwards, in values that can be stored.
+"""The stack of running agents of an invocation, outermost first, as values that can be stored.
 
-Whatever drives an agent keeps where it is in a `StackPosition`, and works on that value directly.
-So the stack is always up to date, and continue-as-new has nothing to collect (design D10).
+The code that drives an agent keeps its position in a `StackPosition` and changes that value in
+place. So the stack is always up to date, and continue-as-new has nothing to collect (design D10).
 
-The JSON is read by other releases: fields are added, never renamed or removed.
+Other releases read the JSON: fields are added, never renamed or removed.
 """
 
 from typing import Any, TypeVar
@@ -15,48 +15,48 @@ from durable_adk.wire.manifest import AgentNode, Wait
 
 
 class StackPosition(BaseModel):
-    """Where the code that drives one level of the stack is."""
+    """Position of the code that drives one level of the stack."""
 
 
 P = TypeVar("P", bound=StackPosition)
 
 
 class StackFrame(BaseModel):
-    """One level of the agent stack: a position, and by name the levels below it.
+    """One level of the agent stack: a position, and the levels below it by name.
 
     After continue-as-new the same code runs again from the top. It finds the frames of the previous
-    workflow run by `enter`, and takes each position over with `resumed`, once.
+    workflow run with `enter`, and takes over each position once with `resumed`.
     """
 
     told: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """The position as it was stored, until it is resumed."""
+    """The stored position, until it is resumed."""
     below: dict[str, "StackFrame"] = Field(default_factory=dict[str, "StackFrame"])
-    """The frames as they were stored, until they are entered."""
+    """The stored frames, until they are entered."""
     _position: StackPosition | None = PrivateAttr(default=None)
     _entered: dict[str, "StackFrame"] = PrivateAttr(default_factory=dict[str, "StackFrame"])
 
     def resumed(self, kind: type[P]) -> P | None:
-        """The position of the previous workflow run, once; None for what begins now."""
+        """Return the position of the previous workflow run, once; None if this level is new."""
         told, self.told = self.told, {}
         return self.hold(kind.model_validate(told, extra="ignore")) if told else None
 
     def hold(self, position: P) -> P:
-        """Keep a position; its owner changes it in place."""
+        """Keep a position, which its owner changes in place."""
         self._position = position
         return position
 
     def enter(self, name: str = "") -> "StackFrame":
-        """The frame of what begins, or is resumed, below this one."""
+        """Return the frame of a level that starts, or is resumed, below this one."""
         frame = self.below.pop(name, None) or StackFrame()
         self._entered[name] = frame
         return frame
 
     def leave(self, name: str) -> None:
-        """Drop the frame of what has ended below this one."""
+        """Drop the frame of a level below this one that has ended."""
         self._entered.pop(name, None)
 
     def clear(self) -> None:
-        """Forget everything here: another agent takes over this level."""
+        """Drop the position and all frames, because another agent takes over this level."""
         self.told, self.below, self._position, self._entered = {}, {}, None, {}
 
     @model_serializer
@@ -69,18 +69,18 @@ class StackFrame(BaseModel):
 
 
 class HandedOver(BaseModel):
-    """An agent that has handed over to another one; its after callbacks still have to run."""
+    """An agent that has transferred to another one; its after callbacks still have to run."""
 
     agent: str
     start: int
 
 
 class RunPosition(StackPosition):
-    """One level on which agents run and hand over to each other; the one that runs now."""
+    """The running agent of one level, on which agents transfer to each other."""
 
     agent: str
     node: AgentNode | None = None
-    """Only if a deploy has added the agent since the opening, so that no manifest has it."""
+    """Set only if a deploy added the agent after the opening, so that no manifest has it."""
     start: int
     """The session's revision when the agent's run began."""
     closes: bool
@@ -88,23 +88,23 @@ class RunPosition(StackPosition):
     body: str | None = None
     """Name of the journal of a custom agent's body."""
     run: int | None = None
-    """Number of the run, for telemetry; None: written by a release that did not count."""
+    """Number of the run, for telemetry; None: written by a release that did not count runs."""
     unfinished: list[HandedOver] = Field(default_factory=list[HandedOver])
 
 
 class SequentialPosition(StackPosition):
-    """The child that a SequentialAgent runs."""
+    """The child that a SequentialAgent is running."""
 
     at: int = 0
 
 
 class LoopPosition(StackPosition):
-    """The round and the child of a LoopAgent."""
+    """The current iteration and child of a LoopAgent."""
 
     rounds: int = 0
     at: int = 0
     silent: bool = True
-    """Whether the round has had no event."""
+    """Whether the iteration has produced no event."""
     escalated: bool = False
 
 
@@ -115,7 +115,7 @@ class ChildPosition(BaseModel):
     stopped: bool = False
     """Whether it was cancelled."""
     asked: list[Event] = Field(default_factory=list[Event])
-    """Its events with calls that have no response, and the responses to their other calls."""
+    """Events with calls that have no response, and with the responses to their other calls."""
 
     @field_serializer("asked")
     def _short(self, events: list[Event]) -> list[dict[str, Any]]:
@@ -126,20 +126,20 @@ class ParallelPosition(StackPosition):
     """The children of a ParallelAgent."""
 
     place: str
-    """The event id after which their branches are named."""
+    """The event id from which the names of their branches are derived."""
     children: list[ChildPosition]
 
 
 class TurnPosition(BaseModel):
-    """The calls of one model event, until all of them are answered."""
+    """The calls of one model event, until all of them have responses."""
 
     event: Event
     waits: dict[str, Wait] = Field(default_factory=dict[str, Wait])
-    """By call id, how long a long-running call may wait."""
+    """Deadline and its effect, by the id of a long-running call."""
     requests: dict[str, str] = Field(default_factory=dict[str, str])
-    """By the id of a request to the user, the id of the call it is about."""
+    """The id of the call that a request to the user is about, by the id of the request."""
     interim: set[str] = Field(default_factory=set[str])
-    """Long-running calls that have given a first result, but not their last."""
+    """Long-running calls with an interim result but no final one."""
     waiting: list[str] | None = None
     """The calls and requests that the turn waits for; None: its calls have not run yet."""
     responded: bool = False
@@ -147,7 +147,7 @@ class TurnPosition(BaseModel):
     final: bool = False
     """Whether the last response ends the agent's run."""
     answer: Any = None
-    """The model's final answer, if it gave it by `set_model_response`."""
+    """The model's final output, if it was given by `set_model_response`."""
 
     @field_serializer("event")
     def _event(self, event: Event) -> dict[str, Any]:
@@ -162,11 +162,11 @@ class LlmPosition(StackPosition):
     """The body of an LlmAgent."""
 
     unsettled: set[str] = Field(default_factory=set[str])
-    """Long-running calls with an interim result: the model may speak, but its run cannot end."""
+    """Long-running calls with an interim result: the model may respond, but the run cannot end."""
     final: bool = False
-    """Whether the run has ended but for `unsettled`."""
+    """Whether the run has ended except for `unsettled`."""
     turn: TurnPosition | None = None
-    """The calls that are not answered yet."""
+    """The turn whose calls do not all have responses yet."""
 
     @field_serializer("unsettled")
     def _sorted(self, names: set[str]) -> list[str]:

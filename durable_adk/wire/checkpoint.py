@@ -1,7 +1,7 @@
-"""The state of the event loop, and what an invocation carries over to a new workflow run (D10).
+"""The state of the event loop, which an invocation carries over to a new workflow run (D10).
 
 The argument of the next workflow run is a `Cursor` of a few hundred bytes. The `Checkpoint` is
-written to the session store before: the cursor stays small, however many calls wait.
+written to the session store first: the cursor stays small, however many calls are pending.
 
 As in `wire.steps`, fields are only ever added: checkpoints of older releases are read. Where a
 field's name has changed, its JSON name has not.
@@ -37,7 +37,7 @@ CHECKPOINT, JOURNAL = "place", "trace"
 
 
 class Cursor(JsonModel):
-    """The argument of every workflow run of an invocation but the first."""
+    """The argument of every workflow run of an invocation except the first."""
 
     app: str
     user: str
@@ -46,16 +46,16 @@ class Cursor(JsonModel):
     place: int
     """Number of the checkpoint to continue from."""
     digest: str
-    """Digest of the checkpoint: a late attempt may write another one of the same number."""
+    """Digest of the checkpoint: a late attempt may write another one with the same number."""
 
     @property
     def key(self) -> SessionKey:
-        """The session."""
+        """Key of the session."""
         return SessionKey(self.app, self.user, self.session)
 
     @classmethod
     def is_one(cls, raw: Any) -> bool:
-        """Whether a workflow's argument is a cursor, and no request."""
+        """Whether a workflow's argument is a cursor and not a request."""
         return isinstance(raw, dict) and "place" in raw and "message" not in raw
 
     @classmethod
@@ -78,27 +78,27 @@ class OpenCall(JsonModel):
 
 
 class PendingState(JsonModel):
-    """The calls that wait for an answer, and the answers that have come."""
+    """The pending calls, and the answers that have arrived."""
 
     paused: bool = False
-    """Whether the lease is given back."""
+    """Whether the lease has been released."""
     waiting: list[OpenCall] = Field(default_factory=list[OpenCall])
     """Oldest first."""
     answered: list[str] = Field(default_factory=list[str])
-    """Ids of answered calls whose agents have not asked for the answer yet."""
+    """Ids of answered calls whose agents have not requested the answer yet."""
     delivered: set[str] = Field(default_factory=set[str])
     """Ids of all calls that were answered from outside."""
     unread: list[InvocationAnswer] = Field(default_factory=list[InvocationAnswer])
     steered: list[str] = Field(default_factory=list[str])
-    """Ids of messages in the store that wait to be delivered to the active invocation."""
+    """Ids of stored messages that are to be delivered to the active invocation."""
     outcomes: dict[str, str | None] = Field(default_factory=dict[str, str | None])
-    """By answer id, why the answer was refused; None: it was accepted."""
+    """Why an answer was refused, by answer id; None: it was accepted."""
     answers: int = 0
-    """How many answers have come, in all workflow runs."""
+    """Number of answers that have arrived, in all workflow runs."""
     heard: set[str] = Field(default_factory=set[str])
-    """Ids of messages that were delivered, or were found withdrawn."""
+    """Ids of messages that were delivered, or were found to be withdrawn."""
     digests: dict[str, str] = Field(default_factory=dict[str, str])
-    """By answer id, a digest of the first answer of that id; older releases did not note it."""
+    """Digest of the first answer with an id, by answer id; older releases did not record it."""
 
     @field_serializer("delivered", "heard")
     def _sorted(self, names: set[str]) -> list[str]:
@@ -112,65 +112,65 @@ class PendingState(JsonModel):
 
 
 class Counters(BaseModel):
-    """What the loop counts."""
+    """The counters of the loop."""
 
     model_calls: int = 0
     tool_calls: int = 0
     events: int = 1
     bodies: int = 0
-    """Bodies of custom agents that have begun."""
+    """Number of custom agents' bodies that have started."""
 
 
 class Checkpoint(JsonModel):
     """The state of the event loop.
 
-    The loop works on this value; continue-as-new writes it down between two steps.
+    The loop works on this value; continue-as-new stores it between two steps.
     """
 
     number: int = 0
-    """How many workflow runs have ended before this one was written."""
+    """Number of workflow runs that ended before this checkpoint was written."""
     request: InvocationRequest
     """Without its message and state changes, which are in the session."""
     opened: Opened
     """As recorded at the opening, without the session's state and the invocation's record."""
     record: InvocationRecord
-    """As it was at the opening."""
+    """The record as it was at the opening."""
     epoch: int
     revision: int
     opened_at: float = 0.0
     """Seconds since the epoch."""
     used: dict[str, int] = Field(default_factory=dict[str, int])
-    """What is used of the budget; see `flows.budget`."""
+    """Used amounts of the budget; see `flows.budget`."""
     counters: Counters = Field(default_factory=Counters)
     last_event_id: str | None = None
     final_text: str = ""
     left_calls: bool = False
     """Whether a custom agent has abandoned a sub-agent's run, which may have left calls open."""
     local_state: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """State that is in no committed event. Set when the checkpoint is written."""
+    """State that no committed event contains. Set when the checkpoint is written."""
     branches: dict[str, int] = Field(
         default_factory=dict[str, int], validation_alias="lanes", serialization_alias="lanes"
     )
-    """By prefix, how many ids each open branch has given out."""
+    """Number of ids that each open branch has issued, by branch prefix."""
     stack: StackFrame = Field(
         default_factory=StackFrame, validation_alias="frame", serialization_alias="frame"
     )
     bodies: list[str] = Field(default_factory=list[str])
-    """Names of the journals of custom agents' bodies that have begun and not ended."""
+    """Names of the journals of custom agents' bodies that have started and not ended."""
     pending: PendingState = Field(
         default_factory=PendingState, validation_alias="pauses", serialization_alias="pauses"
     )
     runs_begun: int = 0
-    """How many runs of agents have begun."""
+    """Number of agent runs that have started."""
     runs: list[AgentRun] = Field(default_factory=list[AgentRun])
-    """Runs of agents that no step has reported as ended: first the open ones, then the ended."""
+    """Agent runs that no step has reported as ended: first the open ones, then the ended."""
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """See base class.
 
         Raises:
-            NewerReleaseError: This release cannot read it.
+            NewerReleaseError: This release cannot read the checkpoint.
         """
         try:
             return super().from_json(text)
@@ -182,9 +182,9 @@ class Checkpoint(JsonModel):
 
 
 class SaveCheckpointStep(JsonModel, Effect[str | None]):
-    """Write a checkpoint; one that is written is never changed.
+    """Write a checkpoint; a written checkpoint is never changed.
 
-    The result is the digest of what is stored; None: an earlier release has stored it.
+    The result is the digest of the stored checkpoint; None: an earlier release stored it.
     """
 
     key: SessionKey
@@ -196,17 +196,17 @@ class SaveCheckpointStep(JsonModel, Effect[str | None]):
 
 
 class SaveJournalStep(JsonModel, Effect[None]):
-    """Write a part of what a journal has recorded in one workflow run."""
+    """Write one part of a journal's entries from one workflow run."""
 
     key: SessionKey
     invocation_id: str
     number: int
-    """Number of the checkpoint that it belongs to."""
+    """Number of the checkpoint that the part belongs to."""
     index: int
     """Number of the part."""
     body: str
     trace: str
-    """Packed: the journal's name, and entries."""
+    """The packed name and entries of the journal."""
 
 
 class ReadCheckpointStep(JsonModel, Effect["LoadedCheckpoint"]):
@@ -220,7 +220,7 @@ class LoadedCheckpoint(JsonModel):
     """Everything the loop needs to continue."""
 
     ending: Ending | None = None
-    """How the invocation has ended, if another one has taken its session over meanwhile."""
+    """How the invocation ended, if another one has taken over its session meanwhile."""
     place: str = ""
     """A packed `Checkpoint`."""
     message: types.Content | None = None
@@ -230,7 +230,7 @@ class LoadedCheckpoint(JsonModel):
 
 
 class ReadJournalStep(JsonModel, Effect["JournalPage"]):
-    """Read what journals have recorded in earlier workflow runs."""
+    """Read journal entries from earlier workflow runs."""
 
     key: SessionKey
     invocation_id: str
@@ -239,30 +239,30 @@ class ReadJournalStep(JsonModel, Effect["JournalPage"]):
     upto: int
     """Number of the checkpoint to continue from."""
     after: str | None = None
-    """Name of the note before the page."""
+    """Name of the last note before the page."""
 
 
 class JournalPage(JsonModel):
     """Parts of journals, in order."""
 
     traces: list[str]
-    """Packed."""
+    """Packed parts."""
     next: str | None = None
     """`ReadJournalStep.after` of the next page; None: this is the last one."""
     ending: Ending | None = None
-    """How the invocation has ended, if it has: its notes are gone then."""
+    """How the invocation ended, if it has ended; its notes are deleted then."""
 
 
 def digest(text: str) -> str:
-    """A short name for a text."""
+    """Return a short hash of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def packed(text: str) -> str:
-    """JSON text, compressed for transport through a workflow history."""
+    """Compress JSON text for transport through a workflow history."""
     return base64.b64encode(zlib.compress(text.encode())).decode()
 
 
 def unpacked(text: str) -> str:
-    """The JSON text that `packed` was given."""
+    """Return the JSON text that was given to `packed`."""
     return zlib.decompress(base64.b64decode(text)).decode()

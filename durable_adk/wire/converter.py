@@ -1,4 +1,4 @@
-"""How values are written into Temporal's history."""
+"""Converters for the values in Temporal's history."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,18 +26,19 @@ from durable_adk.storage.payload_driver import storage_at
 from durable_adk.storage.refusal import RefusalConverter
 
 MAX_TRACE = 8_000
-"""Bytes of a stack trace that cross to Temporal."""
+"""Maximum size of a stack trace that is sent to Temporal, in bytes."""
 MAX_CAUSES = 5
-"""Exceptions of a chain that cross to Temporal."""
+"""Maximum number of chained exceptions that are sent to Temporal."""
 MAX_WAITING = 4096
-"""Bytes of a failure that the server keeps while the activity waits for its next attempt: of a
-larger one it shows only that it was larger (`limit.mutableStateActivityFailureSize.error`)."""
+"""Maximum size, in bytes, of a failure that the server keeps while an activity waits for its next
+attempt; of a larger one it shows only that it was larger
+(`limit.mutableStateActivityFailureSize.error`)."""
 
 
 class WireJsonConverter(PydanticJSONPlainPayloadConverter):
-    """Writes `JsonModel` values as ADK's JSON, anything else as the SDK's pydantic converter does.
+    """Writes `JsonModel` values as ADK's JSON, other values as the SDK's pydantic converter does.
 
-    Without nulls an event takes about a third of the bytes; reading ignores unknown fields, so that
+    Without nulls an event takes about a third of the bytes. Reading ignores unknown fields, so that
     workers of two versions can share a task queue.
     """
 
@@ -62,9 +63,9 @@ _CONVERTERS = tuple(
 
 
 class WirePayloadConverter(CompositePayloadConverter):
-    """The SDK's converters with `WireJsonConverter` in the place of JSON.
+    """The SDK's converters with `WireJsonConverter` in place of its JSON converter.
 
-    The SDK makes a new one for every command; sharing the parts keeps their caches.
+    The SDK creates a new instance for every command; sharing the parts keeps their caches.
     """
 
     def __init__(self) -> None:
@@ -72,27 +73,28 @@ class WirePayloadConverter(CompositePayloadConverter):
 
 
 class ShortFailureConverter(DefaultFailureConverter):
-    """Failures that reach the server whatever user code has put into its exceptions (D6).
+    """Shortens failures so that the server accepts them whatever user exceptions contain (D6).
 
-    A failure that is too large is dropped on its way, one with half a character cannot be written:
-    either way the activity would run again, however final its error is (reliability 1c). The cause
-    is user code's own exception, and its text may be anything.
+    A failure that is too large is dropped in transit, and one with an unpaired surrogate cannot be
+    written: in both cases the activity would be retried, even if its error is final (reliability
+    1c). The cause is user code's own exception, and its text may be anything.
     """
 
     def to_failure(
         self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure
     ) -> None:
-        """See base class; texts are cut, and so is the chain of causes."""
+        """See base class; texts and the chain of causes are truncated."""
         final = not isinstance(exception, ApplicationError) or exception.non_retryable
         error = _shortened(exception, _FINAL if final else _WAITING)
         super().to_failure(error, payload_converter, failure)
         failure.stack_trace = storable(failure.stack_trace[-MAX_TRACE:])
 
     def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
-        """See base class; details that cannot be read are left out.
+        """See base class; unreadable details are omitted.
 
-        An activity of others may fail with details that only its own converter reads. Raising
-        here would fail the workflow's task, for ever. A key that is missing does: it may come.
+        A third-party activity may fail with details that only its own converter can read. Raising
+        here would fail the workflow task forever. A missing key does raise: it may become
+        available.
         """
         try:
             return super().from_failure(failure, payload_converter)
@@ -103,7 +105,7 @@ class ShortFailureConverter(DefaultFailureConverter):
 
 
 def _without_details(failure: Failure) -> Failure:
-    """A copy; causes are read on their own."""
+    """Return a copy without details; causes are converted separately."""
     bare = Failure()
     bare.CopyFrom(failure)
     match bare.WhichOneof("failure_info"):
@@ -120,7 +122,7 @@ def _without_details(failure: Failure) -> Failure:
 
 @dataclass(frozen=True)
 class _Room:
-    """What of an exception and of its causes crosses to Temporal."""
+    """How much of an exception and of its causes is sent to Temporal."""
 
     causes: int = MAX_CAUSES
     text: int = MAX_MESSAGE
@@ -129,12 +131,12 @@ class _Room:
 
 _FINAL: Final = _Room()
 _WAITING: Final = _Room(causes=2, text=300, frames=2)
-"""With what `activities.attempt` leaves of the error itself, together below `MAX_WAITING`: so
-whoever looks at a run sees what it waits for."""
+"""Together with the shortened error from `activities.attempt` this stays below `MAX_WAITING`, so
+that the server shows why a run is waiting."""
 
 
 def _shortened(error: BaseException, room: _Room) -> FailureError:
-    """The error, or what stands for one of user code, with as many causes as there is room for."""
+    """Return the error, or a substitute for a user exception, with its causes up to the limit."""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if not isinstance(error, FailureError):
         text = storable(text_of(error), room.text)
@@ -149,7 +151,7 @@ def _shortened(error: BaseException, room: _Room) -> FailureError:
 
 
 def _innermost(trace: TracebackType | None, frames: int) -> TracebackType | None:
-    """The last frames of a stack trace."""
+    """Return the last frames of a stack trace."""
     last = trace
     for _ in range(frames):
         if last is None:
@@ -161,7 +163,7 @@ def _innermost(trace: TracebackType | None, frames: int) -> TracebackType | None
 
 
 class PrivateFailureConverter(ShortFailureConverter):
-    """The same, with messages and stack traces as payloads, which a codec or a storage takes."""
+    """Also sends messages and stack traces as payloads, for a codec or external storage."""
 
     def __init__(self) -> None:
         super().__init__(encode_common_attributes=True)
@@ -176,17 +178,17 @@ data_converter = replace(
 
 
 def stored_in(location: Path | str, *, threshold: int) -> DataConverter:
-    """Our converter, with large payloads kept outside of Temporal (design D16); blocks.
+    """Return our converter with large payloads stored outside Temporal (design D16); blocks.
 
     Args:
-        location: A folder, or the uri of an object store; the same one for all clients and workers
+        location: A folder or the URI of an object store; the same one for all clients and workers
             of the namespace.
-        threshold: Bytes from which on a payload is kept there; 0: all that say anything, so that no
-            word of a conversation is in Temporal.
+        threshold: Minimum size, in bytes, of a payload that is stored there; 0: all payloads with
+            content, so that Temporal holds no text of a conversation.
 
     Raises:
-        InvalidRequestError: The uri cannot be used, or the extra ``objects`` is not installed.
-        StoreUnavailableError: The object store does not answer.
+        InvalidRequestError: The URI cannot be used, or the extra ``objects`` is not installed.
+        StoreUnavailableError: The object store does not respond.
     """
     failures = ShortFailureConverter if threshold else PrivateFailureConverter
     return replace(
@@ -197,18 +199,18 @@ def stored_in(location: Path | str, *, threshold: int) -> DataConverter:
 
 
 def encrypted(converter: DataConverter, codec: EncryptionCodec) -> DataConverter:
-    """One of our converters, with all that it writes encrypted, failures too (design D16).
+    """Return one of our converters with encryption of all payloads and failures (design D16).
 
-    With external storage what is kept there is encrypted: the codec comes before the storage.
+    Externally stored payloads are encrypted too: the codec runs before the storage.
     """
     return replace(converter, payload_codec=codec, failure_converter_class=PrivateFailureConverter)
 
 
 def with_our_payloads(converter: DataConverter) -> DataConverter:
-    """A client's converter with our payload and failure converters in the place of the defaults.
+    """Replace the default payload and failure converters of a client's converter with ours.
 
-    What the client brings of its own stays, and so do its codec and its storage. With our codec
-    messages and stack traces of failures are payloads too.
+    The client's custom converters, codec and storage are kept. With our codec, the messages and
+    stack traces of failures are payloads too.
     """
     private = isinstance(converter.payload_codec, EncryptionCodec)
     changes: dict[str, Any] = {}
