@@ -8,8 +8,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 DEFAULT_TASK_QUEUE = "durable-adk"
 PAYLOAD_THRESHOLD = 262_144
-"""Payloads of at least so many bytes go to external storage, if that is configured. The result of
-an invocation, of 64 Ki characters, is smaller, so that clients without the storage can read it."""
+"""Minimum size, in bytes, of a payload that goes to external storage, if that is configured. The
+result of an invocation, of 64 Ki characters, is smaller, so that clients without the storage can
+read it."""
 
 
 class Limits(BaseModel):
@@ -25,7 +26,7 @@ class Limits(BaseModel):
     """Timeout of a model call, callbacks included."""
     model_attempts: int = 5
     """Attempts of a call to an unavailable model. Attempts lost with a worker count; attempts that
-    failed because the session store did not answer do not."""
+    failed because the session store did not respond do not."""
     tool_timeout: float = 600.0
     """Timeout of a tool call, callbacks included, unless the tool has its own."""
     callback_timeout: float = 60.0
@@ -38,7 +39,7 @@ class Limits(BaseModel):
     """The same in bytes; the server terminates a run at 50 MB or 51,200 events."""
     local_commit_timeout: float = 1.0
     """Seconds for a commit as a local activity, during which the workflow receives no messages;
-    then it becomes a normal activity (D4)."""
+    after that it is retried as a normal activity (D4)."""
 
     max_queued_per_session: int = Field(default=500, ge=1)
     """Messages that may wait for a session; more are refused with QueueFullError."""
@@ -49,8 +50,8 @@ class Limits(BaseModel):
     read at each of its steps. 0: no cache."""
 
     max_stuck_threads: int = Field(default=100, ge=1)
-    """Threads that may still run sync code of steps that have ended. With more of them the worker
-    leaves its steps to other workers and ends."""
+    """Threads that may still run sync code of steps that have ended. Above this limit the worker
+    hands its steps to other workers and exits."""
     blocked_timeout: float = Field(default=30.0, ge=1.0)
     """Seconds for which user code may block its event loop before the worker does the same."""
 
@@ -86,27 +87,28 @@ class Settings(BaseSettings):
     same for all clients and workers of a namespace. None: ``payloads`` in `data_dir` for
     the embedded server; with any other Temporal, all payloads are in its histories (D16)."""
     payload_threshold: int = Field(default=PAYLOAD_THRESHOLD, ge=0)
-    """Payloads of at least so many bytes go there; 0: all with content."""
+    """Minimum size, in bytes, of a payload that goes there; 0: all payloads with content."""
     encryption_keys: Path | None = None
     """File of the keys that encrypt all payloads in Temporal, accessible to its owner only. The
     first key encrypts, all decrypt. None: payloads are plain JSON (D16)."""
     encryption_accepts_plain: bool = False
-    """Whether unencrypted payloads are read: for as long as invocations are open that began without
-    keys."""
+    """Whether unencrypted payloads are accepted. Needed while invocations are open that started
+    without keys."""
     codec_token: SecretStr | None = None
-    """The token of ``durable-adk codec``; None: it makes one and shows it."""
+    """The token of ``durable-adk codec``; None: the command generates one and prints it."""
     task_queue: str = DEFAULT_TASK_QUEUE
     build_id: str | None = None
     """The build id of ``durable-adk worker``, for Worker Versioning; None: no versioning (D6)."""
     deployment: str | None = None
     """The deployment of that build; None: the name of the task queue."""
     auto_upgrade: bool = False
-    """Whether open invocations go on with the build that becomes current; else on their own."""
+    """Whether open invocations move to the build that becomes current; else they keep theirs."""
     model_task_queues: dict[str, str] = Field(default_factory=dict[str, str])
     """Task queues of models for ``durable-adk worker``, by model name."""
     max_task_queue_activities_per_second: float | None = Field(default=None, gt=0)
-    """Activities a second on the task queue of ``durable-adk worker``, for all workers together."""
+    """Activities per second on the task queue of ``durable-adk worker``, over all workers."""
     search_attributes: Literal["auto", "impersonal", "assume", "off"] = "auto"
-    """Which search attributes a start sets: those that the namespace has; these without the ids of
-    user and session; all, without reading the namespace; none (D18)."""
+    """Which search attributes a start sets. ``auto``: those that the namespace has; ``impersonal``:
+    the same without the ids of user and session; ``assume``: all, without reading the namespace;
+    ``off``: none (D18)."""
     limits: Limits = Field(default_factory=Limits)

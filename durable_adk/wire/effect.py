@@ -1,4 +1,4 @@
-"""What an effect is: a step that knows the type of its result, and the attempts made of it."""
+"""Effects: steps that know the type of their result, and the attempts to perform them."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -9,9 +9,9 @@ R = TypeVar("R")
 
 
 class Effect(Generic[R]):
-    """A step that asks for an `R`, so that `Runtime.perform` is typed by its argument.
+    """A step whose result is an `R`, so that `Runtime.perform` is typed by its argument.
 
-    For the type checker only: it adds no field, so payloads in histories are as they were.
+    For the type checker only: it adds no field, so payloads in histories do not change.
     """
 
     __slots__ = ()
@@ -19,16 +19,16 @@ class Effect(Generic[R]):
 
 @dataclass(frozen=True, kw_only=True)
 class EffectAttempt:
-    """One attempt of an effect, as its function sees it."""
+    """One attempt of an effect, as seen by the effect's function."""
 
     number: int = 1
-    """1, 2, ..."""
+    """The attempt's number: 1, 2, ..."""
     history: AttemptHistory = NO_ATTEMPTS
-    """Of those before it."""
+    """The earlier attempts."""
 
     async def begins(self) -> None:
-        """Awaited when all is read, right before the first code of a user or model.
+        """Mark the start of user or model code; awaited after all reads, right before that code.
 
-        A worker's death is put down to that code only from here on. In process there is nothing
-        to count: no attempt outlives the loss.
+        A worker crash is attributed to that code only from here on. In process nothing is counted:
+        no attempt survives a crash.
         """

@@ -1,7 +1,7 @@
-"""What an invocation records of its agents and their tools when it opens (design D6).
+"""The manifest: agents and tools as recorded when an invocation opens (design D6).
 
-The loop drives agents by this record and not by the objects that a worker has now, so a deploy does
-not disturb the invocations that are open. Fields are added, never renamed or removed.
+The loop drives agents by this record and not by the objects that a worker has now, so a deploy
+does not disturb open invocations. Fields are added, never renamed or removed.
 """
 
 from typing import Literal
@@ -12,24 +12,24 @@ from durable_adk.json_model import JsonModel
 from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
 OnDeadline = Literal["reject", "approve", "fail", "tell"]
-"""What happens if nobody answers a pending call in time (design D9).
+"""What happens if a pending call gets no answer in time (design D9).
 
 ``reject`` and ``approve`` decide a confirmation, ``fail`` ends the run with an error, ``tell``
-continues and tells the model that there was no answer.
+continues and reports to the model that there was no answer.
 """
 
 
 class Wait(JsonModel):
-    """How long a call waits for its answer, and what happens then (design D9)."""
+    """How long a pending call waits for its answer, and what happens then (design D9)."""
 
     deadline: float | None = None
-    """Seconds; None: as long as it takes."""
+    """Seconds; None: no deadline."""
     on_deadline: OnDeadline = "tell"
     """``tell``: the model; ``reject`` and ``approve`` decide a confirmation; ``fail``: the run."""
 
 
 class ToolSpec(JsonModel):
-    """What the loop needs to know of a tool."""
+    """The properties of a tool that the loop needs."""
 
     timeout: float | None = None
     """Seconds; None: the worker's default."""
@@ -37,11 +37,11 @@ class ToolSpec(JsonModel):
     """None: at least once."""
     retry: RetryConfig | None = None
     task_queue: str | None = None
-    """None: the invocation's."""
+    """None: the invocation's task queue."""
 
 
 NodeKind = Literal["llm", "sequential", "loop", "parallel", "custom"]
-"""Which body an agent has; ``custom``: its own code, in the loop."""
+"""The kind of body an agent has; ``custom``: its own code, which runs in the loop."""
 
 
 class AgentNode(JsonModel):
@@ -54,24 +54,24 @@ class AgentNode(JsonModel):
     tools: dict[str, ToolSpec] = Field(default_factory=dict[str, ToolSpec])
     """Only the tools that differ from the defaults."""
     max_iterations: int | None = None
-    """Of a loop."""
+    """Maximum iterations of a LoopAgent."""
     runs_code: bool = False
-    """Whether code that the model writes is run here, and not by its provider (FLW-90)."""
+    """Whether a worker runs the code that the model writes, and not the provider (FLW-90)."""
     code_timeout: float | None = None
-    """Seconds one execution may take; None: as long as a tool."""
+    """Seconds one execution may take; None: the timeout of a tool."""
     model: str | None = None
-    """Name of the model that it asks."""
+    """Name of the agent's model."""
     output_key: str | None = None
-    """Of an agent whose answer comes through `set_model_response`, so from the loop (AGT-19)."""
+    """Set for an agent whose output comes from `set_model_response` through the loop (AGT-19)."""
     children: list["AgentNode"] = Field(default_factory=list["AgentNode"])
     fingerprint: str = ""
 
     def find(self, name: str) -> "AgentNode | None":
-        """The node of this name in the tree, depth first (AGT-3)."""
+        """Return the node of this name in the tree, depth first, or None (AGT-3)."""
         if self.name == name:
             return self
         return next((found for child in self.children if (found := child.find(name))), None)
 
     def any_custom(self) -> bool:
-        """Whether some agent's own code runs in the loop and so needs the state there."""
+        """Whether any agent is custom: its code runs in the loop and needs the state there."""
         return self.kind == "custom" or any(child.any_custom() for child in self.children)

@@ -18,14 +18,14 @@ from durable_adk.wire.run_config import RunConfig
 W = TypeVar("W", bound=JsonModel)
 
 MAX_RESULT_TEXT = 65_536
-"""Characters of the final text in an invocation's result; the store has the whole text."""
+"""Maximum characters of the final text in an invocation's result; the store has all of it."""
 
 
 class WhenBusy(StrEnum):
     """What to do with a message while another invocation is active in its session (D7)."""
 
     ENQUEUE = "enqueue"
-    """Wait until it ends, then run."""
+    """Wait until the active invocation ends, then run."""
     REJECT = "reject"
     """Fail at once with SessionBusyError."""
     INTERRUPT = "interrupt"
@@ -65,7 +65,7 @@ class InvocationRequest(JsonModel):
     """Whether a missing session is created; by default, Runner sends False (RUN-16)."""
     when_busy: WhenBusy = WhenBusy.ENQUEUE
     tool_run: ToolRun | None = None
-    """Set by the runtime for an agent that is a tool."""
+    """Set by the runtime if the agent runs as a tool."""
 
     @classmethod
     def parse(cls, raw: Any) -> Self:
@@ -86,7 +86,7 @@ class InvocationRequest(JsonModel):
         return parsed(cls, raw, "invocation request", extra=extra).checked()
 
     def checked(self) -> Self:
-        """The request with its ids stripped and its message as Content; see `parse`."""
+        """Return the request with stripped ids and its message as Content; see `parse`."""
         self.app = check_id(self.app, "app")
         self.user = check_id(self.user, "user")
         self.session = self.session and check_id(self.session, "session")
@@ -105,7 +105,7 @@ class InvocationRequest(JsonModel):
 
 
 EXPIRED = ".expired"
-"""Suffix of the ids of answers that deadlines give."""
+"""Suffix of the ids of answers that deadlines create."""
 _RESERVED = re.compile(r"(unnamed|malformed)-\d+$|.*" + re.escape(EXPIRED) + "$", re.DOTALL)
 
 
@@ -128,7 +128,7 @@ class InvocationAnswer(JsonModel):
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
     """State changes, committed with the answer's event (TRAP-17)."""
     steers: str | None = None
-    """Not an answer: the message of this invocation is to be delivered to the active one."""
+    """If set, this is not an answer: deliver the message of this invocation to the active one."""
     answer_id: str | None = None
     """A second answer with the same id is ignored; None: numbered in order of arrival."""
 
@@ -151,7 +151,7 @@ class InvocationAnswer(JsonModel):
         return answer
 
     def digest(self) -> str:
-        """A hash of the answer without its id."""
+        """Return a hash of the answer without its id."""
         said = self.model_dump(mode="json", exclude_none=True, exclude={"answer_id"})
         return hashlib.sha256(canonical(said).encode()).hexdigest()[:16]
 
@@ -165,7 +165,7 @@ def parsed(
         cls: The value's class.
         raw: A JSON object.
         what: Its name in the error message.
-        extra: Whether unknown fields are an error. In users' input they are typing errors, in
+        extra: Whether unknown fields are an error. In user input they are probably typos; in
             payloads of our own processes they come from a newer release.
     """
     try:
@@ -179,13 +179,13 @@ def parsed(
 
 
 def user_content(message: str | types.Content) -> types.Content:
-    """The user's message as Content of role ``user`` (RUN-20, RUN-21).
+    """Return the user's message as Content of role ``user`` (RUN-20, RUN-21).
 
     Raises:
-        InvalidRequestError: It is empty, or holds function calls. Function responses are checked
-            against the session later.
-        StateValueError: Its text has characters that cannot be stored.
-        PayloadTooLargeError: It is larger than one event may be.
+        InvalidRequestError: The message is empty, or contains function calls. Function responses
+            are checked against the session later.
+        StateValueError: The text has characters that cannot be stored.
+        PayloadTooLargeError: The message is larger than one event may be.
     """
     if isinstance(message, str):
         message = types.Content(parts=[types.Part(text=message)] if message.strip() else [])
@@ -201,7 +201,7 @@ def user_content(message: str | types.Content) -> types.Content:
 
 
 MAX_BYTES = 1_000_000
-"""The largest event, message, state or tool result; the engine's own limit is 2 MiB (1c)."""
+"""Maximum bytes of an event, message, state or tool result; the engine's limit is 2 MiB (1c)."""
 MAX_METADATA_BYTES = 100_000
 
 
@@ -216,7 +216,7 @@ def check_size(text: str, what: str, limit: int = MAX_BYTES) -> None:
 
 
 def workflow_id(key: SessionKey, invocation_id: str) -> str:
-    """The workflow id of an invocation, the same for every start (DUR-1).
+    """Return the workflow id of an invocation, the same for every start (DUR-1).
 
     It is a hash of the ids as a JSON list: different invocations never share it, and it reveals no
     personal data in the ids (S2).
@@ -226,18 +226,18 @@ def workflow_id(key: SessionKey, invocation_id: str) -> str:
 
 
 def answer_event(invocation_id: str, answer_id: str = "") -> str:
-    """The id of an answer's event; without an answer id, the prefix of all such ids."""
+    """Return the id of an answer's event, or without an answer id the prefix of all such ids."""
     return f"{invocation_id}.answer.{answer_id}"
 
 
 def child_key(key: SessionKey, invocation_id: str, call_id: str) -> SessionKey:
-    """The session of an agent tool's run: one per call, the same at every replay."""
+    """Return the key of an agent tool's session: one per call, the same at every replay."""
     digest = hashlib.sha256(canonical([key.session_id, invocation_id, call_id]).encode())
     return key._replace(session_id=f"{CHILD_PREFIX}{digest.hexdigest()[:32]}")
 
 
 class InvocationResult(JsonModel):
-    """What workflow type ``Invocation`` returns: plain JSON for any Temporal client."""
+    """The result of workflow type ``Invocation``: plain JSON for any Temporal client."""
 
     app: str
     user: str
@@ -248,12 +248,12 @@ class InvocationResult(JsonModel):
     """The text of the last final response that has text (EVT-10), at most 64 KiB."""
     last_event_id: str | None = None
     steered: str | None = None
-    """The active invocation that the message was delivered to; then no other one ran."""
+    """The active invocation that the message was delivered to; no new invocation ran then."""
     events: int
-    """Committed events, the user's included."""
+    """Number of committed events, including the user's."""
     model_calls: int
     tool_calls: int
     tokens: int = 0
-    """As reported by the models, those of agent tools included."""
+    """Tokens as reported by the models, including those of agent tools."""
     revision: int
     """The session's revision at the end: the cursor after the last event."""

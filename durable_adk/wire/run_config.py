@@ -1,4 +1,4 @@
-"""How one invocation is to run."""
+"""Options of one invocation."""
 
 import sys
 from enum import Enum
@@ -15,36 +15,36 @@ _PER_CALL = {"headers", "extra_body", "timeout", "retry_options"}
 
 
 class StreamingMode(Enum):
-    """Whether a model's answer is shown while it is written (semantics RCF-1)."""
+    """Whether a model's response is streamed while it is generated (semantics RCF-1)."""
 
     NONE = None
     SSE = "sse"
     BIDI = "bidi"
-    """Of `run_live`, which is not supported."""
+    """For `run_live`, which is not supported."""
 
 
 class ToolThreadPoolConfig(JsonModel):
-    """ADK's option to run sync tools in threads; here they always are (semantics OPEN-7)."""
+    """ADK's option to run sync tools in threads; here they always do (semantics OPEN-7)."""
 
     max_workers: int = Field(default=4, ge=1)
 
 
 class Budget(JsonModel):
-    """What an invocation may use up; agents that it uses as tools included. None: any amount.
+    """Limits of an invocation, including the agents that it uses as tools. None: no limit.
 
-    Going beyond it ends the invocation with an error event that says what was used up.
+    Exceeding one ends the invocation with an error event that names it.
     """
 
     model_calls: int | None = Field(default=None, ge=0)
-    """Logical calls: attempts after a crash are not counted, answers of callbacks neither."""
+    """Logical calls: retries after a crash and responses of callbacks are not counted."""
     tool_calls: int | None = Field(default=None, ge=0)
     tokens: int | None = Field(default=None, ge=0)
-    """As the models report them. No further call is made once they are used up."""
+    """Tokens as reported by the models. No further call is made once they are used up."""
     seconds: float | None = Field(default=None, ge=0)
-    """Wall time from the opening to the end, the time of waiting for answers included."""
+    """Wall time from the opening to the end, including the time spent waiting for answers."""
 
     def within(self, other: "Budget | None") -> "Budget":
-        """The smaller amount of each."""
+        """Return the smaller limit for each amount."""
         if other is None:
             return self
         both = ((name, getattr(self, name), getattr(other, name)) for name in Budget.model_fields)
@@ -57,18 +57,18 @@ class Budget(JsonModel):
 
 
 class Priority(JsonModel):
-    """Whose tasks a backlogged task queue gives out first: Temporal's `Priority`.
+    """Temporal's `Priority`: the order in which a backlogged task queue dispatches tasks.
 
-    It is given to the start, and is no part of what an invocation knows of itself: its activities
-    and children inherit it from the workflow.
+    It is an option of the workflow's start and not part of the invocation's recorded request:
+    activities and child workflows inherit it from the workflow.
     """
 
     priority_key: int | None = Field(default=None, ge=1)
-    """1 goes first; None: the server's default, usually 3 of 5."""
+    """1 is dispatched first; None: the server's default, usually 3 of 5."""
     fairness_key: str | None = Field(default=None, max_length=64)
-    """Those of one key share; None: a hash of app and user, so no user can crowd out the others."""
+    """Tasks of one key share capacity; None: a hash of app and user, so that users share fairly."""
     fairness_weight: float | None = Field(default=None, ge=0.001, le=1000)
-    """How large the share is beside others'; None: 1."""
+    """Weight of the key relative to others; None: 1."""
 
 
 class RunConfig(JsonModel):
@@ -77,11 +77,11 @@ class RunConfig(JsonModel):
     max_llm_calls: int = 500
     """Model calls allowed per invocation; 0 or less: any number (CTX-3)."""
     budget: Budget | None = None
-    """What the invocation may use up; never more than its app allows (`App.budget`)."""
+    """Limits of the invocation; the app's limits also apply (`App.budget`)."""
     streaming_mode: StreamingMode = StreamingMode.NONE
     """``SSE``: partial events reach the caller while the model writes; none is stored (FLW-70)."""
     save_input_blobs_as_artifacts: bool = False
-    """Whether files in the message are kept as artifacts, and named in their place (RUN-22)."""
+    """Whether files in the message are saved as artifacts and replaced by their names (RUN-22)."""
     custom_metadata: dict[str, Any] | None = Field(default=None)
     """Merged into every event's `custom_metadata` (RUN-27)."""
     model_input_context: list[types.Content] | None = None
@@ -89,15 +89,15 @@ class RunConfig(JsonModel):
     get_session_config: GetSessionConfig | None = None
     """Which events the agents see; all by default."""
     include_thoughts_from_other_agents: bool = False
-    """Whether a model is shown what other agents thought (FLW-22)."""
+    """Whether a model sees the thoughts of other agents (FLW-22)."""
     tool_thread_pool_config: ToolThreadPoolConfig | None = None
-    """Accepted for ADK's sake: sync tools always run in threads."""
+    """Accepted for compatibility with ADK: sync tools always run in threads."""
     priority: Priority | None = None
-    """Before whom it runs while a task queue has a backlog; in process it means nothing."""
+    """Priority while a task queue has a backlog; it has no effect in process."""
     http_options: types.HttpOptions | None = None
-    """Headers, body and timeout of this invocation's model calls, before those of the agent."""
+    """Headers, body and timeout of this invocation's model calls; they override the agent's."""
     labels: dict[str, str] | None = None
-    """Sent with every model call, for the provider's billing, before those of the agent."""
+    """Sent with every model call, for the provider's billing; they override the agent's."""
 
     @field_validator("max_llm_calls")
     @classmethod
@@ -119,7 +119,7 @@ class RunConfig(JsonModel):
         given = {name for name, option in value if option is not None} if value else set[str]()
         others = sorted(given - _PER_CALL)
         if others:
-            # Whoever sends a message must not choose the host that is shown the model's key.
+            # A message must not choose the host that the model's key is sent to.
             raise ValueError(
                 f"http_options.{others[0]} is a setting of the model's client; set it there"
             )
@@ -132,10 +132,10 @@ class RunConfig(JsonModel):
         return value
 
     def for_tool(self, budget: Budget | None) -> "RunConfig":
-        """The options of an agent's run as a tool: nobody watches it (TOL-21).
+        """Return the options for an agent that runs as a tool, without streaming (TOL-21).
 
         Args:
-            budget: What is left for it.
+            budget: The remaining budget for the agent's run.
         """
         changes: dict[str, Any] = {
             "budget": budget,

@@ -1,4 +1,4 @@
-"""The names under which Temporal shows an invocation; they are stable (design D18)."""
+"""Search attributes of an invocation in Temporal; their names are stable (design D18)."""
 
 from temporalio.common import SearchAttributeKey
 
@@ -7,9 +7,9 @@ USER = SearchAttributeKey.for_keyword("DurableAdkUser")
 SESSION = SearchAttributeKey.for_keyword("DurableAdkSession")
 INVOCATION = SearchAttributeKey.for_keyword("DurableAdkInvocation")
 STATUS = SearchAttributeKey.for_keyword("DurableAdkStatus")
-"""``running`` or ``waiting``; how it ended is Temporal's ``ExecutionStatus``."""
+"""``running`` or ``waiting``; the final status is Temporal's ``ExecutionStatus``."""
 AGENT = SearchAttributeKey.for_keyword("DurableAdkAgent")
-"""The agent that has asked, while it waits."""
+"""The agent that made the pending call, while the invocation waits."""
 WAITING_SINCE = SearchAttributeKey.for_datetime("DurableAdkWaitingSince")
 
 MARKS = (APP, USER, SESSION, INVOCATION, STATUS, AGENT, WAITING_SINCE)

@@ -1,9 +1,9 @@
-"""Every value that crosses client, workflow and activity.
+"""The values that cross client, workflow and activity.
 
 Steps name things and never carry the conversation (design D3): the activity loads the session from
-the store by key and revision, so a step is a few hundred bytes of history at every turn.
+the store by key and revision, so a step takes a few hundred bytes of history at every turn.
 
-Fields are added, never renamed or removed: histories of open invocations hold these values.
+Fields are added, never renamed or removed: histories of open invocations contain these values.
 """
 
 from enum import StrEnum
@@ -36,7 +36,7 @@ class OpenStep(JsonModel, Effect["Opened"]):
     message: types.Content
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
     artifact_delta: dict[str, int] = Field(default_factory=dict[str, int])
-    """Artifacts that the plugins' message hooks have saved."""
+    """Artifacts that the plugins' message hooks saved."""
     custom_metadata: dict[str, Any] | None = None
     prepared: bool = False
     """Whether the plugins' message hooks have run."""
@@ -57,7 +57,7 @@ class Ending(JsonModel):
     last_event_id: str | None = None
     events: int = 1
     model_calls: int = 0
-    """Events that a model made; model calls that failed with an error event count too."""
+    """Number of model events, including error events of failed model calls."""
     tool_calls: int = 0
     tokens: int = 0
     heard_by: str | None = None
@@ -65,15 +65,15 @@ class Ending(JsonModel):
 
 
 class Opened(JsonModel):
-    """An open invocation: everything the loop needs to begin."""
+    """An open invocation: everything the loop needs to start."""
 
     record: InvocationRecord | None = None
-    """None: nothing is stored yet, because the plugins' message hooks have to run first. They have
-    an activity of their own, because an opening is repeated while the session is busy."""
+    """None: nothing is stored yet, because the plugins' message hooks have to run first. They
+    run in their own activity, because an opening is retried while the session is busy."""
     ending: Ending | None = None
-    """If the same invocation was started before and has ended."""
+    """Set if the same invocation was started before and has ended."""
     steered: str | None = None
-    """The active invocation that the message was delivered to, so that nothing is opened."""
+    """The active invocation that the message was delivered to; nothing is opened then."""
     manifest: AgentNode
     agent: str
     """Name of the agent the run starts with."""
@@ -81,15 +81,15 @@ class Opened(JsonModel):
     resumable: bool = False
     """Whether a long-running call's first result already pauses the invocation (TOL-42)."""
     registry: str
-    """Name of the registry that has the agents' code; recorded, because a replay has no queue."""
+    """Name of the registry with the agents' code; recorded because a replay has no task queue."""
     state: dict[str, Any] | None = None
     """The session's state, only if the tree has custom agents: their code reads it in the loop."""
     budget: Budget | None = None
-    """The app's."""
+    """The app's budget."""
     compacts: bool = False
     """Whether the session's events may have to be summarised after the end (CMP-1)."""
     model_task_queues: dict[str, str] | None = None
-    """By model name, its task queue; recorded, so that a deploy moves no open invocation."""
+    """Task queue by model name; recorded, so that a deploy does not move open invocations."""
     hooks: list[str] = Field(default_factory=list[str])
     """The hooks that the app's plugins define (PLG-2). The loop schedules hooks by this list, so a
     deploy that adds or removes a plugin does not disturb open invocations (design D6)."""
@@ -99,24 +99,24 @@ class AgentRun(JsonModel):
     """One run of one agent, for telemetry: nothing that the loop does depends on it."""
 
     number: int
-    """1, 2, ... in the order in which they begin; 0 is the invocation's first, and its own."""
+    """1, 2, ... in the order in which runs start; 0 is the invocation's first run."""
     above: int = 0
-    """Number of the run that it is part of."""
+    """Number of the run that contains this one."""
     agent: str
     started: float
     """Seconds since the epoch, in workflow time."""
     ended: float | None = None
     error: str | None = None
-    """Name of the error it ended with."""
+    """Name of the error that the run ended with."""
 
 
 class EarlyCommit(JsonModel):
-    """Permission for a step to commit its event itself, in its own activity.
+    """Permission for a step to commit its event in its own activity.
 
-    Given when the loop would commit the event unchanged and at once: no custom agent is in between,
-    and no other call's response has to be merged in. It saves a round through the workflow. And an
-    attempt after a crash finds the event of the first attempt, instead of calling the model or the
-    tool again.
+    Granted if the loop would commit the event unchanged and immediately: there is no custom agent
+    in between, and no response of another call to merge in. It saves a workflow task. It also lets
+    an attempt after a crash find the event of the first attempt, instead of calling the model or
+    the tool again.
     """
 
     epoch: int
@@ -127,7 +127,7 @@ class EarlyCommit(JsonModel):
     on_event: bool | None = None
     """Whether the plugins' `on_event` hooks see the event first (PLG-6); None: there are none."""
     agent: str | None = None
-    """The agent that the invocation began with, if it is not the step's."""
+    """The agent that the invocation started with, if it is not the step's."""
     runs: list[AgentRun] | None = None
     """The open runs of agents, which end if the event closes the invocation."""
 
@@ -138,30 +138,30 @@ class Step(JsonModel, Effect["StepResult"]):
     key: SessionKey
     invocation_id: str
     revision: int
-    """The step sees the session's events up to here."""
+    """The step sees the session's events up to this revision."""
     run_start: int
     """Revision at which the agent's run began."""
     agent: str
     branch: str | None = None
     event_id: str
-    """Id of the event the step will produce: the same at every attempt (design D5)."""
+    """Id of the event that the step will produce: the same for every attempt (design D5)."""
     attempt_timeout: float
     """Seconds one attempt may take."""
     grant: EarlyCommit | None = None
     epoch: int | None = None
     """Epoch of the lease, unless `grant` has it."""
     run_config: RunConfig | None = None
-    """None: the default one, which costs no history."""
+    """None: the default options, which take no space in the history."""
     plugins: bool | None = None
     """False: the app's plugins do not run (`ToolRun.include_plugins`)."""
     artifact_owner: SessionKey | None = None
-    """The session whose artifacts the step sees, for an agent used as a tool (ART-12)."""
+    """The session whose artifacts the step uses, for an agent used as a tool (ART-12)."""
     local_state: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """`temp:` keys and what a custom agent wrote but did not commit yet (STA-14, TRAP-7)."""
+    """`temp:` keys, and what a custom agent has written but not committed (STA-14, TRAP-7)."""
     run: int | None = None
     """Number of the agent's run, for telemetry; None: the invocation's first."""
     ended: list[AgentRun] | None = None
-    """The runs that have ended since the previous step."""
+    """The runs that ended since the previous step."""
 
     @property
     def run_epoch(self) -> int | None:
@@ -173,11 +173,11 @@ class ModelStep(Step):
     """One model call with its callbacks."""
 
     model: str | None = None
-    """Its name in the manifest: for people, and for `Opened.model_task_queues`."""
+    """The model's name in the manifest, for display and for `Opened.model_task_queues`."""
     calls_left: int | None = None
-    """Model calls the invocation may still make; None: any number (CTX-3)."""
+    """Model calls the invocation may still make; None: no limit (CTX-3)."""
     max_llm_calls: int = 0
-    """The limit, for the error message when it is used up."""
+    """The limit, for the error message when it is reached."""
 
 
 class ChildRun(JsonModel):
@@ -187,17 +187,17 @@ class ChildRun(JsonModel):
     message: str
     include_plugins: bool = True
     actions: EventActions = Field(default_factory=EventActions)
-    """Changes of the callbacks before the call."""
+    """Changes made by the callbacks before the call."""
 
 
 class ChildEnd(JsonModel):
-    """How the agent's run ended; its events are in its own session."""
+    """The end of the agent's run; its events are in its own session."""
 
     key: SessionKey
     actions: EventActions = Field(default_factory=EventActions)
-    """`ChildRun.actions`, again."""
+    """Copied from `ChildRun.actions`."""
     error: dict[str, Any] | None = None
-    """`errors.as_detail` of what it failed with."""
+    """`errors.as_detail` of the run's error."""
     started: float | None = None
     """Seconds since the epoch; None: written by a release that did not record it."""
     ended: float | None = None
@@ -208,11 +208,11 @@ class ToolStep(Step):
 
     call_id: str
     tool: str
-    """For readers of the history; the activity uses the call."""
+    """For readers of the history; the activity uses the call event."""
     child: ChildEnd | None = None
-    """How the run of the agent ended, if the tool is an agent."""
+    """The end of the agent's run, if the tool is an agent."""
     activity: ActivityEnd | None = None
-    """How the activity ended, if an external activity backs the tool."""
+    """The end of the activity, if an external activity backs the tool."""
     request_id: str | None = None
     """The request to the user whose answer makes this call run again (TOL-52, TOL-63)."""
     spec: ToolSpec | None = None
@@ -246,11 +246,11 @@ class CallbackStep(Step):
 
 
 class HookStep(Step):
-    """One hook of the app's plugins round a run or an event, or a notification (PLG-2).
+    """One hook of the app's plugins around a run or an event, or a notification (PLG-2).
 
-    The result has an event if there is something to store: the hook's answer, or its state changes.
-    For `on_user_message_callback` that is the user's event, for `on_event_callback` the event to
-    commit; there is none if the hooks change nothing.
+    The result has an event if there is something to store: the hook's return value or its state
+    changes. For `on_user_message_callback` this is the user's event, for `on_event_callback` the
+    event to commit; there is none if the hooks change nothing.
     """
 
     hook: str
@@ -263,37 +263,37 @@ class HookStep(Step):
 
 
 class StepResult(JsonModel):
-    """What a step produced."""
+    """The outcome of a step."""
 
     event: Event | None = None
     seq: int | None = None
-    """The event's sequence number, if the step has committed it; see `EarlyCommit`."""
+    """The event's sequence number, if the step committed it; see `EarlyCommit`."""
     closed: bool = False
-    """Whether the step has closed the invocation with it."""
+    """Whether the step closed the invocation together with the event."""
     hooked: bool | None = None
-    """Whether the plugins' `on_event` hooks have seen the event already."""
+    """Whether the plugins' `on_event` hooks have already seen the event."""
     model_called: bool = False
-    """Whether a model was called; a callback may answer in its place (CB-7)."""
+    """Whether a model was called; a callback may provide the response instead (CB-7)."""
     end_invocation: bool = False
-    """Whether the step's code wants the agent to end (CTX-11)."""
+    """Whether the step's code asks the agent to end (CTX-11)."""
     transfer: AgentNode | None = None
-    """The agent that the step's event hands over to, according to the step's code: an agent that a
+    """The agent that the step's event transfers to, according to the step's code: an agent that a
     deploy has added since the opening is in no manifest (design D6)."""
     value: Any = None
     """The return value of a custom agent's function."""
     child: ChildRun | None = None
-    """The agent to run before the call has its response."""
+    """The agent to run before the call gets its response."""
     activity: ActivityCall | None = None
-    """The activity to run before the call has its response."""
+    """The activity to run before the call gets its response."""
     pending: bool = False
     """Whether a long-running tool has no response yet (FLW-50)."""
     waits: dict[str, Wait] = Field(default_factory=dict[str, Wait])
-    """By id, the calls that wait for an answer; of a model step, its long-running ones."""
+    """Pending calls by id; for a model step, its long-running calls."""
     error: dict[str, Any] | None = None
-    """`errors.as_detail` of what a tool raised: other results are committed first (FLW-46)."""
+    """`errors.as_detail` of a tool's exception: other results are committed first (FLW-46)."""
 
     def to_json(self) -> str:
-        """Leave out defaults, which most of a result is: all of it goes into the history."""
+        """Omit defaults, which make up most of a result: all of it goes into the history."""
         return self.model_dump_json(by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
@@ -307,11 +307,11 @@ class CommitStep(JsonModel, Effect[int]):
     closing: Status | None = None
     """Close the invocation in the same transaction."""
     revision: int | None = None
-    """The session has at least this many events, unless its store is older than the run (I21)."""
+    """The session has at least this many events, unless its store lost commits of the run (I21)."""
 
 
 class PauseStep(JsonModel, Effect[bool | None]):
-    """Give the lease back while an invocation waits for an answer."""
+    """Release the lease while an invocation waits for an answer."""
 
     key: SessionKey
     invocation_id: str
@@ -331,43 +331,43 @@ class AnswerStep(JsonModel, Effect["AnswerTaken"]):
     epoch: int
     start_seq: int
     event_id: str
-    """Empty: there is no answer, and only the lease is taken again."""
+    """Empty: there is no answer, and only the lease is acquired again."""
     timestamp: float
     answer: InvocationAnswer
     named: bool | None = None
-    """Whether the sender has chosen the answer's id."""
+    """Whether the sender chose the answer's id."""
     call_name: str = ""
     """Name of the call with the id `InvocationAnswer.call_id`."""
     author: str = "user"
-    """Author of the answer: the agent, if a deadline has decided."""
+    """Author of the answer; the agent, if a deadline decided the call."""
     wants_state: bool = False
     """Whether the loop needs the state: other invocations may have changed it in the pause."""
     revision: int | None = None
-    """As `CommitStep.revision`."""
+    """See `CommitStep.revision`."""
 
 
 class AnswerTaken(JsonModel):
     """The outcome of an answer."""
 
     refused: str | None = None
-    """Why nothing was stored."""
+    """Why the answer was refused and nothing was stored; None: it was accepted."""
     epoch: int = 0
     seq: int = 0
     call_ids: list[str] = Field(default_factory=list[str])
-    """The calls it answers."""
+    """The calls that were answered."""
     heard: Event | None = None
-    """The steering message, which is in no signal, with the `temp:` keys of its delta."""
+    """The steering message, which no signal contains, with the `temp:` keys of its delta."""
     state: dict[str, Any] | None = None
-    """The session's state, if it was wanted and fits."""
+    """The session's state, if it was requested and fits."""
 
 
 class CompactStep(JsonModel, Effect[None]):
-    """Summarise a session's events, if that is due after a closed invocation."""
+    """Summarise a session's events, if a summary is due after a closed invocation."""
 
     key: SessionKey
     invocation_id: str
     timestamp: float
-    """Of the summary's event."""
+    """Timestamp of the summary's event."""
     attempt_timeout: float
     """Seconds one attempt may take."""
 
@@ -384,7 +384,7 @@ class CloseStep(JsonModel, Effect[Ending]):
     epoch: int
     status: Status
     author: str
-    """Author of the error event, if there has to be one: the agent the run started with (RUN-8)."""
+    """Author of the error event, if one is needed: the agent the run started with (RUN-8)."""
     timestamp: float
     """Timestamp of the closing events."""
     lease_owner: Annotated[str, NAMED_HOLDER] = ""
@@ -392,10 +392,10 @@ class CloseStep(JsonModel, Effect[Ending]):
     create_session: bool = False
     """Whether the opening, whose outcome is unknown, would have created the session."""
     seals: bool = False
-    """Whether a completed invocation may have open calls: an agent's run was abandoned."""
+    """Whether a completed invocation may have open calls, because an agent's run was abandoned."""
     error: dict[str, Any] | None = None
-    """`errors.as_detail` of why it failed or was cancelled."""
+    """`errors.as_detail` of the reason it failed or was cancelled."""
     revision: int | None = None
-    """As `CommitStep.revision`."""
+    """See `CommitStep.revision`."""
     ended: list[AgentRun] | None = None
-    """As `Step.ended`."""
+    """See `Step.ended`."""
