@@ -1,8 +1,8 @@
-"""What counts as a JSON value here, checked where it is written rather than where it is stored.
+"""Defines valid JSON values, which are checked where they are written rather than stored.
 
-The rules are the intersection of what the stores keep unchanged (reliability 1j): PostgreSQL's
-jsonb refuses NaN, NUL and lone surrogates; a JSON round trip silently turns tuples into lists and
-integer keys into strings. What passes `check_json` reads back equal from every store.
+The rules are the intersection of what all stores keep unchanged (reliability 1j): PostgreSQL's
+jsonb rejects NaN, NUL and lone surrogates; a JSON round trip silently turns tuples into lists and
+integer keys into strings. A value that passes `check_json` reads back equal from every store.
 """
 
 import dataclasses
@@ -21,11 +21,11 @@ from durable_adk.errors import InvalidRequestError, StateValueError
 
 MAX_DEPTH = 64
 MAX_INT_BITS = 4096
-"""Of an integer; Python's own JSON reader gives up at 4,300 digits."""
+"""Maximum bits of an integer; Python's own JSON reader fails at 4,300 digits."""
 MAX_ID = 128
 MAX_KEY = 1_000
-"""Bytes of a state key or an event's id: with the longest ids of app, user and session beside it an
-entry of PostgreSQL's index has at most 2,704."""
+"""Maximum bytes of a state key or an event's id: together with the longest ids of app, user and
+session they fit into the 2,704 bytes that an entry of a PostgreSQL index may have."""
 _BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
 _BAD_ID = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -36,7 +36,7 @@ def check_json(value: Any, path: str = "value") -> None:
     Args:
         value: None, bool, int, float, str, list, or dict with string keys, nested at most
             `MAX_DEPTH` deep.
-        path: How the message names the value, e.g. ``state['cart']``.
+        path: The value's name in the error message, e.g. ``state['cart']``.
     """
     _check(value, path, 0)
 
@@ -82,13 +82,13 @@ def _check_key(key: Any, path: str) -> None:
 
 
 def _shown(key: Any) -> str:
-    """A key in a message; the repr of an object is user code, and may raise."""
+    """Format a key for a message; the repr of an object is user code, and may raise."""
     plain = isinstance(key, (int, float, bytes)) or key is None
     return repr(key) if plain else f"of type {type(key).__name__}"
 
 
 def check_state_key(key: Any) -> None:
-    """Raise StateValueError unless every store can find a state value by `key`."""
+    """Raise StateValueError unless every store can use `key` as a state key."""
     check_json(key, "a state key")
     if len(key.encode()) > MAX_KEY:
         raise StateValueError(
@@ -105,10 +105,10 @@ def _check_text(value: str, path: str) -> None:
 
 
 def to_json_value(value: Any) -> Any:
-    """`value` with what Python tools commonly return (models, tuples, sets, dates) made JSON.
+    """Convert common Python results (models, tuples, sets, dates) to JSON values.
 
-    Unknown objects come back as they are, for `check_json` to name; so does what is nested too
-    deeply, or within itself.
+    Unknown objects are returned unchanged, for `check_json` to report; so are values that are
+    nested too deeply or contain themselves.
     """
     return _to_json(value, 0)
 
@@ -123,12 +123,12 @@ def _to_json(value: Any, depth: int) -> Any:
         return [_to_json(item, depth + 1) for item in cast("Iterable[Any]", value)]
     if isinstance(value, (set, frozenset)):
         items = [_to_json(item, depth + 1) for item in cast("Iterable[Any]", value)]
-        return sorted(items, key=_order)  # a set's own order differs between processes
+        return sorted(items, key=_order)  # the order of a set differs between processes
     return _scalar(value, depth)
 
 
 def _order(value: Any) -> str:
-    """Where a set's item comes; objects, which have no place, are refused by `check_json`."""
+    """Return the sort key of a set's item; `check_json` rejects objects, which have no order."""
     return json.dumps(value, sort_keys=True, default=lambda item: type(item).__name__)
 
 
@@ -144,7 +144,7 @@ def _scalar(value: Any, depth: int) -> Any:
             return str(value)
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-            return _to_json(fields, depth)  # `asdict` would follow what holds itself
+            return _to_json(fields, depth)  # `asdict` would not end on circular references
         case _:
             return value
 
@@ -157,22 +157,23 @@ def _dumped(model: BaseModel) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """One text per JSON value whatever the order of its keys; for comparing and hashing."""
+    """Return the same text for equal JSON values in any key order, to compare and hash them."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=repr)
 
 
 def check_id(value: Any, field: str) -> str:
-    """`value` stripped, or InvalidRequestError when it cannot serve as an id.
+    """Return `value` stripped; raise InvalidRequestError if it cannot serve as an id.
 
-    Ids may hold any visible characters (e-mail addresses are common user ids). Control characters
-    and lone surrogates are refused: they do not survive logs and stores. Separators need no rule:
-    keys hold ids apart, and workflow ids are hashes of lists of them (reliability S2). Event ids
-    are the invocation's id, a dot and a position, so who opens an invocation is refused an id that
-    the events of another one of the session may begin with (`sessions.log.invocations`).
+    Ids may contain any visible characters (e-mail addresses are common user ids). Control
+    characters and lone surrogates are rejected: they do not survive logs and stores. Separators
+    need no rule: keys store ids separately, and workflow ids are hashes of lists of them
+    (reliability S2). Event ids are the invocation's id, a dot and a position; therefore opening an
+    invocation fails if the event ids of another one in the session may start with its id
+    (`sessions.log.invocations`).
 
     Args:
         value: The id, at most `MAX_ID` characters.
-        field: How the message names it, e.g. ``user_id``.
+        field: Its name in the error message, e.g. ``user_id``.
     """
     if not isinstance(value, str) or not value.strip():
         raise InvalidRequestError(f"{field} is empty; pass a non-empty string.")

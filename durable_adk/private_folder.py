@@ -8,14 +8,15 @@ from pathlib import Path
 
 
 def private_folder() -> Path:
-    """The path of the folder, which may not exist; processes must have the same ``TMPDIR``."""
+    """Return the folder's path, which may not exist; processes must share the same ``TMPDIR``."""
     return Path(tempfile.gettempdir()) / f"durable-adk-{os.geteuid()}"
 
 
 def check_private(folder: Path) -> None:
-    """Raise OSError unless the path is a directory that only this user may enter.
+    """Raise OSError unless the path is a directory that only this user may access.
 
-    Every user may write to the temporary folder, so another one may have created ours to read it.
+    Every user may write to the temporary folder, so another user may have created this folder in
+    order to read its contents.
     """
     found = folder.lstat()
     ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()

@@ -1,4 +1,4 @@
-"""A Temporal activity of one's own as a tool."""
+"""A tool that is backed by a third-party Temporal activity."""
 
 import functools
 import inspect
@@ -29,18 +29,18 @@ from durable_adk.wire.manifest import OnDeadline
 
 
 class ActivityTool(FunctionTool):
-    """An activity that a worker of others runs, called by the model like any tool.
+    """An activity of a third-party worker, which the model calls like any tool.
 
     The invocation's workflow schedules it by its own name, on its own task queue, with the timeouts
-    and the retry policy that are given here. That worker needs nothing of this package. The
-    callbacks and plugins round the call, and its confirmation, run in steps of the invocation.
+    and the retry policy given here. That worker does not need this package. The callbacks and
+    plugins around the call, and its confirmation, run in steps of the invocation.
 
-    The activity knows nothing of the session: no state, no artifacts, no credentials. Its
+    The activity has no access to the session: no state, no artifacts, no credentials. Its
     `activity.info().activity_id` is `ToolContext.idempotency_key`: the same for every attempt of a
-    call, different for every other call. What it returns is the response, as JSON. What it fails
-    with for good the model is told, unless an ``on_tool_error_callback`` answers, or raises.
+    call, different for every other call. Its return value is the response, as JSON. Its final error
+    is reported to the model, unless an ``on_tool_error_callback`` returns a response or raises.
 
-    In process there is no worker of others: the function is called directly, once and outside of
+    In process there is no third-party worker: the function is called directly, once and outside of
     any activity, so `activity.info()` and `activity.heartbeat()` raise there.
     """
 
@@ -56,28 +56,27 @@ class ActivityTool(FunctionTool):
         on_deadline: OnDeadline = "reject",
         **options: Unpack[ActivityConfig],
     ) -> None:
-        """Read the activity's signature, and how it is to be scheduled.
+        """Read the activity's signature and its scheduling options.
 
         Args:
-            activity: A function with ``@activity.defn``, or a method, bound or not: the model is
-                told of it as of a `FunctionTool`, and it gets its arguments by position. Or, for
-                one in another language, its name: it gets one argument, an object.
-            name: What the model calls it by; the function's own name, or the activity's, by
-                default.
-            description: With a mere name: what the model is told of it.
-            parameters: With a mere name: the JSON schema of that object. Which arguments there have
-                to be is checked before the call, their types only by the activity.
-            require_confirmation: Whether somebody must say yes before a call runs; see
+            activity: A function with ``@activity.defn``, or a method, bound or not: it is declared
+                to the model like a `FunctionTool`, and gets its arguments by position. For an
+                activity in another language, its name: it gets one argument, an object.
+            name: The tool's name for the model; by default the name of the function or activity.
+            description: The tool's description for the model, if only a name is given.
+            parameters: The JSON schema of the object, if only a name is given. Required arguments
+                are checked before the call, their types only by the activity.
+            require_confirmation: Whether a user must approve a call before it runs; see
                 `FunctionTool`.
-            deadline: Seconds, or a timedelta, that the confirmation is waited for.
-            on_deadline: What happens then; see `BaseTool`.
-            **options: Temporal's own: ``start_to_close_timeout`` or ``schedule_to_close_timeout``,
-                one of which there must be, ``task_queue`` (the invocation's by default),
-                ``schedule_to_start_timeout``, ``heartbeat_timeout``, ``retry_policy`` (by default
-                Temporal's, which never gives up) and ``priority``.
+            deadline: How long to wait for the confirmation, in seconds or as a timedelta.
+            on_deadline: What happens at the deadline; see `BaseTool`.
+            **options: Temporal's options: ``start_to_close_timeout`` or
+                ``schedule_to_close_timeout``, one of which is required, ``task_queue`` (the
+                invocation's by default), ``schedule_to_start_timeout``, ``heartbeat_timeout``,
+                ``retry_policy`` (by default Temporal's, which retries forever) and ``priority``.
 
         Raises:
-            AgentDefinitionError: The message names what cannot be, and the remedy.
+            AgentDefinitionError: An argument is invalid; the message names it and the remedy.
         """
         self.activity = activity if isinstance(activity, str) else _type_of(activity)
         if len(self.activity.encode()) > MAX_NAME:
@@ -113,13 +112,13 @@ class ActivityTool(FunctionTool):
                 self._sent(field, field.default, AgentDefinitionError)
 
     def arguments(self, args: dict[str, Any]) -> list[Any]:
-        """What the activity is given for arguments that are not refused: JSON, by position.
+        """Return the activity's arguments for accepted tool arguments: JSON, by position.
 
-        All of its parameters, also those that the model has left out: defaults that are changed on
-        one side only would make a call mean two things.
+        All parameters are included, also those that the model omitted: if a default changed on one
+        side only, a call would mean two different things.
 
         Raises:
-            ToolError: One of them cannot be sent.
+            ToolError: An argument cannot be sent.
         """
         fields = self._parameters.fields
         if isinstance(self.func, _Elsewhere):
@@ -131,7 +130,7 @@ class ActivityTool(FunctionTool):
     def _sent(
         self, field: Parameter, value: Any, error: type[AgentDefinitionError | ToolError]
     ) -> Any:
-        """A value as JSON, as Temporal's converter for pydantic would write it."""
+        """Return a value as JSON, as Temporal's converter for pydantic would write it."""
         try:
             sent = field.adapter.dump_python(value, mode="json", by_alias=True, warnings="none")
             check_json(sent, f"`{field.name}`")
@@ -142,7 +141,7 @@ class ActivityTool(FunctionTool):
         return sent
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
-        """Call the function in this process, as `call_here` does; Temporal is not asked."""
+        """Call the function in this process, like `call_here`, without Temporal."""
         given = await self.refused(args=args, tool_context=tool_context)
         return await self.call_here(self.arguments(args)) if given is None else given
 
@@ -150,11 +149,11 @@ class ActivityTool(FunctionTool):
         """Call the function in this process, for a runtime that has no engine.
 
         Args:
-            arguments: What `arguments` has made.
+            arguments: The result of `arguments`.
 
         Raises:
-            AgentDefinitionError: There is no function here that can be called.
-            Exception: What the function raised.
+            AgentDefinitionError: This process has no function that can be called.
+            Exception: The exception that the function raised.
         """
         if isinstance(self.func, (_Elsewhere, functools.partial)):
             raise AgentDefinitionError(
@@ -167,7 +166,7 @@ class ActivityTool(FunctionTool):
 
 
 class _Elsewhere:
-    """Stands for the function of an activity that is written in another language."""
+    """Placeholder for the function of an activity that is written in another language."""
 
     def __init__(self, name: str, doc: str | None, schema: dict[str, Any] | None) -> None:
         if not name.strip():
@@ -182,7 +181,7 @@ class _Elsewhere:
         self.schema = schema
 
     def parameters(self) -> Parameters:
-        """One of any type for each property."""
+        """Return one parameter of any type for each property."""
         required = self.schema.get("required", [])
         fields = [
             Parameter(
@@ -195,7 +194,7 @@ class _Elsewhere:
         )
 
     def allowed(self, args: dict[str, Any]) -> dict[str, Any]:
-        """The arguments without those that the schema excludes by name; the rest is its reading."""
+        """Drop arguments that the schema excludes by name; the activity checks the rest."""
         if self.schema.get("additionalProperties") is not False:
             return dict(args)
         known = self.schema.get("properties", {})
@@ -206,7 +205,7 @@ class _Elsewhere:
 
 
 def _type_of(activity: Callable[..., Any]) -> str:
-    # Nothing public of the SDK tells the name.
+    # The SDK has no public way to read the name.
     definition = temporal._Definition.from_callable(activity)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
     if definition is None:
         name = getattr(activity, "__name__", repr(activity))
@@ -226,7 +225,7 @@ def _function(
     description: str | None,
     parameters: dict[str, Any] | None,
 ) -> Callable[..., Any]:
-    """What stands for the activity here; of a method the object is where its worker is."""
+    """Return the local function for the activity; for an unbound method, without its object."""
     if isinstance(activity, str):
         return _Elsewhere(name, description, parameters)
     if description is not None or parameters is not None:
@@ -239,7 +238,7 @@ def _function(
 
 
 def _require_schedulable(options: ActivityOptions, name: str) -> None:
-    """Refuse what the SDK refuses: in the workflow, that would fail its task for ever."""
+    """Reject options that the SDK rejects: in the workflow they would fail its task forever."""
     try:
         policy = temporalio.common.RetryPolicy(**options.retry_policy.model_dump())
         policy.apply_to_proto(RetryPolicy())
@@ -253,10 +252,10 @@ def _require_schedulable(options: ActivityOptions, name: str) -> None:
 
 
 def _checked(options: dict[str, Any], name: str) -> ActivityOptions:
-    """The options of a tool, recorded as plain data.
+    """Return the options of a tool as plain data.
 
     Raises:
-        AgentDefinitionError: One is unknown, has a value that cannot be, or is missing.
+        AgentDefinitionError: An option is unknown, invalid or missing.
     """
     given = {option: value for option, value in options.items() if value is not None}
     try:

@@ -1,7 +1,8 @@
-"""One session with an MCP server, in a task of its own.
+"""One session with an MCP server, in its own task.
 
-The library's cancel scopes must be left by the task that has entered them. Calls come from many
-tasks, and the first of them may be cancelled while others go on; so none of them owns the session.
+The library's cancel scopes must be exited by the task that entered them. Calls come from many
+tasks, and the first of them may be cancelled while others continue; so none of them owns the
+session.
 """
 
 import asyncio
@@ -14,46 +15,46 @@ from durable_adk.tools.mcp_tool import _library
 
 T = TypeVar("T")
 CANCEL_PATIENCE = 1.0
-"""Seconds for a call that is given up to tell the server so."""
+"""Seconds that a cancelled call may take to notify the server."""
 
 
 class McpConnectionError(ConnectionError):
-    """The MCP server cannot be reached, or does not answer."""
+    """The MCP server cannot be reached, or does not respond."""
 
 
 class McpConnectionLostError(McpConnectionError):
-    """The connection to the MCP server has ended."""
+    """The connection to the MCP server was lost."""
 
 
 class Connection:
-    """Opens at once; `call` waits until it is open."""
+    """A connection that starts to open when it is created; `call` waits until it is open."""
 
     def __init__(
         self, session: AbstractAsyncContextManager[_library.McpClientSession], *, timeout: float
     ) -> None:
-        """Begin to open the session.
+        """Start to open the session.
 
         Args:
-            session: Opened and initialized when it is entered.
-            timeout: Seconds it may take.
+            session: Opens and initializes the session when it is entered.
+            timeout: Seconds that opening may take.
         """
         loop = asyncio.get_running_loop()
         self._session: asyncio.Future[_library.McpClientSession] = loop.create_future()
         self._session.add_done_callback(lambda future: future.exception())
         self._stop = asyncio.Event()
         self._deadline = loop.call_later(timeout, self._give_up, timeout)
-        # An empty context: it outlives the call, and the trace, that happens to need it first.
+        # An empty context: the connection outlives the call, and its trace, that first needed it.
         self._life = loop.create_task(self._live(session), context=Context())
         self.calls = 0
-        """Under way now."""
+        """Number of calls in progress."""
 
     async def call(self, function: Callable[[_library.McpClientSession], Awaitable[T]]) -> T:
-        """Use the session.
+        """Call a function with the session.
 
         Raises:
-            McpConnectionError: It could not be opened.
-            McpConnectionLostError: It has ended, before the call or during it.
-            Exception: What the function raised.
+            McpConnectionError: The session could not be opened.
+            McpConnectionLostError: The session ended, before the call or during it.
+            Exception: The exception that the function raised.
         """
         self.calls += 1
         try:
@@ -73,7 +74,7 @@ class Connection:
         function: Callable[[_library.McpClientSession], Awaitable[T]],
         session: _library.McpClientSession,
     ) -> T:
-        """Await the function, but not longer than the session lives: some ends answer nobody."""
+        """Await the function while the session is alive: a lost session may leave it waiting."""
         work = asyncio.ensure_future(function(session))
         try:
             await asyncio.wait({work, self._life}, return_when=asyncio.FIRST_COMPLETED)
@@ -86,7 +87,7 @@ class Connection:
                 await asyncio.wait({work}, timeout=CANCEL_PATIENCE)
 
     def stop(self) -> "asyncio.Task[None]":
-        """Begin to close; the task ends when everything is closed."""
+        """Start to close; the returned task ends when everything is closed."""
         self._stop.set()
         if not self._session.done():
             self._fail("it was closed")
@@ -114,7 +115,7 @@ class Connection:
 
 
 def _cause(error: BaseException) -> str:
-    """An error in words; of a group, the first one."""
+    """Return an error's message; for a group, that of the first error."""
     if isinstance(error, BaseExceptionGroup):
         return _cause(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""What is used here of the `mcp` library."""
+"""Optional import of the `mcp` library."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ except ImportError:
         raise
     anyio = types = stdio_client = sse_client = streamable_http_client = Absent
     ClientSession = MCPError = create_mcp_http_client = Absent
-    StdioServerParameters = Any  # a field that is not looked at before the toolset refuses
+    StdioServerParameters = Any  # an annotation only: the toolset raises before it is used
 
 __all__ = [
     "MCPError",
@@ -36,11 +36,11 @@ _ENDED = ("session terminated", "session not found")
 
 
 class McpClientSession(ClientSession):
-    """A client's session that passes on what a server returns, and asks it for nothing else.
+    """A client session that returns results unchecked.
 
-    The library checks each result against the tool's output schema, and lists all tools again when
-    it does not know that schema, so on every new connection. A result is for the model to read:
-    one that misses its schema must not end the run.
+    The library checks each result against the tool's output schema, and lists all tools again if it
+    does not know that schema, so on every new connection. A result is for the model to read: one
+    that violates its schema must not end the run.
     """
 
     async def validate_tool_result(self, name: str, result: "types.CallToolResult") -> None:
@@ -48,7 +48,7 @@ class McpClientSession(ClientSession):
 
 
 def is_end(error: Exception) -> bool:
-    """Whether an error says that the session, or the transport below it, has ended."""
+    """Whether an error means that the session, or its transport, has ended."""
     if isinstance(error, MCPError):
         return error.code == types.CONNECTION_CLOSED or error.message.lower().startswith(_ENDED)
     transport = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
@@ -56,5 +56,5 @@ def is_end(error: Exception) -> bool:
 
 
 def wire(model: BaseModel) -> dict[str, Any]:
-    """A value of the protocol as the JSON it travels as."""
+    """Return a protocol value as it is transmitted, as JSON."""
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -1,4 +1,4 @@
-"""How an MCP server is reached, and the sessions with it."""
+"""Connection parameters of MCP servers, and the sessions with them."""
 
 import asyncio
 import sys
@@ -22,35 +22,35 @@ from durable_adk.tools.mcp_tool._connection import (
 T = TypeVar("T")
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 Streams: TypeAlias = AbstractAsyncContextManager[Any]
-"""The two directions of a connection."""
+"""The read and write streams of a connection."""
 CLOSE_TIMEOUT = 9.0
-"""Seconds for servers to end before they are abandoned; with the rest, at most 10 (RUN-11)."""
+"""Seconds for servers to exit before they are abandoned; the whole close takes 10 (RUN-11)."""
 MAX_SESSIONS = 64
-"""Sessions of one event loop; more headers than that, and the idle ones make room."""
+"""Maximum sessions of one event loop; beyond it, idle sessions are closed."""
 
 
 class _Params(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     timeout: float = 5.0
-    """Seconds to connect in, and again for each listing of the tools.
+    """Seconds to connect, and again for each listing of the tools.
 
-    Calls are bounded by the tool's own timeout: ADK cuts those of a stdio server off here.
+    Calls are bounded by the tool's own timeout; ADK limits calls of a stdio server by this value.
     """
 
     def without_secrets(self, text: str) -> str:
-        """An error's text as it may be logged and shown to a model (design D16)."""
+        """Redact an error's text for logs and for the model (design D16)."""
         return text
 
 
 class StdioConnectionParams(_Params):
-    """A server that is started as a process of ours and spoken to over its stdin and stdout."""
+    """A server that runs as a child process and communicates over stdin and stdout."""
 
     server_params: _library.StdioServerParameters
     headers: ClassVar[None] = None
 
     def streams(self, headers: dict[str, str], errlog: TextIO | None) -> Streams:
-        """A connection to be entered."""
+        """Return a connection that can be entered."""
         del headers  # there is no HTTP
         return _library.stdio_client(self.server_params, errlog=errlog or sys.stderr)
 
@@ -62,9 +62,9 @@ class _HttpParams(_Params):
     url: str
     headers: dict[str, Any] | None = None
     sse_read_timeout: float = 300.0
-    """Seconds without anything from the server after which a stream counts as broken."""
+    """Seconds without data from the server after which a stream is considered broken."""
     httpx_client_factory: Callable[..., Any] = _library.create_mcp_http_client
-    """Makes the `httpx2` client; called with ``headers`` and, for server-sent events, ``timeout``
+    """Creates the `httpx2` client; called with ``headers`` and, for server-sent events, ``timeout``
     and ``auth``."""
 
     def without_secrets(self, text: str) -> str:
@@ -78,19 +78,19 @@ class _HttpParams(_Params):
 
 
 class StreamableHTTPConnectionParams(_HttpParams):
-    """A server that speaks streamable HTTP, the protocol's present transport."""
+    """A server that speaks streamable HTTP, the protocol's current transport."""
 
     terminate_on_close: bool = True
-    """Whether the server is told when the session is over."""
+    """Whether to notify the server when the session ends."""
 
     @asynccontextmanager
     async def streams(
         self, headers: dict[str, str], errlog: TextIO | None
     ) -> AsyncGenerator[tuple[Any, ...]]:
-        """A connection to be entered."""
+        """Return a connection that can be entered."""
         del errlog  # there is no process
         async with self.httpx_client_factory(headers=headers) as client:
-            # Connect, read, write, pool.
+            # Order: connect, read, write, pool.
             client.timeout = (self.timeout, self.sse_read_timeout, self.timeout, self.timeout)
             transport = _library.streamable_http_client(
                 self.url, http_client=client, terminate_on_close=self.terminate_on_close
@@ -100,10 +100,10 @@ class StreamableHTTPConnectionParams(_HttpParams):
 
 
 class SseConnectionParams(_HttpParams):
-    """A server that speaks HTTP with server-sent events, the protocol's first transport."""
+    """A server that speaks HTTP with server-sent events, the protocol's original transport."""
 
     def streams(self, headers: dict[str, str], errlog: TextIO | None) -> Streams:
-        """A connection to be entered."""
+        """Return a connection that can be entered."""
         del errlog  # there is no process
         return _library.sse_client(
             self.url,
@@ -120,7 +120,7 @@ ConnectionParams: TypeAlias = (
 
 
 class MCPSessionManager:
-    """The open sessions: one for each event loop and set of headers (semantics TOL-29)."""
+    """Open sessions: one for each event loop and set of headers (semantics TOL-29)."""
 
     def __init__(
         self,
@@ -129,13 +129,13 @@ class MCPSessionManager:
         *,
         on_tools_changed: Callable[[Headers], None] | None = None,
     ) -> None:
-        """Prepare; nothing is opened before the first call.
+        """Set up the manager; no session is opened before the first call.
 
         Args:
             connection_params: The server.
-            errlog: Where the stderr of a stdio server goes; ours by default.
-            on_tools_changed: Called with the headers of the session when the server says so, and
-                when the session is lost: the server may have been started anew, with other tools.
+            errlog: Destination for the stderr of a stdio server; this process's stderr by default.
+            on_tools_changed: Called with the session's headers when the server reports a change,
+                and when the session is lost: the server may have restarted with other tools.
 
         Raises:
             AgentDefinitionError: The mcp library is not installed.
@@ -156,16 +156,16 @@ class MCPSessionManager:
         headers: dict[str, str] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - it also drops the session
     ) -> T:
-        """Use a session; if it turns out to have ended, use another one, once.
+        """Call a function with a session; if the session has ended, retry once with a new one.
 
         Args:
-            function: What to do with it. It may run twice, and so may its effects.
-            headers: Besides those of the parameters, for HTTP.
-            timeout: Seconds to wait for an answer when the session is open; None: no limit.
+            function: The function to call. It may run twice, and so may its effects.
+            headers: HTTP headers in addition to those of the parameters.
+            timeout: Seconds to wait for a response once the session is open; None: no limit.
 
         Raises:
-            McpConnectionError: The server cannot be reached, or did not answer in time.
-            Exception: What the function raised.
+            McpConnectionError: The server cannot be reached, or did not respond in time.
+            Exception: The exception that the function raised.
         """
         key = self.key(headers)
         try:
@@ -196,7 +196,7 @@ class MCPSessionManager:
             raise type(error)(f"MCP server {self.connection_params}: {reason}") from error
 
     def key(self, headers: dict[str, str] | None) -> Headers:
-        """All headers of a session, the parameters' own included."""
+        """Return all headers of a session, including those of the parameters."""
         return tuple(sorted({**(self.connection_params.headers or {}), **(headers or {})}.items()))
 
     def _connection(self, key: Headers) -> Connection:
@@ -204,7 +204,7 @@ class MCPSessionManager:
             del self._pools[loop]
         pool = self._pools.setdefault(asyncio.get_running_loop(), {})
         connection = pool.pop(key, None) or self._open(key)
-        pool[key] = connection  # again, as the latest used
+        pool[key] = connection  # inserted last, as the most recently used
         idle = [other for other, item in pool.items() if not item.calls and other != key]
         for other in idle[: max(len(pool) - MAX_SESSIONS, 0)]:
             self._end(pool.pop(other))
@@ -229,7 +229,7 @@ class MCPSessionManager:
             yield session
 
     def _drop(self, key: Headers, connection: Connection) -> None:
-        """Take a session out of use, unless another one is already in its place."""
+        """Remove a session from the pool, unless it has already been replaced."""
         pool = self._pools.get(asyncio.get_running_loop(), {})
         if pool.get(key) is connection:
             del pool[key]

@@ -25,16 +25,16 @@ from durable_adk.wire.messages import MAX_BYTES, check_size
 
 HeaderProvider: TypeAlias = Callable[[ReadonlyContext], dict[str, str] | Awaitable[dict[str, str]]]
 IDEMPOTENCY_KEY = "durable-adk/idempotencyKey"
-"""Where a call's `_meta` holds `ToolContext.idempotency_key`."""
+"""Key of `ToolContext.idempotency_key` in the `_meta` of a call."""
 MAX_RESULT_BYTES = MAX_BYTES - 10_000
-"""The event round the result needs some room as well."""
+"""Maximum bytes of a result, which leaves room for the rest of its event."""
 
 
 class McpTool(BaseTool):
-    """Calls a server's tool by the name it has there (semantics TOL-29).
+    """Calls a server's tool by its name on the server (semantics TOL-29).
 
-    A call may reach the server twice: after a crash of the worker, and when the connection ends
-    before the answer is there. Both times it carries the same idempotency key in its `_meta`.
+    A call may reach the server twice: after a worker crash, and if the connection is lost before
+    the result arrives. Both calls carry the same idempotency key in `_meta`.
     """
 
     confirms_itself = True
@@ -50,11 +50,11 @@ class McpTool(BaseTool):
         """Describe the tool as the server does.
 
         Args:
-            mcp_tool: What the server says of it.
+            mcp_tool: The server's description of the tool.
             mcp_session_manager: The sessions with the server.
-            require_confirmation: Whether a person has to agree to a call (TOL-60): to all, or to
-                those for which a function of the call's arguments says so.
-            header_provider: Makes headers for a call's HTTP requests.
+            require_confirmation: Whether a user has to approve calls (TOL-60): all calls, or those
+                for which a function of the arguments returns True.
+            header_provider: Creates headers for a call's HTTP requests.
         """
         super().__init__(name=mcp_tool.name, description=mcp_tool.description or "")
         self.require_confirmation = require_confirmation
@@ -64,12 +64,12 @@ class McpTool(BaseTool):
 
     @property
     def reads_confirmation(self) -> bool:
-        """See `BaseTool.reads_confirmation`; a server cannot."""
+        """See `BaseTool.reads_confirmation`; a server cannot read it."""
         return False
 
     @property
     def raw_mcp_tool(self) -> "_library.types.Tool":
-        """What the server says of the tool."""
+        """The server's description of the tool."""
         return self._mcp_tool
 
     def _get_declaration(self) -> types.FunctionDeclaration:
@@ -80,7 +80,7 @@ class McpTool(BaseTool):
         )
 
     async def needs_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
-        """What `require_confirmation` says."""
+        """Whether `require_confirmation` applies to the call."""
         return await is_required(self.require_confirmation, {**args, CONTEXT: tool_context})
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> dict[str, Any]:
@@ -88,8 +88,8 @@ class McpTool(BaseTool):
 
         Returns:
             ``{"content": [...], "structuredContent": {...}, "isError": False}`` as the server sent
-            it, the second only if it did; or ``{"error": text}`` when the tool failed, the server
-            refused the call or cannot be reached, its answer cannot be stored, or the call is not
+            it, the second only if present; or ``{"error": text}`` if the tool failed, the server
+            rejected the call or is unreachable, its result cannot be stored, or the call is not
             confirmed yet or was rejected.
         """
         if confirmation_refusal := await self._unconfirmed(args, tool_context):
@@ -106,7 +106,7 @@ class McpTool(BaseTool):
         return _storable(self.name, _response(_library.wire(result)))
 
     async def _unconfirmed(self, args: dict[str, Any], tool_context: ToolContext) -> str | None:
-        """Why the call may not run, after asking whether it may; None: it may."""
+        """Request a confirmation if needed; return why the call may not run yet, or None."""
         if self.require_confirmation is False:
             return None
         return await confirmation_refusal(self, args, tool_context)
@@ -115,7 +115,7 @@ class McpTool(BaseTool):
 async def provided_headers(
     provider: HeaderProvider | None, context: ReadonlyContext | None
 ) -> dict[str, str]:
-    """What the provider says; nothing without one, or without a context to give it."""
+    """Return the provider's headers; none without a provider or a context."""
     return await call(provider, context) if provider and context else {}
 
 
@@ -129,7 +129,7 @@ def _response(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _storable(name: str, response: dict[str, Any]) -> dict[str, Any]:
-    """The response, or why it cannot be stored: a server's oddity must not end the run."""
+    """Return the response, or an error if it cannot be stored, so that the run continues."""
     what = f"The result of the MCP tool {name}"
     try:
         check_json(response, what)

@@ -32,16 +32,16 @@ logger = get_logger(__name__)
 class _Listing:
     tools: list[McpTool]
     listed: float
-    """Of `time.monotonic`."""
+    """Time of the listing, by `time.monotonic`."""
     stale: bool = False
 
 
 class McpToolset(BaseToolset):
-    """Connects when its tools are first asked for, and keeps connection and list (TOL-29).
+    """Connects when its tools are first needed, and keeps the connection and the list (TOL-29).
 
-    The list is asked for once a worker, and again when the server says that it has changed, when
-    its session was lost (it may have been started anew), or after `refresh`. While it cannot be
-    had, the last one known serves.
+    The list is requested once per worker, and again when the server reports a change, when its
+    session was lost (the server may have restarted), or after `refresh`. While the server is
+    unavailable, the last known list is used.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class McpToolset(BaseToolset):
         require_confirmation: ConfirmationRule = False,
         header_provider: HeaderProvider | None = None,
     ) -> None:
-        """Name the server.
+        """Configure the connection to the server.
 
         Args:
-            connection_params: How it is reached.
+            connection_params: The server's connection parameters.
             tool_filter: Which of its tools to use: names, or a predicate.
-            tool_name_prefix: Put before the names that the model sees.
-            tool_list_cache_ttl_seconds: How long a list serves; None: see the class.
-            errlog: Where the stderr of a stdio server goes; ours by default.
-            require_confirmation: Whether a person has to agree to a call (TOL-60).
-            header_provider: Makes headers from the context of a step, for instance of its user;
-                each set of headers has a session and a list of its own.
+            tool_name_prefix: Prefix of the tool names that the model sees.
+            tool_list_cache_ttl_seconds: Seconds for which a list is used; None: see the class.
+            errlog: Destination for the stderr of a stdio server; this process's stderr by default.
+            require_confirmation: Whether a user has to approve a call (TOL-60).
+            header_provider: Creates headers from the context of a step, for instance from its user;
+                each set of headers has its own session and list.
 
         Raises:
             AgentDefinitionError: The mcp library is not installed.
@@ -86,18 +86,18 @@ class McpToolset(BaseToolset):
         return f"McpToolset({self._sessions.connection_params})"
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """The server's tools that the filter lets through, with their own names.
+        """Return the server's tools that pass the filter, with their own names.
 
         Raises:
-            McpConnectionError: The server cannot be asked, and never could.
-            Exception: What the filter, the header provider or the server's own error is.
+            McpConnectionError: The server is unavailable, and no earlier list is known.
+            Exception: The filter or the header provider raised, or the server returned an error.
         """
         headers = await provided_headers(self.header_provider, readonly_context)
         tools = await self._known_or_asked(headers)
         return [tool for tool in tools if self._is_tool_selected(tool, readonly_context)]
 
     def refresh(self) -> None:
-        """Have the server asked again when the tools are next needed."""
+        """Request the list again when the tools are next needed."""
         for listing in list(self._listings.values()):
             listing.stale = True
 
@@ -123,7 +123,7 @@ class McpToolset(BaseToolset):
         return not (listing.stale or old)
 
     def _ask_once(self, key: Headers, headers: dict[str, str]) -> "asyncio.Task[list[McpTool]]":
-        """The question that is under way, or a new one: many steps may need the list at once."""
+        """Return the request in progress, or start one: many steps may need the list at once."""
         here = (asyncio.get_running_loop(), key)
         task = self._asking.get(here)
         if task is None:
@@ -158,7 +158,7 @@ class McpToolset(BaseToolset):
 
 
 async def _all_tools(session: _library.McpClientSession) -> "list[_library.types.Tool]":
-    """The list, page by page."""
+    """List all tools, page by page."""
     tools: list[_library.types.Tool] = []
     cursor: str | None = None
     while True:
