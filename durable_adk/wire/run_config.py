@@ -59,8 +59,8 @@ class Budget(JsonModel):
 class Priority(JsonModel):
     """Temporal's `Priority`: the order in which a backlogged task queue dispatches tasks.
 
-    It is an option of the workflow's start and not part of the invocation's recorded request:
-    activities and child workflows inherit it from the workflow.
+    It is an option of the workflow's start and is omitted from the invocation's request: activities
+    and child workflows inherit it from the workflow.
     """
 
     priority_key: int | None = Field(default=None, ge=1)

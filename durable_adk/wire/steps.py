@@ -99,7 +99,7 @@ class AgentRun(JsonModel):
     """One run of one agent, for telemetry: nothing that the loop does depends on it."""
 
     number: int
-    """1, 2, ... in the order in which runs start; 0 is the invocation's first run."""
+    """1, 2, ... in the order in which runs start; run 0 is the invocation itself."""
     above: int = 0
     """Number of the run that contains this one."""
     agent: str
@@ -307,7 +307,7 @@ class CommitStep(JsonModel, Effect[int]):
     closing: Status | None = None
     """Close the invocation in the same transaction."""
     revision: int | None = None
-    """The session has at least this many events, unless its store lost commits of the run (I21)."""
+    """The session has at least this many events, unless a backup was restored meanwhile (I21)."""
 
 
 class PauseStep(JsonModel, Effect[bool | None]):

@@ -165,7 +165,7 @@ _PROCESSORS: list[Callable[[LlmAgent, StepScope, LlmRequest], Awaitable[None]]] 
     _identity,
     _transfer,
     _contents,
-    _planning,  # after the contents, whose thought marks it removes from the model's own text
+    _planning,  # after the contents, because it unmarks the model's own thoughts there
     _code,
     _static,
     _tools,  # last: a tool may change anything that the others built

@@ -93,7 +93,7 @@ class ActivityResult:
         return self.end.result
 
     def is_told(self, error: Exception) -> bool:
-        """Whether to report the error to the model: not if the tool's definition is broken."""
+        """Whether to report the error to the model: not if the tool is misconfigured."""
         return not isinstance(error, AgentDefinitionError)
 
 
