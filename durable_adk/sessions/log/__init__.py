@@ -1,1 +1,1 @@
-"""The durable log: its operations, each in one transaction over the tables of a storage."""
+"""Operations of the durable session log; each is one transaction over a storage's tables."""

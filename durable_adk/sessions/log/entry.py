@@ -1,4 +1,4 @@
-"""An event as the session log keeps it."""
+"""The stored form of an event in the session log."""
 
 import hashlib
 import json
@@ -17,13 +17,13 @@ from durable_adk.sessions.state import without_temp
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The stored form of an event: text that no later change of the event can reach."""
+    """The stored form of an event: immutable text, independent of later changes to the event."""
 
     event_id: str
     invocation_id: str
     timestamp: float
     digest: str
-    """Of the content, by which a repeat is told from a conflict (SSN-12)."""
+    """SHA-256 of the content; distinguishes a repeat from a conflict (SSN-12)."""
     body: str
     """`Event.to_json()`, without `temp:` keys."""
     delta: dict[str, str]
@@ -31,11 +31,11 @@ class Entry:
 
     @classmethod
     def of(cls, event: Event) -> "Entry":
-        """The entry for an event.
+        """Build the entry for an event.
 
         Raises:
-            InvalidRequestError: The event is partial or has no id; such are never stored.
-            StateValueError: Something in it is not JSON.
+            InvalidRequestError: The event is partial, has no id, or its id is too long.
+            StateValueError: A value in the event is not JSON.
         """
         if event.partial or not event.id:
             raise InvalidRequestError("Only a whole event that has an id can be stored.")
@@ -54,11 +54,11 @@ class Entry:
         )
 
     def event(self) -> Event:
-        """A fresh copy of the stored event."""
+        """Return a fresh copy of the stored event."""
         return decode_event(self.body)
 
     def require_same(self, digest: str) -> None:
-        """Tell a repeat of this event from another one that uses its id.
+        """Check that an event with this id is a repeat and not a different event.
 
         Raises:
             EventConflictError: The stored content differs.
@@ -78,22 +78,22 @@ def _body(event: Event, delta: dict[str, Any]) -> str:
 
 
 def _digest(body: str) -> str:
-    # Without the timestamp: a step that is run again by another process reads another clock.
+    # Exclude the timestamp: a retried step in another process reads a different clock.
     content = json.loads(body)
     content.pop("timestamp", None)
     return hashlib.sha256(canonical(content).encode()).hexdigest()
 
 
 def decode_event(body: str) -> Event:
-    """The event of a stored body, written by this or a newer version."""
+    """Parse a stored body; it may have been written by a newer version."""
     return Event.from_json(body)
 
 
 def check_state(values: dict[str, Any]) -> None:
-    """Refuse keys and values that would not come back as they went in.
+    """Reject keys and values that storage would not return unchanged.
 
     Raises:
-        StateValueError: Naming the key.
+        StateValueError: A key or value is invalid; the message names the key.
     """
     for key, value in values.items():
         check_state_key(key)
@@ -101,22 +101,22 @@ def check_state(values: dict[str, Any]) -> None:
 
 
 def encode(values: dict[str, Any]) -> dict[str, str]:
-    """State values as the JSON text that is stored."""
+    """Convert state values to the JSON text that is stored."""
     return {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
 
 
 def decode(texts: dict[str, str]) -> dict[str, Any]:
-    """The inverse of `encode`: fresh values that alias nothing."""
+    """Invert `encode`; the values are fresh and share no references."""
     return {key: json.loads(text) for key, text in texts.items()}
 
 
 def session_copy(key: SessionKey, head: Head, *states: dict[str, str] | None) -> Session:
-    """Copy a session without its events.
+    """Build a copy of a session without its events.
 
     Args:
-        key: Its name.
-        head: Its row.
-        states: The state of each of its scopes, as JSON texts; None if a scope has none.
+        key: The session.
+        head: The session's row.
+        states: The state of each scope, as JSON texts; None for an empty scope.
     """
     texts = {name: text for state in states if state for name, text in state.items()}
     return Session(
@@ -130,10 +130,10 @@ def session_copy(key: SessionKey, head: Head, *states: dict[str, str] | None) ->
 
 
 def entry_of(event: Event, invocation_id: str) -> Entry:
-    """The entry for an event of an invocation.
+    """Build the entry for an event of an invocation.
 
     Raises:
-        InvalidRequestError: It is of another one.
+        InvalidRequestError: The event belongs to another invocation.
     """
     if event.invocation_id != invocation_id:
         raise InvalidRequestError(

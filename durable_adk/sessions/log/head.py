@@ -1,4 +1,4 @@
-"""What is known of a session apart from its events: where its log ends, and who may write."""
+"""A session's row: the end of its log and the lease that permits writing."""
 
 from dataclasses import dataclass, replace
 
@@ -8,10 +8,10 @@ from durable_adk.failpoints import failpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """One row of the table of sessions; changed only by replacing it inside a transaction.
+    """One row of the sessions table; only replaced as a whole, inside a transaction.
 
-    Times are seconds since the epoch by the clock of the process that wrote them. The lease's
-    expiry is the only one that decides anything, and only for lease owners that asked for a `ttl`.
+    Times are Unix seconds by the clock of the process that wrote them. Only the lease's expiry
+    affects decisions, and only for lease owners that requested a `ttl`.
     """
 
     revision: int = 0
@@ -20,42 +20,45 @@ class Head:
     update_time: float
     lease_invocation_id: str | None = None
     lease_epoch: int = 0
-    """Grows with every opening and never goes back, so an old owner is told from a new one."""
+    """Incremented each time the lease is taken, never decreased; fences off earlier owners."""
     lease_ttl: float | None = None
     lease_expires_at: float | None = None
     waiting: int = 0
-    """How many tickets there are, so that without any nobody needs to look."""
+    """Number of tickets; 0 saves a query of the tickets table."""
     created_epoch: int = 0
-    """The lease's epoch when the session was created. Smaller ones are of sessions of this name
-    that were deleted before."""
+    """The lease's epoch when the session was created. Smaller epochs belong to deleted sessions of
+    the same name."""
     retried: int = 0
-    """How many event ids of the active invocation are reserved for the loop, so that without any
-    nobody needs to look; see `_notes.reserve`."""
+    """Number of the active invocation's event ids that are reserved for the loop; 0 saves a query.
+    See `notes.reserve`."""
 
     def active(self, now: float) -> str | None:
-        """The invocation that holds an unexpired lease."""
+        """Return the invocation that holds an unexpired lease."""
         if self.lease_expires_at is not None and self.lease_expires_at <= now:
             return None
         return self.lease_invocation_id
 
     def holds(self, invocation_id: str, epoch: int) -> bool:
-        """Whether the invocation may write; an expired lease counts until another takes it."""
+        """Return whether the invocation may write.
+
+        An expired lease remains valid until another invocation takes it.
+        """
         return self.lease_invocation_id == invocation_id and self.lease_epoch == epoch
 
     def require_held(self, invocation_id: str, epoch: int) -> None:
-        """The fence (I6).
+        """Fence off writes by an invocation that does not hold the lease (I6).
 
         Raises:
-            LeaseLostError: The invocation may not write.
+            LeaseLostError: The invocation does not hold the lease at this epoch.
         """
         if not self.holds(invocation_id, epoch):
             raise lease_lost(invocation_id, epoch)
 
     def require_created_for(self, epoch: int) -> None:
-        """Make sure that an epoch is not of an earlier session of this name (I15).
+        """Check that an epoch does not belong to an earlier session of this name (I15).
 
         Raises:
-            LeaseLostError: It is; that session was deleted.
+            LeaseLostError: The epoch belongs to a session that was deleted.
         """
         if epoch < self.created_epoch:
             failpoint("recreated.found")
@@ -65,10 +68,10 @@ class Head:
             )
 
     def require_fresh(self, revision: int) -> None:
-        """Make sure that a caller's copy shows the end of the log (SSN-30).
+        """Check that a caller's copy includes the end of the log (SSN-30).
 
         Raises:
-            StaleSessionError: The copy is of another revision.
+            StaleSessionError: The copy has a different revision.
         """
         if revision != self.revision:
             raise StaleSessionError(
@@ -77,10 +80,11 @@ class Head:
             )
 
     def require_grown(self, revision: int) -> None:
-        """Make sure that the log is as long as it was known to be (I21).
+        """Check that the log is at least as long as it was known to be (I21).
 
         Raises:
-            SessionRegressedError: It is shorter, which it never gets: the store is an older one.
+            SessionRegressedError: The log is shorter. Logs only grow, so the store was replaced by
+                an older copy.
         """
         if self.revision < revision:
             raise SessionRegressedError(
@@ -90,7 +94,7 @@ class Head:
             )
 
     def appended(self, timestamp: float, now: float) -> "Head":
-        """The head after one more event; a commit is a sign of life, so it renews the lease."""
+        """Return the head after one more event; the commit also renews the lease."""
         return replace(
             self.renewed(now),
             revision=self.revision + 1,
@@ -98,31 +102,31 @@ class Head:
         )
 
     def renewed(self, now: float) -> "Head":
-        """The head with the lease's `ttl` started anew."""
+        """Return the head with the lease's `ttl` restarted."""
         return replace(
             self, lease_expires_at=None if self.lease_ttl is None else now + self.lease_ttl
         )
 
     def leased(self, invocation_id: str, ttl: float | None, now: float) -> "Head":
-        """The head with the lease given to an invocation, under the next epoch."""
+        """Return the head with the lease granted to an invocation, under the next epoch."""
         taken = replace(
             self,
             lease_invocation_id=invocation_id,
             lease_epoch=self.lease_epoch + 1,
             lease_ttl=ttl,
-            retried=0,  # attempts of an earlier epoch are refused by it
+            retried=0,  # the new epoch already fences off attempts of earlier epochs
         )
         return taken.renewed(now)
 
     def released(self) -> "Head":
-        """The head with nobody's lease; the epoch stays, for the next one to count on."""
+        """Return the head without a lease; the epoch is kept, so the next lease increments it."""
         return replace(
             self, lease_invocation_id=None, lease_ttl=None, lease_expires_at=None, retried=0
         )
 
 
 def lease_lost(invocation_id: str, epoch: int) -> LeaseLostError:
-    """The error for a write without the lease."""
+    """Build the error for a write without the lease."""
     return LeaseLostError(
         f"The invocation {invocation_id!r} (epoch {epoch}) does not hold the session's lease."
     )

@@ -1,4 +1,4 @@
-"""The life of an invocation in the session log: opened, committed to, paused, resumed, closed."""
+"""Lifecycle of an invocation in the session log: open, commit, pause, resume, close."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,7 +21,7 @@ from durable_adk.sessions.session import SessionKey, checked_key
 
 
 class InvocationLog(Transactions):
-    """Operations of an invocation under its session's lease (design D4, D7, D8)."""
+    """Operations that an invocation performs under its session's lease (design D4, D7, D8)."""
 
     async def open_invocation(
         self,
@@ -43,21 +43,22 @@ class InvocationLog(Transactions):
 
         Args:
             key: The session.
-            invocation_id: The invocation; its user event carries the same.
+            invocation_id: The invocation; its user event has the same invocation id.
             lease_owner: The workflow or process that will run it.
-            user_event: Has an id and a timestamp; its state delta is applied.
+            user_event: An event with an id and a timestamp; its state delta is applied.
             create_session: Whether to create a missing session.
             ttl: Seconds without a commit or `renew` until lease and ticket expire; None: never.
             place: Where to queue; None: take no ticket. A ticket only moves from LAST to FIRST.
-            steers: Whether the active invocation may take the message meanwhile; see `hear`.
+            steers: Whether the message may be delivered to the active invocation while it is
+                queued; see `hear`.
             bounds: Limits of the queue; None: no limit.
 
         Raises:
             QueueFullError: The queue is full, and the invocation has no ticket yet.
-            SessionBusyError: Another invocation holds the lease, or others come first.
-            SessionNotFoundError: The session is missing and not to be created.
+            SessionBusyError: Another invocation holds the lease, or others are first in the queue.
+            SessionNotFoundError: The session is missing and `create_session` is False.
             EventConflictError: The invocation id is taken, or the message was delivered already.
-            InvalidRequestError: An id is invalid, or the event is of another invocation.
+            InvalidRequestError: An id is invalid, or the event belongs to another invocation.
             StateValueError: The delta is not JSON.
         """
         work = partial(
@@ -86,24 +87,24 @@ class InvocationLog(Transactions):
     ) -> int:
         """Append an event under the lease, and return its sequence number (D4).
 
-        A repeat (same id and content, whatever the timestamp) changes nothing and returns the first
-        call's number, even if another invocation holds the lease by now. `temp:` keys of the delta
-        are not stored.
+        A repeat (same id and content, any timestamp) changes nothing and returns the first call's
+        number, even if another invocation holds the lease by now. `temp:` keys of the delta are not
+        stored.
 
         Args:
             key: The session.
-            event: Has an id and is not partial.
+            event: An event with an id that is not partial.
             invocation_id: The invocation that holds the lease.
             epoch: The lease's epoch.
             closing: If given, the same transaction closes the invocation with this status.
             revision: A number of events that the store is known to have had (I21).
-            by_step: Early commit: the loop does not know the event yet; see `reserve_event`.
+            by_step: Whether this is an early commit; see `reserve_event`.
 
         Raises:
             SessionRegressedError: The session has fewer than `revision` events.
             EventConflictError: The id is taken by a different event, or reserved for the loop.
             LeaseLostError: `invocation_id` at `epoch` does not hold the session's lease (I6).
-            InvalidRequestError: The event is partial, has no id, or is of another invocation.
+            InvalidRequestError: The event is partial, has no id, or belongs to another invocation.
             StateValueError: The event is not JSON.
         """
         if closing is not None:
@@ -123,7 +124,7 @@ class InvocationLog(Transactions):
     async def pause_invocation(
         self, key: SessionKey, *, invocation_id: str, epoch: int, revision: int | None = None
     ) -> InvocationRecord:
-        """Pause a running invocation and release its lease, so that others may run (D9).
+        """Pause a running invocation and release its lease, so that other invocations can run (D9).
 
         A repeat at the same epoch changes nothing and returns the record.
 
@@ -131,8 +132,8 @@ class InvocationLog(Transactions):
             key: The session.
             invocation_id: The running invocation.
             epoch: Its epoch.
-            revision: If given, the invocation must have no event after it; otherwise it has
-                continued, and this pause comes too late.
+            revision: If given, the invocation must have no event after this revision; an event
+                there means that it has continued, so the pause is too late.
 
         Raises:
             LeaseLostError: The invocation does not hold the lease at this epoch, has continued, or
@@ -155,25 +156,25 @@ class InvocationLog(Transactions):
         """Take the lease for a paused invocation and append the answer (D9).
 
         The invocation runs again under a new epoch. A repeat (same event id and content) changes
-        nothing and returns the current record; without an event that holds for the same lease owner
-        while the invocation runs.
+        nothing and returns the current record. Without an event, a call by the same lease owner
+        while the invocation runs is a repeat.
 
-        A resumption needs the lease only, not its turn in the queue: what has begun goes before
-        what has not. The ticket it takes meanwhile keeps openings from being faster.
+        A resumption needs only the lease, not a turn in the queue: open invocations have priority
+        over new ones. The ticket it takes while it waits keeps new invocations from overtaking it.
 
         Args:
             key: The session.
-            invocation_id: The paused invocation; the answer carries the same id (OPEN-3).
+            invocation_id: The paused invocation; the answer has the same invocation id (OPEN-3).
             lease_owner: The workflow or process that will run it.
-            user_event: The answer, with id and timestamp; its state delta is applied. None takes
-                only the lease, to end a paused invocation with events.
+            user_event: The answer, with id and timestamp; its state delta is applied. None only
+                takes the lease, so that closing events can be stored for a paused invocation.
             ttl: As for `open_invocation`.
 
         Raises:
             SessionBusyError: Another invocation holds the lease; see `active_invocation`.
             InvocationNotFoundError: The session or the invocation is missing.
             EventConflictError: The event's id is taken by another event.
-            InvalidRequestError: The invocation is not paused, or the event is of another one.
+            InvalidRequestError: The invocation is not paused, or the event belongs to another one.
             StateValueError: The delta is not JSON.
         """
         work = partial(
@@ -191,12 +192,13 @@ class InvocationLog(Transactions):
     ) -> StoredEvent | None:
         """Deliver a queued message to the active invocation, as an event under its lease (D7).
 
-        The ticket and the event change in one transaction, so the message cannot be opened,
-        withdrawn or delivered a second time. A repeat returns the same event.
+        One transaction removes the ticket and stores the event, so the message cannot also be
+        opened, withdrawn or delivered a second time. A repeat returns the same event.
 
         Returns:
-            The event as it was sent, but of this invocation, and its number; `temp:` keys of its
-            delta are not stored. None if no such message is queued, or it may not be delivered.
+            The event and its sequence number. The event has this invocation's id and is otherwise
+            as sent; `temp:` keys of its delta are not stored. None if no such message is queued, or
+            it was not sent as steering.
 
         Raises:
             LeaseLostError: `invocation_id` at `epoch` does not hold the session's lease (I6).
@@ -211,11 +213,11 @@ class InvocationLog(Transactions):
     async def withdraw_invocation(
         self, key: SessionKey, *, invocation_id: str, lease_owner: str, create_session: bool = False
     ) -> InvocationRecord | None:
-        """Prevent an opening whose outcome is unknown; return its record if it was stored.
+        """Withdraw an opening whose outcome is unknown; return its record if it was stored.
 
-        If nothing was stored, this lease owner's late attempts are refused from now on, and its
-        ticket is dropped. With `create_session` a missing session is created, because the refusal
-        is kept with the session.
+        If it was not stored, later opening attempts by this lease owner are rejected, and its
+        ticket is dropped. With `create_session` a missing session is created, because the rejection
+        is stored with the session.
 
         Raises:
             EventConflictError: The message was delivered to another invocation; see `hear`.
@@ -243,21 +245,21 @@ class InvocationLog(Transactions):
         seals: Sequence[Event] = (),
         revision: int | None = None,
     ) -> InvocationRecord:
-        """End an invocation and release its lease; a repeat changes nothing.
+        """Close an invocation and release its lease; a repeat changes nothing.
 
-        `seals` are its closing events, stored in the same transaction, so that a step which was
-        taken for dead cannot add an event after them.
+        `seals` are the closing events. They are stored in the same transaction, so that a step that
+        was presumed dead cannot add an event after them.
 
-        Status ABANDONED is for taking over from a lease owner that is gone: should it come back, it
-        can neither write nor close. A paused invocation, which holds no lease, can be closed here
-        only with this status.
+        Status ABANDONED is for taking over from a dead lease owner: if it comes back, it can
+        neither write nor close. A paused invocation, which holds no lease, can be closed here only
+        with this status.
 
         Raises:
             LeaseLostError: Another invocation took over, the invocation is paused, or the session
                 was deleted.
-            InvalidRequestError: The status does not end an invocation.
+            InvalidRequestError: The status does not close an invocation.
             StaleSessionError: The log does not end at `revision`, for which the closing events were
-                made.
+                built.
         """
         _require_closed(status)
         work = partial(
@@ -283,21 +285,21 @@ class InvocationLog(Transactions):
         error: dict[str, Any] | None = None,
         seals: Sequence[Event] = (),
     ) -> InvocationRecord:
-        """End a paused invocation at once, whoever holds the lease.
+        """Close a paused invocation immediately, even if another invocation holds the lease.
 
-        Its closing events wait until the session is free, so that they do not interleave with
-        another invocation's. Until then a ticket before all others keeps openings back, and the
-        call must be repeated. The ticket does not expire: if the lease owner dies, the next opening
-        repeats the call.
+        Its closing events are stored once the session is free, so that they do not interleave with
+        another invocation's events. Until then a ticket at the head of the queue blocks new
+        invocations, and the caller must retry. The ticket does not expire: if the lease owner dies,
+        the next opening repeats the call.
 
-        The first call fixes status and error. The last one takes an epoch of its own; repeats after
-        that change nothing.
+        The first call fixes status and error. The call that stores the closing events takes a new
+        epoch; repeats after that change nothing.
 
         Raises:
-            SessionBusyError: The invocation has ended; its closing events are not stored yet.
-            LeaseLostError: It is not paused at this epoch, or the session was deleted.
+            SessionBusyError: The invocation is closed, but its closing events are not stored yet.
+            LeaseLostError: The invocation is not paused at this epoch, or the session was deleted.
             StaleSessionError: The log does not end at `revision`, for which the closing events were
-                made.
+                built.
         """
         work = partial(
             pausing.close,
@@ -312,7 +314,7 @@ class InvocationLog(Transactions):
         try:
             return await self._change(key, work)
         except SessionBusyError:
-            self._changes.announce(key)  # the invocation's status has changed all the same
+            self._changes.announce(key)  # the invocation's status has changed nevertheless
             raise
 
 

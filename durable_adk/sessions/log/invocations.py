@@ -1,7 +1,7 @@
-"""The rules of the session log, as functions over a store's tables within one transaction.
+"""Rules of the session log, as functions over a store's tables within one transaction.
 
-Each decides before it changes anything, in the order event id, lease, revision: so a repeated call
-meets its own first attempt rather than its consequences (TRAP-11, TRAP-12).
+Each function checks before it changes anything, in the order event id, lease, revision. A repeated
+call therefore finds its own first attempt before the consequences of it (TRAP-11, TRAP-12).
 """
 
 import re
@@ -38,15 +38,16 @@ from durable_adk.sessions.records import (
 from durable_adk.sessions.session import Creation, SessionKey
 
 _DERIVED = re.compile(r"[1-9]\d*\.\d+(\.[1-9]\d*\.\d+)*|answer(\..*)?", re.ASCII)
-"""What follows the id of an invocation, and a dot, in what its events' ids begin with and other
-invocations' could too: a lane of `loop_context.Lane`, or `messages.answer_event`."""
+"""Matches the part after an invocation's id and a dot in ids that its own events may have: the path
+of a `loop_context.Lane`, or an id from `messages.answer_event`. No other invocation may use such an
+id."""
 WITHDRAWN_FOR = 3600
-"""Seconds that it is kept who has withdrawn an invocation: longer than any attempt at opening it
-that was given up may come late. The note's body is the time, of as many digits until 2286."""
+"""Seconds that a withdrawal is kept: longer than an abandoned opening attempt can be delayed. The
+note's body is the Unix time, which sorts as text because it has 10 digits until 2286."""
 
 
 class View(NamedTuple):
-    """A session as it was at one point in time."""
+    """A session at one point in time."""
 
     head: Head
     state: dict[str, str]
@@ -54,7 +55,7 @@ class View(NamedTuple):
 
 
 def create(tables: Tables, key: SessionKey, state: dict[str, str]) -> View:
-    """Add a session; see `BaseSessionService.create_session`."""
+    """Create a session; see `BaseSessionService.create_session`."""
     now = time.time()
     head = add(tables, key, Head(create_time=now, update_time=now))
     if head is None:
@@ -70,17 +71,17 @@ def creation(tables: Tables, key: SessionKey) -> Creation | None:
 
 
 def view(tables: Tables, key: SessionKey, window: Window) -> View | None:
-    """A session with the events of the window; None if missing."""
+    """Read a session with the events of the window; None if missing."""
     head = tables.head(key)
     return head and View(head, tables.state(key), tables.events(key, window))
 
 
 def existing(tables: Tables, key: SessionKey, *, epoch: int | None = None) -> Head:
-    """The session's row.
+    """Read the session's row.
 
     Raises:
-        SessionNotFoundError: There is none.
-        LeaseLostError: It was created after the epoch of a run, in place of a deleted one.
+        SessionNotFoundError: The session is missing.
+        LeaseLostError: The session was created after `epoch`, in place of a deleted one.
     """
     head = tables.head(key)
     if head is None:
@@ -91,10 +92,10 @@ def existing(tables: Tables, key: SessionKey, *, epoch: int | None = None) -> He
 
 
 def append(tables: Tables, key: SessionKey, entry: Entry, revision: int) -> tuple[Row, Head]:
-    """Append outside any invocation; see `BaseSessionService.append_event`.
+    """Append an event outside any invocation; see `BaseSessionService.append_event`.
 
-    Other scopes take no part in the check of `revision`: an app or user key that another session
-    changed makes no copy stale (TRAP-14).
+    The check of `revision` ignores app and user state: a change of it by another session does not
+    make a copy stale (TRAP-14).
     """
     head = existing(tables, key)
     row = tables.find_event(key, entry.event_id)
@@ -117,14 +118,14 @@ def commit(
     revision: int | None = None,
     by_step: bool = False,
 ) -> int:
-    """Append under the lease; see `BaseSessionService.commit_event`."""
+    """Append an event under the lease; see `BaseSessionService.commit_event`."""
     head = tables.head(key)
     if head is not None:
         head.require_created_for(epoch)
         head.require_grown(revision or 0)
         if by_step and head.retried:
             _require_not_reserved(tables, key, invocation_id, entry)
-    # The insert itself finds a repeat: one statement less for the usual, first commit.
+    # The insert itself detects a repeat, which saves the usual first commit one statement.
     if (
         head is None
         or not head.holds(invocation_id, epoch)
@@ -152,12 +153,12 @@ def open_invocation(
 ) -> InvocationRecord | SessionBusyError:
     """Take the lease and append the user's event; see `BaseSessionService.open_invocation`.
 
-    That others come first is returned and not raised: the ticket that was taken must stay.
+    SessionBusyError is returned instead of raised, because the ticket must be committed.
     """
     now = time.time()
     if create_session:
         _create(tables, key)
-    # Read again after adding: where rows are locked one by one, another may have been first.
+    # Read again after adding: with row locks, another transaction may have created it first.
     head = existing(tables, key)
     opened = tables.invocation(key, entry.invocation_id)
     if opened is not None:
@@ -176,7 +177,7 @@ def open_invocation(
         )
         return queue.busy(tables, key, head, reason, ticket, now=now)
     leased = appended(tables, key, head.leased(invocation_id, ttl, now), entry)
-    abandon(tables, key, head)  # not before the event's id has proved to be free
+    abandon(tables, key, head)  # only after the insert has shown that the event id is free
     queue.leave(tables, key, leased, invocation_id, now)
     failpoint("open.written")
     record = InvocationRecord(
@@ -192,7 +193,7 @@ def open_invocation(
 def _require_openable(
     tables: Tables, key: SessionKey, invocation_id: str, lease_owner: str
 ) -> None:
-    """Not to begin what is withdrawn, or would end where its event meets one of another's."""
+    """Reject a withdrawn invocation, and an id that could collide with another's event ids."""
     if tables.find_note(key, NoteKey(invocation_id, WITHDRAWN, lease_owner)) is not None:
         raise InvocationCancelledError("It was withdrawn before this attempt to open it.")
     parts = invocation_id.split(".")
@@ -206,13 +207,13 @@ def _require_openable(
 
 
 def _require_not_heard(tables: Tables, key: SessionKey, entry: Entry) -> None:
-    """Not to wait for what would be refused: it was sent again, or this attempt is late."""
+    """Refuse to queue a delivered message: it was sent again, or this attempt is late."""
     if tables.find_event(key, entry.event_id) is not None:
         raise EventConflictError(f"The message {entry.event_id!r} has been heard already.")
 
 
 def _create(tables: Tables, key: SessionKey) -> None:
-    """Have the session exist."""
+    """Create the session unless it exists."""
     if tables.head(key) is None:
         now = time.time()
         add(tables, key, Head(create_time=now, update_time=now))
@@ -221,10 +222,10 @@ def _create(tables: Tables, key: SessionKey) -> None:
 def withdraw(
     tables: Tables, key: SessionKey, invocation_id: str, lease_owner: str, *, create_session: bool
 ) -> InvocationRecord | None:
-    """Keep a lease owner from opening; see `BaseSessionService.withdraw_invocation`."""
+    """Reject a lease owner's opening; see `BaseSessionService.withdraw_invocation`."""
     if create_session:
         _create(tables, key)
-    if tables.head(key) is None:  # which else is locked: an opening comes before this or after it
+    if tables.head(key) is None:  # otherwise locks the row, so openings are serialized with this
         return None
     record = tables.invocation(key, invocation_id)
     if record is None and tables.find_event(key, f"{invocation_id}.0") is not None:
@@ -238,7 +239,7 @@ def withdraw(
 
 
 def renew(tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int) -> None:
-    """Start the lease's time anew; see `BaseSessionService.renew`."""
+    """Restart the lease's `ttl`; see `BaseSessionService.renew`."""
     head = tables.head(key)
     if head is not None and head.holds(invocation_id, epoch):
         tables.save_head(key, head.renewed(time.time()))
@@ -255,7 +256,7 @@ def close(
     seals: Sequence[Entry] = (),
     revision: int | None = None,
 ) -> InvocationRecord:
-    """End an invocation; see `BaseSessionService.close_invocation`."""
+    """Close an invocation; see `BaseSessionService.close_invocation`."""
     head, record = tables.head(key), tables.invocation(key, invocation_id)
     if head is None or record is None:
         raise lease_lost(invocation_id, epoch)
@@ -263,7 +264,7 @@ def close(
         raise lease_lost(invocation_id, epoch)
     if record.status.closed and record.epoch == epoch:
         return record
-    # A paused invocation has no lease to check: the one there may be is of another invocation.
+    # A paused invocation holds no lease; a lease on the session belongs to another invocation.
     if (record.status, record.epoch, status) != (Status.PAUSED, epoch, Status.ABANDONED):
         head.require_held(invocation_id, epoch)
         if revision is not None:
@@ -282,28 +283,29 @@ def close(
 
 
 def invocation_not_found(key: SessionKey, invocation_id: str) -> InvocationNotFoundError:
-    """The error for an invocation that was never opened."""
+    """Build the error for an invocation that was never opened."""
     return InvocationNotFoundError(
         f"The session {key.session_id!r} has no invocation {invocation_id!r}."
     )
 
 
 def wanted_ticket(invocation_id: str, lease_owner: str, place: Place, ttl: float | None) -> Ticket:
-    """A ticket that is wanted; it gets its number when it is taken."""
+    """Build a requested ticket; its number is assigned when it is taken."""
     return Ticket(
         invocation_id=invocation_id, lease_owner=lease_owner, place=place, number=0, ttl=ttl
     )
 
 
 def add(tables: Tables, key: SessionKey, head: Head) -> Head | None:
-    """Add a session's row, whose epochs go on where a deleted one of its name ended.
+    """Add a session's row; its epochs continue those of a deleted session of the same name.
 
     Returns:
         The row; None if the session exists.
     """
     if not tables.add_session(key, head):
         return None
-    # Not before adding, which waits for a deletion that is under way and then sees what it left.
+    # Read it after adding: the insert waits for a concurrent deletion, whose tombstone is then
+    # visible.
     deleted = tables.tombstone(key)
     if deleted is not None:
         head = replace(head, created_epoch=deleted.epoch, lease_epoch=deleted.epoch)
@@ -313,7 +315,7 @@ def add(tables: Tables, key: SessionKey, head: Head) -> Head | None:
 
 
 def appended(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
-    """The session's row with one event more.
+    """Append an event and return the session's new row.
 
     Raises:
         EventConflictError: The event's id is taken.
@@ -324,7 +326,7 @@ def appended(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
 
 
 def _advance(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
-    """What changes with an event that was added: the session's row and its state."""
+    """Update the session's row and state for an event that was added."""
     head = head.appended(entry.timestamp, time.time())
     tables.save_head(key, head)
     tables.put_state(key, entry.delta)
@@ -343,7 +345,7 @@ def _require_not_reserved(
 def _repeated(
     tables: Tables, key: SessionKey, entry: Entry, *, invocation_id: str, epoch: int
 ) -> int:
-    """The sequence number of a commit that was made before."""
+    """Return the sequence number of an earlier commit of the same event."""
     row = tables.find_event(key, entry.event_id)
     if row is None:
         raise lease_lost(invocation_id, epoch)
@@ -354,7 +356,7 @@ def _repeated(
 def _require_opened_by(
     tables: Tables, key: SessionKey, record: InvocationRecord, entry: Entry
 ) -> None:
-    """Tell a repeated opening from another request under the same invocation id."""
+    """Check that this repeats the opening and is no other request under its invocation id."""
     (row,) = tables.events(key, Window(after=record.start_seq - 1, upto=record.start_seq))
     entry.require_same(row.digest)
 
@@ -362,14 +364,14 @@ def _require_opened_by(
 def set_status(
     tables: Tables, key: SessionKey, record: InvocationRecord, status: Status
 ) -> InvocationRecord:
-    """Store the record with the status it has from now on."""
+    """Set the record's status and store it."""
     record.status, record.update_time = status, time.time()
     tables.put_invocation(key, record)
     return record
 
 
 def abandon(tables: Tables, key: SessionKey, head: Head) -> None:
-    """Close the invocation whose lease has expired: its process died without ending it."""
+    """Close the invocation whose lease has expired: its process died before closing it."""
     if head.lease_invocation_id is None:
         return
     record = tables.invocation(key, head.lease_invocation_id)

@@ -1,7 +1,7 @@
-"""Listings of sessions, page by page.
+"""Paged listings of sessions and invocations.
 
-The order is that of the last update, oldest first. A session that is updated while somebody turns
-pages moves towards the end: it may be seen twice, and is never left out.
+Sessions are ordered by their last update, oldest first. A session that is updated during paging
+moves towards the end: it may appear twice but is never skipped.
 """
 
 import base64
@@ -22,21 +22,21 @@ from durable_adk.sessions.records import InvocationRecord, ListSessionsResponse,
 from durable_adk.sessions.session import SessionKey
 
 _BATCH = 200
-"""Sessions read at once where all are wanted."""
+"""Sessions read per query when a listing has no limit."""
 
 
 class Listed(NamedTuple):
-    """A session as it was found."""
+    """One session of a listing."""
 
     key: SessionKey
     head: Head
     states: list[dict[str, str] | None]
-    """Of its owners."""
+    """State of each owner, in the order of `owners`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """Which sessions are wanted; see `BaseSessionService.list_sessions`."""
+    """A validated request for a listing; see `BaseSessionService.list_sessions`."""
 
     app_name: str
     user_id: str | None
@@ -54,10 +54,10 @@ class Listing:
         page_token: str | None,
         updated_since: float | None,
     ) -> "Listing":
-        """The listing that a caller asks for.
+        """Validate a caller's request.
 
         Raises:
-            InvalidRequestError: It cannot be had.
+            InvalidRequestError: The limit, an id or the page token is invalid.
         """
         if limit is not None and limit < 1:
             raise InvalidRequestError(f"limit is {limit}; pass 1 or more, or None for all.")
@@ -69,7 +69,7 @@ class Listing:
         )
 
     def read(self, tables: Tables) -> list[Listed]:
-        """The sessions, and one more than the limit if there is one."""
+        """Read the sessions, with one more than the limit if there is a next page."""
         wanted = None if self.limit is None else self.limit + 1
         size = _BATCH if wanted is None else wanted
         page, found = Page(limit=size, after=self.after, since=self.since), list[Listed]()
@@ -84,7 +84,7 @@ class Listing:
             page = replace(page, after=_of(found[-1]))
 
     def response(self, found: list[Listed]) -> ListSessionsResponse:
-        """What `read` has found, for the caller."""
+        """Build the caller's response from the result of `read`."""
         shown = found[: self.limit]
         more = len(found) > len(shown)
         return ListSessionsResponse(
@@ -102,9 +102,9 @@ def _of(listed: Listed) -> Position:
 
 
 def _mark(app_name: str, user_id: str | None, position: Position) -> str:
-    """By which a token is known as one of this listing.
+    """Return the checksum that ties a page token to its listing.
 
-    It keeps nobody out: a token only says where to go on, among sessions that its user may list.
+    It is no access control: a token is only a position among sessions that its user may list.
     """
     return sha256(canonical([app_name, user_id, *position]).encode()).hexdigest()[:16]
 
@@ -197,7 +197,7 @@ class InvocationRecords(Transactions):
 
 
 def active(tables: Tables, key: SessionKey) -> InvocationRecord | None:
-    """The invocation that holds an unexpired lease."""
+    """Return the invocation that holds an unexpired lease."""
     head = tables.head(key)
     invocation_id = head and head.active(time.time())
     return tables.invocation(key, invocation_id) if invocation_id else None
@@ -206,9 +206,10 @@ def active(tables: Tables, key: SessionKey) -> InvocationRecord | None:
 def newest(
     tables: Tables, app_name: str, user_id: str | None, status: Status | None, limit: int
 ) -> list[tuple[SessionKey, InvocationRecord]]:
-    """The newest invocations.
+    """Return the newest invocations.
 
-    One query per status, because each is answered by an index, however many invocations there are.
+    Runs one query per status, because an index covers each of them; the cost does not grow with the
+    number of invocations.
     """
     found = [
         one

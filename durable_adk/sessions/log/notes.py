@@ -1,4 +1,4 @@
-"""Notes: what an invocation stores for itself, outside of the conversation."""
+"""Notes: values that an invocation stores for itself, outside the conversation."""
 
 from dataclasses import replace as changed
 
@@ -24,24 +24,24 @@ class Notes(Transactions):
         body: str,
         replace: bool = False,
     ) -> str:
-        """Store a note, and return the body that is stored under its name now.
+        """Store a note, and return the body now stored under its name.
 
-        The first body of a name stays, so that a repeat after a lost acknowledgement, or a later
-        attempt, finds what was written first. No lease is needed: only its own invocation reads a
+        The first body of a name is kept, so that a repeat after a lost acknowledgement, or a later
+        attempt, finds the first one. No lease is needed, because only its own invocation reads a
         note. A closed invocation's notes are deleted, so the call returns `body` without storing
         it, except for `records.ATTEMPT` notes.
 
         Args:
             key: The session.
             invocation_id: An invocation that was opened.
-            kind: The kind of note, which the caller defines.
+            kind: The kind of note, defined by the caller.
             name: Name of the note within its kind.
             body: JSON text; several MB are fine.
-            replace: Whether the last body stays rather than the first.
+            replace: Whether to replace an existing body; otherwise the first one is kept.
 
         Raises:
             InvocationNotFoundError: The session or the invocation is missing.
-            StateValueError: The name or the body has characters that cannot be stored.
+            StateValueError: The name or the body contains characters that cannot be stored.
         """
         check_json([kind, name, body], "note")
         note = NoteKey(invocation_id, kind, name)
@@ -65,8 +65,8 @@ class Notes(Transactions):
             key: The session; [] if it is missing.
             invocation_id: The invocation; [] if it is missing.
             kind: The kind of note.
-            name: If given, only this note, whatever `after` and `limit` are.
-            after: Only notes whose names come after this one.
+            name: If given, read only this note and ignore `after` and `limit`.
+            after: Read only notes whose names sort after this one.
             limit: Largest number of notes.
         """
         if name is not None:
@@ -82,13 +82,13 @@ class Notes(Transactions):
     ) -> StoredEvent | None:
         """Reserve an event id for the loop, unless the event is stored already.
 
-        A step calls this when it leaves its event to the loop although an earlier attempt of it may
-        still run: that attempt's early commit then comes before this call or never. The reservation
-        lasts until the lease is released. If the invocation does not hold the lease at `epoch`,
-        nothing is reserved, as nobody can commit then. A repeat changes nothing.
+        A step calls this when it leaves its event to the loop while an earlier attempt of the step
+        may still run: that attempt's early commit either precedes this call or is rejected. The
+        reservation lasts until the lease is released. If the invocation does not hold the lease at
+        `epoch`, nothing is reserved, because no commit can succeed. A repeat changes nothing.
 
         Returns:
-            The event if it is stored; nothing is reserved then.
+            The event if it is stored already, in which case nothing is reserved.
 
         Raises:
             SessionRegressedError: The session has fewer than `revision` events.
@@ -102,12 +102,12 @@ class Notes(Transactions):
 
 def write(tables: Tables, key: SessionKey, note: NoteKey, body: str, *, replace: bool) -> str:
     """Store a note within a transaction; see `Notes.note`."""
-    tables.head(key)  # locks the session: a closing transaction must not miss this note
+    tables.head(key)  # lock the session, so that a closing transaction also deletes this note
     record = tables.invocation(key, note.invocation_id)
     if record is None:
         raise invocation_not_found(key, note.invocation_id)
     if record.status.closed and note.kind != ATTEMPT:
-        return body  # its notes are deleted; a late attempt must not leave one behind (I24)
+        return body  # the notes are deleted; a late attempt must not leave one behind (I24)
     return tables.put_note(key, note, body, replace=replace)
 
 
@@ -118,7 +118,7 @@ def reserve(
     head = tables.head(key)
     row = tables.find_event(key, note.name)
     if row is None and head is not None and head.holds(note.invocation_id, epoch):
-        # Otherwise nobody can commit under this epoch any more.
+        # Without the lease, no commit under this epoch can succeed.
         head.require_grown(revision)
         if tables.find_note(key, note) is None:
             tables.put_note(key, note, "{}", replace=False)

@@ -1,4 +1,4 @@
-"""The rules for invocations that pause, as functions over a store's tables (D9); see `_log`."""
+"""Rules for paused invocations, as functions over a store's tables (D9); see `invocations`."""
 
 import time
 from collections.abc import Sequence
@@ -21,15 +21,14 @@ from durable_adk.sessions.records import InvocationRecord, Place, Status
 from durable_adk.sessions.session import SessionKey
 
 RESUMING_TTL = 60.0
-"""Seconds that the ticket of a resumption lasts without another attempt, which come after 20 s at
-most. Its owner may live on and not want the lease any more: an answer may turn out to be unfit
-while it waits."""
+"""Seconds until the ticket of a resumption expires without a retry; retries are at most 20 s apart.
+It expires because its owner may give up while alive, if the answer becomes invalid meanwhile."""
 
 
 def pause(
     tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int, revision: int | None
 ) -> InvocationRecord:
-    """Give the lease back for a while; see `BaseSessionService.pause_invocation`."""
+    """Pause an invocation and release its lease; see `BaseSessionService.pause_invocation`."""
     head, record = tables.head(key), tables.invocation(key, invocation_id)
     if head is None or record is None:
         raise lease_lost(invocation_id, epoch)
@@ -55,8 +54,8 @@ def resume(
 ) -> InvocationRecord | SessionBusyError:
     """Take the lease again; see `BaseSessionService.resume_invocation`.
 
-    That the session is busy is returned and not raised: the ticket that was taken must stay. It
-    only holds others back; what has begun waits for none who has not.
+    SessionBusyError is returned instead of raised, because the ticket must be committed. The ticket
+    only blocks new invocations; an open invocation does not queue behind them.
     """
     now = time.time()
     head, record = tables.head(key), tables.invocation(key, invocation_id)
@@ -86,7 +85,10 @@ def resume(
 def _is_resumed(
     tables: Tables, key: SessionKey, record: InvocationRecord, entry: Entry | None, lease_owner: str
 ) -> bool:
-    """Tell a repeated resumption: its answer is stored, or else its lease owner has the lease."""
+    """Return whether this repeats a resumption: the answer is stored, or the lease is taken.
+
+    Without an answer, the lease must be held by the same lease owner.
+    """
     if entry is None:
         return record.status is Status.RUNNING and record.lease_owner == lease_owner
     row = tables.find_event(key, entry.event_id)
@@ -106,9 +108,9 @@ def close(
     seals: Sequence[Entry],
     revision: int | None,
 ) -> InvocationRecord | SessionBusyError:
-    """End a paused invocation; see `SessionQueue.close_paused`.
+    """Close a paused invocation; see `InvocationLog.close_paused`.
 
-    That the session is busy is returned and not raised: the end, and the ticket, must stay.
+    SessionBusyError is returned instead of raised, because status and ticket must be committed.
     """
     now = time.time()
     head, record = tables.head(key), tables.invocation(key, invocation_id)
@@ -126,7 +128,7 @@ def close(
         tables.remove_notes(key, invocation_id)
         record = set_status(tables, key, record, status)
     if reason is not None:
-        # Without ttl: should its lease owner die, the next opening stores what the seals are.
+        # No ttl: if the lease owner dies, the next opening stores the closing events.
         wanted = wanted_ticket(invocation_id, record.lease_owner, Place.FIRST, None)
         ticket = queue.take(tables, key, head, wanted, now=now, before_all=True)
         failpoint("end.written")
@@ -138,9 +140,9 @@ def close(
 def _sealed(
     tables: Tables, key: SessionKey, head: Head, record: InvocationRecord, seals: Sequence[Entry]
 ) -> InvocationRecord:
-    """Store the last events of an invocation that has ended."""
+    """Store the closing events of a closed invocation."""
     now = time.time()
-    # An epoch of its own, as epochs tell the order in which invocations have written (I21).
+    # Take a new epoch, because epochs record the order in which invocations wrote (I21).
     head = head.leased(record.invocation_id, None, now).released()
     for entry in seals:
         head = appended(tables, key, head, entry)

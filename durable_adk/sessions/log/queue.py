@@ -1,8 +1,8 @@
-"""The rules for who is next to take a session's lease, as functions over a store's tables.
+"""Rules for the queue of a session's lease, as functions over a store's tables.
 
-Who finds the session busy takes a ticket, in the transaction that found it so: its number is the
-order of arrival (D7). `Head.waiting` counts the tickets, so without any nobody looks at the table.
-What an attempt reads and writes does not grow with the number of tickets.
+An invocation that finds the session busy takes a ticket in the same transaction; ticket numbers are
+the order of arrival (D7). `Head.waiting` counts the tickets, so an empty queue needs no query. The
+cost of an attempt does not grow with the number of tickets.
 """
 
 import time
@@ -16,13 +16,13 @@ from durable_adk.sessions.records import Place, QueueBounds, Ticket
 from durable_adk.sessions.session import SessionKey
 
 TURN = 0.2
-"""Seconds that a turn is taken to need at least, when the time until a ticket's is estimated."""
+"""Shortest turn, in seconds, that the estimate of a ticket's waiting time assumes."""
 
 _REMEDY = "when some have run, send again under a new invocation id."
 
 
 class Queue(Transactions):
-    """Operations on the tickets of invocations that wait for a session's lease."""
+    """Operations on the tickets of invocations that are queued for a session's lease."""
 
     async def check_turn(
         self,
@@ -35,15 +35,15 @@ class Queue(Transactions):
     ) -> None:
         """Check whether another attempt to take the lease is worthwhile.
 
-        Costs a few small reads, however long the queue is. Passes if there is no ticket, or if it
-        must be renewed or moved.
+        Costs a few small reads, regardless of the queue's length. Passes if there is no ticket, or
+        if the ticket must be renewed or moved.
 
         Args:
             key: The session.
-            invocation_id: Whose ticket it is.
-            lease_owner: As given for the ticket.
+            invocation_id: The invocation that holds the ticket.
+            lease_owner: The ticket's lease owner.
             place: As for `open_invocation`.
-            resumes: Whether only the lease is needed, and no turn.
+            resumes: Whether the invocation is resumed, which needs the lease but no turn.
 
         Raises:
             SessionBusyError: It is not the ticket's turn.
@@ -65,14 +65,14 @@ class Queue(Transactions):
     async def waiting(self, key: SessionKey, *, limit: int | None = None) -> list[Ticket]:
         """List the tickets that have not expired, in the order of their turns.
 
-        Tickets of dead lease owners are included until someone behind them checks.
+        Tickets of dead lease owners are included until an invocation behind them checks.
         """
         return await self._store.read(lambda tables: live(tables, key, time.time(), limit=limit))
 
     async def leave_queue(self, key: SessionKey, *, invocation_id: str, lease_owner: str) -> None:
         """Drop the lease owner's ticket for the invocation, if there is one.
 
-        Called by an owner that gives up, or on behalf of one that is gone.
+        Called by an owner that gives up, or on behalf of a dead one.
         """
         await self._store.write(
             lambda tables: drop(tables, key, invocation_id, lease_owner, time.time())
@@ -80,7 +80,7 @@ class Queue(Transactions):
 
 
 def held(head: Head, now: float) -> str | None:
-    """Why the lease is not free; None: it is."""
+    """Return why the lease is held; None if it is free."""
     active = head.active(now)
     return active and f"The invocation {active!r} is active in this session."
 
@@ -94,7 +94,7 @@ def behind(
     place: Place | None,
     now: float,
 ) -> str | None:
-    """Why it is another's turn; None: it is the invocation's."""
+    """Return why another invocation is next; None if it is this invocation's turn."""
     first = next(iter(live(tables, key, now, limit=1)), None) if head.waiting else None
     if first is None or first.invocation_id == invocation_id:
         return None
@@ -107,7 +107,7 @@ def behind(
 
 
 def live(tables: Tables, key: SessionKey, now: float, *, limit: int | None = None) -> list[Ticket]:
-    """The tickets that have not expired, in order."""
+    """Read the tickets that have not expired, in order."""
     return tables.tickets(key, live_at=now, limit=limit)
 
 
@@ -121,7 +121,7 @@ def turn(
     resumes: bool,
     now: float,
 ) -> SessionBusyError | None:
-    """Why a ticket's turn has not come; see `BaseSessionService.check_turn`."""
+    """Return the error for a ticket whose turn has not come; see `Queue.check_turn`."""
     head, ticket = tables.head(key), tables.ticket(key, invocation_id)
     if head is None or ticket is None or not _is_current(ticket, lease_owner, place, now):
         return None
@@ -134,7 +134,7 @@ def turn(
 def busy(
     tables: Tables, key: SessionKey, head: Head, reason: str, ticket: Ticket | None, *, now: float
 ) -> SessionBusyError:
-    """The error for a ticket whose turn has not come; None: there is no ticket."""
+    """Build the error for a busy session, with an estimated wait if there is a ticket."""
     if ticket is None:
         return SessionBusyError(reason)
     ahead = tables.tickets_before(key, ticket, now)
@@ -145,11 +145,11 @@ def busy(
 
 
 def _remaining(ticket: Ticket, ahead: int, running: float, now: float) -> float:
-    """Seconds until a ticket's turn, estimated.
+    """Estimate the seconds until a ticket's turn.
 
-    The active invocation is taken to need as long again as it has run. For the others counts how
-    fast the queue has moved since the ticket was taken; but no turn is taken to be much longer than
-    the active one's so far, as a queue may have stood still behind a single long one.
+    Assumes that the active invocation needs as long again as it has run. The other turns are
+    estimated from how fast the queue has moved since the ticket was taken, capped at twice the
+    active invocation's time so far, because a single long invocation may have blocked the queue.
     """
     pace = TURN
     if ticket.since is not None and ticket.ahead is not None and ticket.ahead > ahead:
@@ -169,20 +169,20 @@ def take(
     bounds: QueueBounds | None = None,
     before_all: bool = False,
 ) -> Ticket:
-    """Take a ticket with the next number, or renew the one there is, which keeps its number.
+    """Take a ticket with the next number, or renew the existing one, which keeps its number.
 
     Args:
-        tables: The store's.
+        tables: The store's tables.
         key: The session.
-        head: Its row.
+        head: The session's row.
         wanted: The ticket, without its number.
         now: Seconds since the epoch.
-        message: What the active invocation may hear in place of the one that waits.
-        bounds: How many tickets there may be; None: any number.
-        before_all: Whether its number comes before those that there are.
+        message: The message, if it may be delivered to the active invocation as steering.
+        bounds: Limits of the queue; None: no limit.
+        before_all: Whether the ticket goes before all existing ones.
 
     Raises:
-        QueueFullError: There are so many already.
+        QueueFullError: A limit of the queue is reached.
     """
     known = tables.ticket(key, wanted.invocation_id)
     if (
@@ -226,14 +226,17 @@ def _check_bounds(
 
 
 def _is_current(known: Ticket, lease_owner: str, place: Place | None, now: float) -> bool:
-    """Whether to renew can wait: it is a write to the disk, and attempts come often."""
+    """Return whether the ticket needs no renewal yet.
+
+    A renewal writes to disk, and attempts are frequent.
+    """
     if known.lease_owner != lease_owner or (place is not None and known.place > place):
         return False
     return known.expires_at is None or known.expires_at > now + (known.ttl or 0) / 2
 
 
 def leave(tables: Tables, key: SessionKey, head: Head, invocation_id: str, now: float) -> None:
-    """Remove an invocation's ticket, and those that have expired."""
+    """Remove an invocation's ticket and all expired tickets."""
     if not head.waiting:
         return
     tables.remove_ticket(key, invocation_id, now)
@@ -242,7 +245,7 @@ def leave(tables: Tables, key: SessionKey, head: Head, invocation_id: str, now: 
 
 
 def drop(tables: Tables, key: SessionKey, invocation_id: str, lease_owner: str, now: float) -> None:
-    """Remove a ticket in the place of its lease owner; see `BaseSessionService.leave_queue`."""
+    """Remove a ticket if it belongs to the lease owner; see `Queue.leave_queue`."""
     head, ticket = tables.head(key), tables.ticket(key, invocation_id)
     if head is not None and ticket is not None and ticket.lease_owner == lease_owner:
         leave(tables, key, head, invocation_id, now)

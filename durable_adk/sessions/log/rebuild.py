@@ -1,4 +1,4 @@
-"""The rules for putting back what a store has lost, as functions over a store's tables."""
+"""Rules for restoring events that a store has lost, as functions over a store's tables."""
 
 import time
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from durable_adk.sessions.session import SessionKey
 
 
 class RebuiltNote(NamedTuple):
-    """A note of an invocation that has not ended; see `BaseSessionService.note`."""
+    """A note of an open invocation; see `Notes.note`."""
 
     invocation_id: str
     kind: str
@@ -27,44 +27,45 @@ class RebuiltNote(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Rebuilt:
-    """What a session lacks at its end, exactly as it was."""
+    """The lost end of a session, exactly as it was."""
 
     key: SessionKey
     after: int
-    """The session's revision without it; of a session that is missing altogether 0."""
+    """The session's current revision; 0 if the whole session is missing."""
     events: list[StoredEvent] = field(default_factory=list[StoredEvent])
-    """Without gaps after `after`."""
+    """Events from `after` + 1 on, without gaps."""
     records: list[InvocationRecord] = field(default_factory=list[InvocationRecord])
-    """Invocations as they were after the last of the events; they replace those in the store."""
+    """Invocations as of the last of the events; they replace the stored ones."""
     notes: list[RebuiltNote] = field(default_factory=list[RebuiltNote])
-    """Written unless they are there."""
+    """Notes to store; existing ones are kept."""
     create_time: float = 0.0
-    """Of the session, should it be missing."""
+    """Creation time of the session, used if it is missing."""
     epoch: int = 0
-    """Of the lease when the session was created; a tombstone of the store knows it too."""
+    """The lease's epoch when the session was created; a tombstone, if present, has it too."""
 
 
 def rebuild(tables: Tables, sessions: Sequence[Rebuilt]) -> None:
-    """Put sessions back; see `BaseSessionService.rebuild`."""
-    # All is looked at before anything is changed, as in `_log`; in one order, for looking locks.
+    """Restore sessions; see `SessionLog.rebuild`."""
+    # Check everything before changing anything, as in `invocations`. Sort the sessions, because
+    # reading locks them.
     ordered = sorted(sessions, key=lambda one: one.key)
     put = [(one, _entries(tables, one)) for one in ordered]
     for one, entries in put:
         _put(tables, one, entries)
-    # Sessions share keys of their user and app, and of these the newest value counts.
+    # Sessions share the state of their user and app; the newest value of each key wins.
     shared = [(entry, one.key) for one, entries in put for entry in entries]
     newest: dict[tuple[str, SessionKey], str] = {}
     for entry, key in sorted(shared, key=lambda item: item[0].timestamp):
         for name, value in entry.delta.items():
             if not is_own(key, name):
                 newest[name, owner(key, name)] = value
-    # By name first, as in every commit, so that it cannot deadlock with one.
+    # Sort by name first, as every commit does, to avoid deadlocks with commits.
     for (name, key), value in sorted(newest.items()):
         tables.put_state(key, {name: value})
 
 
 def _entries(tables: Tables, one: Rebuilt) -> list[Entry]:
-    """The entries for a session's events, which fit on its end."""
+    """Build the entries for a session's events, checking that they continue its log."""
     head = tables.head(one.key)
     if one.after != (head.revision if head else 0):
         raise StaleSessionError(
@@ -104,11 +105,11 @@ def _put(tables: Tables, one: Rebuilt, entries: list[Entry]) -> None:
         if tables.find_event(one.key, f"{ticket.invocation_id}.0") is not None:
             drop(
                 tables, one.key, ticket.invocation_id, ticket.lease_owner, time.time()
-            )  # it was heard
+            )  # the message was delivered as steering
 
 
 def _leased(head: Head, records: list[InvocationRecord]) -> Head:
-    """The head with the lease as the records have it: with the one that runs, if one does."""
+    """Return the head with the lease that the records imply: held by the running invocation."""
     if not records:
         return head
     newest = max(records, key=lambda record: record.epoch)
@@ -123,5 +124,5 @@ def _leased(head: Head, records: list[InvocationRecord]) -> Head:
 
 
 def is_own(key: SessionKey, name: str) -> bool:
-    """Whether a state key belongs to the session itself, and not to its user or app."""
+    """Return whether a state key belongs to the session itself, not to its user or app."""
     return owner(key, name) == key

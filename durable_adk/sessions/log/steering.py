@@ -1,8 +1,8 @@
-"""Messages that the active invocation hears, in place of invocations of their own (D7).
+"""Steering: messages delivered to the active invocation instead of opening their own (D7).
 
-Such a message waits with its ticket, and who takes the ticket has the message: the active
-invocation, which stores it as an event of its own; or the message's opening; or who withdraws it.
-All of them do it in one transaction, so it is never two of these.
+Such a message is stored with its ticket. Removing the ticket claims the message: the active
+invocation stores it as one of its events, the message's own invocation opens, or the message is
+withdrawn. Each does this in one transaction, so exactly one of them succeeds.
 """
 
 import time
@@ -19,9 +19,9 @@ from durable_adk.sessions.session import SessionKey
 def hear(
     tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int, steered: str
 ) -> StoredEvent | None:
-    """Store a message that waits; see `BaseSessionService.hear`."""
+    """Store a queued message as an event; see `InvocationLog.hear`."""
     head = tables.head(key)
-    # Written down as it was, as `temp:` keys are in no stored event.
+    # The note keeps the complete event for repeats, because stored events lack `temp:` keys.
     note = NoteKey(invocation_id, HEARD, steered)
     if (known := tables.find_note(key, note)) is not None:
         return StoredEvent.from_json(known.body)
