@@ -1,4 +1,4 @@
-"""Sessions, their state, and where they are stored."""
+"""Sessions, their state and their storage."""
 
 from durable_adk.sessions.base_session_service import BaseSessionService
 from durable_adk.sessions.database_session_service import (

@@ -13,7 +13,7 @@ __all__ = ["BaseSessionService", "GetSessionConfig", "ListSessionsResponse"]
 class BaseSessionService(ABC):
     """Stores sessions.
 
-    Runners and workers need more than this: they take a `SessionLog`. Every call raises
+    Runners and workers need the larger interface of `SessionLog`. Every call raises
     StoreUnavailableError while the store does not respond.
     """
 
@@ -59,7 +59,7 @@ class BaseSessionService(ABC):
     ) -> ListSessionsResponse:
         """List sessions with merged state but without events, oldest update first (SSN-8).
 
-        Sessions of agents used as tools (`session.CHILD_PREFIX`) are left out. A session that is
+        Sessions of agents used as tools (`session.CHILD_PREFIX`) are excluded. A session that is
         updated between two pages moves towards the end, so paging never skips one.
 
         Args:
@@ -72,19 +72,19 @@ class BaseSessionService(ABC):
 
         Raises:
             InvalidRequestError: An id is invalid, the limit is below 1, or the token was not
-                returned by such a call.
+                returned by a call with the same app and user.
         """
 
     @abstractmethod
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete a session and its events, if it exists; app and user state stay (SSN-9)."""
+        """Delete a session and its events, if it exists; app and user state are kept (SSN-9)."""
 
     @abstractmethod
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Append an event outside of any invocation, and update the passed session (SSN-10).
+        """Append an event outside any invocation, and update the passed session (SSN-10).
 
         A partial event changes nothing. An event without an id gets a new uuid, one without a
-        timestamp the current time. `temp:` keys go to `session.state` only.
+        timestamp the current time. `temp:` keys are set in `session.state` only.
 
         Returns:
             The event as stored.

@@ -19,54 +19,56 @@ from durable_adk.sessions.sql.sqlite import SqliteStore
 class DatabaseSessionService(SessionLog):
     """The session store in SQLite or PostgreSQL, shared by any number of processes.
 
-    An empty database gets its tables at the first use. A SQLite file of an older version of this
-    package is upgraded then. A PostgreSQL database is not, because others use it as well: it is
-    refused until ``durable-adk db upgrade`` has been run.
+    The first use creates the tables in an empty database, and upgrades a SQLite file of an older
+    version of this package. It does not upgrade a PostgreSQL database, which other processes use as
+    well: an outdated one is rejected until ``durable-adk db upgrade`` has been run.
 
-    One object serves several event loops and threads.
+    One object can be used from several event loops and threads.
 
     Args:
-        db_url: SQLAlchemy's URL, e.g. ``sqlite:///sessions.db`` or
-            ``postgresql://user:password@host/name``; a driver named in it is not looked at.
+        db_url: A SQLAlchemy URL, e.g. ``sqlite:///sessions.db`` or
+            ``postgresql://user:password@host/name``; a driver named in it is ignored.
             PostgreSQL needs the extra ``postgres``.
 
     Raises:
-        InvalidRequestError: The URL is of no supported database, or of one in memory.
+        InvalidRequestError: The database is not supported, or is an in-memory database.
     """
 
     def __init__(self, db_url: str | URL) -> None:
         url = parse(db_url)
         self.file: Path | None = file_of(url)
-        """The file of a SQLite database; None: it is another one."""
+        """The file of a SQLite database; None for PostgreSQL."""
         self._sql = PostgresStore(url) if self.file is None else SqliteStore(self.file)
         super().__init__(self._sql)
         self._news = _news(self._sql, self._changes)
 
     @property
     def database(self) -> PostgresDatabase | None:
-        """The PostgreSQL database; None: it is a SQLite file."""
+        """The PostgreSQL database; None for SQLite."""
         return self._sql.database if isinstance(self._sql, PostgresStore) else None
 
     async def prepare(self) -> None:
-        """See to it that the tables are those of this code; otherwise done at the first use.
+        """Prepare the tables now instead of at the first use.
 
         Raises:
-            SchemaOutdatedError: Those of a PostgreSQL database are older.
-            InvalidRequestError: They were written by a newer version of this package, or the
-                database lets nobody in who comes like this.
+            SchemaOutdatedError: The tables of a PostgreSQL database have an older version.
+            InvalidRequestError: The tables were written by a newer version of this package, or the
+                database rejects the connection because of wrong credentials, name or permissions.
         """
         await self._sql.prepare()
 
     async def schema(self) -> SchemaVersion:
-        """Which version the tables are of; nothing is changed.
+        """Read the version of the tables without changing anything.
 
         Raises:
-            InvalidRequestError: The database lets nobody in who comes like this.
+            InvalidRequestError: The database rejects the connection, as for `prepare`.
         """
         return await self._sql.schema()
 
     async def upgrade(self) -> None:
-        """Make the tables, or bring them to the version of this code; waits for who does the same.
+        """Create the tables or upgrade them to this package's version.
+
+        Waits for another process that is upgrading.
 
         Raises:
             InvalidRequestError: As for `prepare`.
@@ -79,15 +81,16 @@ class DatabaseSessionService(SessionLog):
         await self._sql.close()
 
     async def scrub(self) -> None:
-        """See `BaseSessionService.scrub`; SQLite's file is written anew, without what was deleted.
+        """Rewrite a SQLite file without deleted data; see `SessionLog.scrub`.
 
-        In PostgreSQL that is ``VACUUM FULL``, which only its operator can time.
+        Does nothing for PostgreSQL: its equivalent is ``VACUUM FULL``, which its operator must
+        schedule.
         """
         if isinstance(self._sql, SqliteStore):
             await self._sql.scrub()
 
     async def wait_for_change(self, key: SessionKey, *, after: int, timeout: float) -> None:  # noqa: ASYNC109  # as in the port
-        """See `BaseSessionService.wait_for_change`; other processes are heard as well."""
+        """See `SessionLog.wait_for_change`; commits of other processes end the wait as well."""
         await self._sql.prepare()
         self._news.start()
         await super().wait_for_change(key, after=after, timeout=timeout)
@@ -97,7 +100,7 @@ class SqliteSessionService(DatabaseSessionService):
     """The session store in one SQLite file.
 
     Args:
-        path: The file; it and its folder are created at the first use.
+        path: The file. The first use creates it and its folder.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -105,7 +108,7 @@ class SqliteSessionService(DatabaseSessionService):
 
 
 def _news(store: SqliteStore | PostgresStore, changes: Changes) -> Poll | CommitNotices:
-    """What wakes the watches when another process commits."""
+    """Build the task that wakes the watches when another process commits."""
     if isinstance(store, SqliteStore):
         return Poll(store, changes)
     return CommitNotices(store, changes)

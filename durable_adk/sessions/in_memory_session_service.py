@@ -1,4 +1,4 @@
-"""Sessions that live as long as their process."""
+"""Sessions stored in the memory of the process."""
 
 import time
 from collections import defaultdict
@@ -52,9 +52,9 @@ class _Log:
 
 
 class _MemoryStore:
-    """One lock around plain tables; it is held for microseconds, so waiting for it harms no loop.
+    """Guards plain tables by one lock, held for microseconds, so it does not block event loops.
 
-    The rules check before they change, so nothing ever needs to be rolled back.
+    The rules check before they change anything, so no rollback is needed.
     """
 
     def __init__(self) -> None:

@@ -9,21 +9,27 @@ from typing import Final, Self
 from pydantic import Field
 
 NAMED_HOLDER: Final = Field(validation_alias="holder", serialization_alias="holder")
-"""Payloads, histories and tables name a lease owner `holder`."""
+"""Field options of a lease owner, which payloads, histories and tables store as `holder`."""
 LOCAL_PREFIX: Final = "local:"
-"""Prefix of an invocation that runs inside a process. Its lease expires unless it is renewed."""
+"""Prefix of a lease owner that is a process. Its lease expires unless it is renewed."""
 LOCAL_TTL: Final = 30.0
-"""Seconds without renewal after which the lease of such an invocation expires."""
+"""Seconds without renewal after which such a lease expires."""
 
 
 def ttl_of(lease_owner: str) -> float | None:
-    """Seconds until a lease expires unless renewed; None for a workflow, which can be looked up."""
+    """Return the seconds until an unrenewed lease expires.
+
+    None for a workflow, because its state can be looked up.
+    """
     return LOCAL_TTL if lease_owner.startswith(LOCAL_PREFIX) else None
 
 
 @dataclass(frozen=True)
 class TemporalLeaseOwner:
-    """A chain of workflow runs. The workflow id alone is not enough: a later run may reuse it."""
+    """A chain of workflow runs.
+
+    Has the first run's id, because the workflow id alone may be reused by a later run.
+    """
 
     namespace: str
     first_run_id: str

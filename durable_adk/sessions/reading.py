@@ -1,4 +1,4 @@
-"""Reading what is needed of sessions and invocations, and in pieces."""
+"""Paged and partial reads of sessions and invocations."""
 
 from collections.abc import AsyncGenerator, Collection
 
@@ -9,9 +9,9 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 
 PAGE = 500
-"""Invocations that are in memory at a time where all are looked through."""
+"""Invocations held in memory at a time when all are scanned."""
 _TAIL = 64
-"""Events that are read first, from the end; each further page has twice as many."""
+"""Events in the first page, read from the end; each further page is twice as large."""
 
 
 async def all_invocations(
@@ -23,7 +23,7 @@ async def all_invocations(
     status: Status | None = None,
     page: int = PAGE,
 ) -> AsyncGenerator[tuple[SessionKey, InvocationRecord]]:
-    """All invocations that fit, however many; see `InvocationRecords.page_invocations`."""
+    """Yield all matching invocations, page by page; see `InvocationRecords.page_invocations`."""
     last: tuple[SessionKey, InvocationRecord] | None = None
     while True:
         found = await sessions.page_invocations(
@@ -42,7 +42,10 @@ async def all_invocations(
 
 
 async def read_from(sessions: SessionLog, key: SessionKey, first: int) -> list[StoredEvent]:
-    """The events from a sequence number on; all, if one of them is a rewind, which may go back."""
+    """Read the events from sequence number `first` on.
+
+    Reads all events if one of them is a rewind, which may refer to earlier ones.
+    """
     stored = await sessions.read_events(key, after=first - 1)
     return await _complete(sessions, key, stored)
 
@@ -50,10 +53,10 @@ async def read_from(sessions: SessionLog, key: SessionKey, first: int) -> list[S
 async def read_from_calls(
     sessions: SessionLog, key: SessionKey, call_ids: Collection[str]
 ) -> list[StoredEvent]:
-    """The events since the invocations began that have made these calls.
+    """Read the events since the start of the invocations that made these calls.
 
-    Of the calls of an id the latest counts. All events, if one of the calls is not there, or if a
-    rewind may go back further; [] also for a missing session.
+    If several calls have the same id, the latest counts. Reads all events if a call is not found,
+    or if a rewind may refer to earlier events. Returns [] for a missing session.
     """
     try:
         start, _ = await sessions.read_state(key)
@@ -66,7 +69,7 @@ async def read_from_calls(
         page = await sessions.read_events(key, after=start, upto=upto)
         for item in reversed(page):
             made = {call.id for call in item.event.get_function_calls() if call.id in wanted}
-            # What a client wrote calls nothing, whatever it looks like (RES-8).
+            # Ignore calls in user events: a client's message cannot make a call (RES-8).
             if made and item.event.author != "user":
                 makers.add(item.event.invocation_id)
                 wanted -= made
@@ -79,7 +82,7 @@ async def read_from_calls(
 
 
 async def _start(sessions: SessionLog, key: SessionKey, invocation_id: str) -> int:
-    """Sequence number of an invocation's first event; 1 if nothing is known of it."""
+    """Return the sequence number of an invocation's first event; 1 if it has no record."""
     record = await sessions.get_invocation(key, invocation_id)
     return record.start_seq if record else 1
 
@@ -87,7 +90,7 @@ async def _start(sessions: SessionLog, key: SessionKey, invocation_id: str) -> i
 async def _complete(
     sessions: SessionLog, key: SessionKey, stored: list[StoredEvent]
 ) -> list[StoredEvent]:
-    """The last events of a session, with those before them if one of them is a rewind."""
+    """Add the earlier events of the session if one of the last events is a rewind."""
     first = stored[0].seq if stored else 1
     if first > 1 and any(one.event.actions.rewind_before_invocation_id for one in stored):
         return await sessions.read_events(key, upto=first - 1) + stored

@@ -1,4 +1,4 @@
-"""What the session store tells of its sessions."""
+"""Records that the session store returns."""
 
 from enum import IntEnum, StrEnum
 from typing import Annotated, Any, Final, NamedTuple
@@ -11,17 +11,17 @@ from durable_adk.sessions.lease_owner import NAMED_HOLDER
 from durable_adk.sessions.session import Session
 
 ATTEMPT: Final = "attempt"
-"""The kind of notes that stay when their invocation ends; those of other kinds go (I24)."""
+"""Kind of notes that are kept when their invocation is closed; other kinds are deleted (I24)."""
 HEARD: Final = "heard"
-"""The kind of notes that say which messages an invocation has heard: by their invocations' ids."""
+"""Kind of notes that record steering messages; the name is the message's own invocation id."""
 RESERVED: Final = "reserved"
-"""The kind of notes that say which events only the loop commits: by their ids."""
+"""Kind of notes that reserve an event for the loop; the name is the event's id."""
 WITHDRAWN: Final = "withdrawn"
-"""The kind of notes that say by whom an invocation will not be opened any more: by their names."""
+"""Kind of notes that record a withdrawn opening; the name is the lease owner that must not open."""
 
 
 class GetSessionConfig(JsonModel):
-    """Limits the events of a session: those at or after a time, then the last N of them (SSN-6)."""
+    """Selects events of a session: those at or after a time, then the last N of them (SSN-6)."""
 
     num_recent_events: int | None = Field(default=None, ge=0)
     after_timestamp: float | None = None
@@ -32,105 +32,107 @@ class ListSessionsResponse(JsonModel):
 
     sessions: list[Session] = Field(default_factory=list[Session])
     next_page_token: str | None = None
-    """For the next page; None: this is the last."""
+    """Token for the next page; None on the last page."""
 
 
 class StoredEvent(JsonModel):
-    """An event with its place in the session."""
+    """An event with its sequence number in the session."""
 
     seq: int
     event: Event
 
 
 class Status(StrEnum):
-    """How far an invocation is."""
+    """State of an invocation."""
 
     RUNNING = "running"
     PAUSED = "paused"
-    """It waits for an answer and holds no lease; `resume_invocation` lets it go on (D9)."""
+    """Waits for an answer and holds no lease; `resume_invocation` continues it (D9)."""
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
     ABANDONED = "abandoned"
-    """Its workflow was closed from outside; the next invocation of the session took over."""
+    """Its workflow or process died without closing it, and its lease was taken over."""
 
     @property
     def closed(self) -> bool:
-        """Whether the invocation has ended."""
+        """Whether the invocation is closed."""
         return self not in (Status.RUNNING, Status.PAUSED)
 
 
 class InvocationRecord(JsonModel):
-    """What the store knows of an invocation."""
+    """The store's record of an invocation."""
 
     invocation_id: str
     status: Status
     epoch: int
-    """The fence: whenever an invocation of the session takes the lease it gets the next number."""
+    """Fencing number: each time an invocation of the session takes the lease, it gets the next."""
     lease_owner: Annotated[str, NAMED_HOLDER]
-    """Who runs it; see `durable_adk.sessions.lease_owner`."""
+    """The workflow or process that runs it; see `durable_adk.sessions.lease_owner`."""
     start_seq: int
     """Sequence number of its user event."""
     end_seq: int | None = None
     """Sequence number of the session's last event when the invocation was closed; None also while
-    events that end it are still missing, see `sealed`."""
+    its closing events are missing, see `sealed`."""
     error: dict[str, Any] | None = None
     """`errors.as_detail` of the error it failed with."""
     pauses: int = 0
-    """How often it has been paused."""
+    """Number of times it has been paused."""
     update_time: float = 0.0
-    """When its status was last set: seconds since the epoch, by the clock of who set it; 0 if that
-    was done by a version that did not note it."""
+    """Time of the last status change, in seconds since the epoch by the clock of the process that
+    set it; 0 if a version that did not store the time set it."""
 
     @property
     def sealed(self) -> bool:
-        """Whether it has ended with all its events.
+        """Whether the invocation is closed and all its closing events are stored.
 
-        One that is closed while it is paused, and another holds the lease, gets those that answer
-        its open calls when the session is free.
+        If a paused invocation is closed while another holds the lease, its closing events, the
+        responses to its pending calls, are stored once the session is free.
         """
         return self.status.closed and self.end_seq is not None
 
 
 class Note(JsonModel):
-    """What an invocation has written down for itself."""
+    """A value that an invocation stored for itself."""
 
     name: str
     body: str
-    """JSON text, as it was given."""
+    """JSON text, stored unchanged."""
 
 
 class QueueBounds(NamedTuple):
-    """How many messages may wait at a time."""
+    """Limits on the number of queued messages."""
 
     session: int
-    """For one session."""
+    """Limit for one session."""
     user: int
-    """For all sessions of one user of an app."""
+    """Limit for all sessions of one user of an app."""
 
 
 class Place(IntEnum):
-    """Where an invocation that finds its session busy begins to wait."""
+    """Place at which an invocation joins the queue of a busy session."""
 
     FIRST = 0
-    """Before all that wait at LAST."""
+    """Before all tickets at LAST."""
     LAST = 1
 
 
 class Ticket(JsonModel):
-    """That an invocation waits for its session; their order is place, then number."""
+    """An invocation's entry in the queue of its session; ordered by place, then number."""
 
     invocation_id: str
     lease_owner: Annotated[str, NAMED_HOLDER]
-    """Who waits; see `lease_owner`. The next in the queue drops a ticket whose owner is gone."""
+    """The waiting workflow or process; see `lease_owner`. The next in the queue drops the ticket of
+    a dead owner."""
     place: Place
     number: int
-    """Grows with every ticket while there are any, but for those of seals: they come first."""
+    """Increases with every ticket while the queue is not empty. A ticket for closing events gets a
+    number before all others."""
     ttl: float | None = None
-    """Seconds without another attempt after which it counts no more; None: for ever."""
+    """Seconds without a retry after which the ticket expires; None: never."""
     expires_at: float | None = None
-    """Seconds since the epoch, by the clock of who renewed it."""
+    """Expiry in seconds since the epoch, by the clock of the process that renewed it."""
     since: float | None = None
-    """Seconds since the epoch when it was taken, by the clock of who took it."""
+    """Time the ticket was taken, in seconds since the epoch by the clock of its owner."""
     ahead: int | None = None
-    """How many tickets came before it then."""
+    """Number of tickets ahead of it when it was taken."""

@@ -9,12 +9,15 @@ from durable_adk.json_model import JsonModel
 from durable_adk.json_values import check_id
 
 CHILD_PREFIX = "adk-tool:"
-"""How the ids of conversations with agents that are used as tools begin: nobody looks for them in a
-list of sessions, so they are not listed (OPEN-6)."""
+"""Prefix of the ids of child sessions, which belong to agents used as tools. They are internal, so
+`list_sessions` excludes them (OPEN-6)."""
 
 
 class SessionKey(NamedTuple):
-    """What names a session. Never joined into one string: ("a:b", "c") is not ("a", "b:c")."""
+    """Identifies a session.
+
+    The ids are never joined into one string: ("a:b", "c") is not ("a", "b:c").
+    """
 
     app_name: str
     user_id: str
@@ -22,7 +25,7 @@ class SessionKey(NamedTuple):
 
 
 def checked_key(app_name: str, user_id: str, session_id: str) -> SessionKey:
-    """Build a key of valid ids.
+    """Build a key from validated ids.
 
     Raises:
         InvalidRequestError: An id is invalid.
@@ -35,16 +38,16 @@ def checked_key(app_name: str, user_id: str, session_id: str) -> SessionKey:
 
 
 class Creation(NamedTuple):
-    """What tells a session from an earlier one of its name."""
+    """Distinguishes a session from earlier sessions of the same name."""
 
     epoch: int
-    """Of its lease when it was created; runs of earlier sessions of the name have smaller ones."""
+    """The lease's epoch at creation; runs of earlier sessions of this name have smaller epochs."""
     time: float
     """Seconds since the epoch, by the clock of the process that created it."""
 
 
 class Session(JsonModel):
-    """A copy of a session as it was when it was read (semantics STA-1)."""
+    """A snapshot of a session, taken when it was read (semantics STA-1)."""
 
     id: str
     app_name: str
@@ -55,9 +58,9 @@ class Session(JsonModel):
     last_update_time: float = 0.0
     """Seconds since the epoch."""
     revision: int = 0
-    """Sequence number of the last event in storage; what stale writes are told by (SSN-30)."""
+    """Sequence number of the last event in storage; detects stale writes (SSN-30)."""
 
     @property
     def key(self) -> SessionKey:
-        """What names the session."""
+        """The session's key."""
         return SessionKey(self.app_name, self.user_id, self.id)

@@ -3,12 +3,12 @@
 The log's guarantees, which `tests/unit/sessions/test_contract*.py` check on every storage:
 
 * One transaction per write: event, state, revision and lease change together or not at all.
-* Every write may be repeated after a lost acknowledgement: the event id is checked before the
-  lease, so that a repeat finds its own first attempt (TRAP-11, TRAP-12).
-* Order is the sequence number, 1, 2, 3 ... without gaps; never a timestamp (TRAP-15).
-* Results are copies: nobody reads another caller's uncommitted changes (TRAP-8).
-* A store that does not respond raises StoreUnavailableError. The outcome is unknown then, and the
-  caller repeats the call with the same ids.
+* Every write can be retried after a lost acknowledgement: the event id is checked before the
+  lease, so that a retry finds its own first attempt (TRAP-11, TRAP-12).
+* Events are ordered by sequence number, 1, 2, 3 ... without gaps, never by timestamp (TRAP-15).
+* Results are copies, so uncommitted changes of one caller are invisible to others (TRAP-8).
+* A store that does not respond raises StoreUnavailableError. The outcome is then unknown, and the
+  caller retries with the same ids.
 """
 
 import asyncio
@@ -40,14 +40,14 @@ from durable_adk.sessions.session import Creation, Session, SessionKey, checked_
 from durable_adk.sessions.state import USER_PREFIX, without_temp
 
 _LONGEST_WAIT = 0.5
-"""Seconds. An invocation that is closed between a caller's read and its wait causes no further
-change; a wait that ends early makes the caller read again."""
+"""Longest wait in seconds. An invocation that is closed between a caller's read and its wait causes
+no further change; the short wait makes the caller read again."""
 _FEW = 200
-"""Events that are decoded in the caller's event loop; more would block it for too long."""
+"""Largest number of events decoded in the caller's event loop; more would block it for too long."""
 
 
 class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionService):
-    """The session service over a storage that has transactions.
+    """The session service over a transactional storage.
 
     All calls raise StoreUnavailableError while the storage does not respond.
     """
@@ -120,7 +120,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
             lambda tables: invocations.append(tables, session.key, entry, session.revision),
         )
         stored = decode_event(row.body)
-        # A copy that has the event already, or lacks others before it, stays as it is.
+        # Leave a copy unchanged that has the event already or lacks earlier events.
         if row.seq == session.revision + 1:
             session.events.append(stored)
             session.state.update(decode(encode(event.actions.state_delta)))  # `temp:` too (STA-6)
@@ -128,7 +128,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
         return stored
 
     async def flush(self) -> None:
-        """Do nothing: every call has stored what it was given."""
+        """Do nothing: every call stores its data before it returns."""
 
     async def close(self) -> None:
         """Close connections and files."""
@@ -176,20 +176,20 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
     async def read_creation(self, key: SessionKey) -> Creation | None:
         """Read when the session was created.
 
-        For a deleted session it is the earliest the next one of its name can be created; None if no
-        session ever had this name.
+        For a deleted session, returns the earliest possible creation of the next session of its
+        name; None if no session of this name is known.
         """
         return await self._store.read(lambda tables: invocations.creation(tables, key))
 
     async def read_initial_state(self, key: SessionKey) -> dict[str, Any]:
-        """Read the session's own keys as `create_session` got them, which no event holds.
+        """Read the session's own keys as passed to `create_session`; they are in no event.
 
-        {} for a missing session, and for one created by a version that did not store them.
+        Returns {} for a missing session, and for one created by a version that did not store them.
         """
         return decode(await self._store.read(lambda tables: tables.initial_state(key)))
 
     async def user_sessions(self, *, app_name: str, user_id: str) -> list[SessionKey]:
-        """List all sessions of a user, sorted, including those `list_sessions` leaves out.
+        """List all sessions of a user, sorted, including those that `list_sessions` excludes.
 
         Raises:
             InvalidRequestError: An id is invalid.
@@ -198,7 +198,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
         return sorted(await self._store.read(lambda tables: tables.sessions_of(user)))
 
     async def delete_user_state(self, *, app_name: str, user_id: str) -> None:
-        """Delete the state that a user's sessions share, and the tombstones of those sessions.
+        """Delete the state shared by a user's sessions, and the tombstones of those sessions.
 
         Raises:
             InvalidRequestError: An id is invalid.
@@ -207,17 +207,17 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
         await self._store.write(lambda tables: _remove_user(tables, user))
 
     async def scrub(self) -> None:
-        """Overwrite deleted data as far as the storage can: files keep it until then."""
+        """Erase deleted data from files as far as the storage can; they keep it until then."""
 
     async def list_apps(self) -> list[str]:
-        """List the apps that have sessions, by name."""
+        """List the apps that have sessions, sorted by name."""
         return await self._store.read(lambda tables: tables.apps())
 
     async def rebuild(self, sessions: Sequence[Rebuilt]) -> None:
         """Restore events that sessions have lost at their ends, in one transaction (I21).
 
-        For repair only; runs commit. Events, invocations and the lease are stored exactly as given,
-        and the state follows from the events.
+        For repair only; runs use `commit_event`. Events, invocations and the lease are stored
+        exactly as given, and the state is derived from the events.
 
         Raises:
             StaleSessionError: A session is not at `Rebuilt.after`.
@@ -228,12 +228,13 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
             self._changes.announce(one.key)
 
     async def wait_for_change(self, key: SessionKey, *, after: int, timeout: float) -> None:  # noqa: ASYNC109  # the wait is what is asked for
-        """Wait for events after `after`, or for an invocation that is paused or closed.
+        """Wait for events after `after`, or until an invocation is paused or closed.
 
-        Only a hint: it may return early and for no reason, and does so after `timeout` seconds.
+        A hint only: it may return early without a change, and returns after `timeout` seconds at
+        the latest.
         """
         with self._changes.watch(key) as watch:
-            # Read after the watch is set, so that no change falls between the read and the wait.
+            # Read after setting the watch, so that no change is lost between read and wait.
             head = await self._store.read(lambda tables: tables.head(key))
             watch.saw(head)
             if head is None or head.revision <= after:
@@ -241,7 +242,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
 
 
 def _checked_user(app_name: str, user_id: str) -> SessionKey:
-    """A user is stored as a session without an id, which has nothing but state."""
+    """Build the key of a user, stored as a session that has no id and only state."""
     return SessionKey(check_id(app_name, "app_name"), check_id(user_id, "user_id"), "")
 
 

@@ -1,4 +1,4 @@
-"""State with a memory of what was changed."""
+"""State that records its changes."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -15,12 +15,12 @@ _MISSING = object()
 
 
 def is_temp(key: str) -> bool:
-    """Whether the key lives for one invocation only (semantics STA-4)."""
+    """Return whether the key lasts for one invocation only (semantics STA-4)."""
     return key.startswith(TEMP_PREFIX)
 
 
 def without_temp(delta: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a delta that is stored."""
+    """Return the part of a delta that is stored."""
     return {key: value for key, value in delta.items() if not is_temp(key)}
 
 
@@ -28,13 +28,13 @@ class State:
     """A view of a state dict that records every change in a delta (semantics STA-9, STA-10).
 
     Writes go to both the value (later code in the same step reads them: a dirty read, STA-14) and
-    the delta (which rides on the step's event, STA-16). The delta gets a copy: an event must not
-    change because someone goes on working with a list that was put into the state (TRAP-52).
+    the delta (which is stored with the step's event, STA-16). The delta gets a copy, so that later
+    changes to a list that was put into the state do not change an event (TRAP-52).
 
-    A dict or list that is changed in place after it was read or set is found when the delta is
-    collected: its JSON is compared with what it was. What others did to the value dict meanwhile is
-    theirs. Values are checked when they are written, so a bad one is named where it was made
-    (TRAP-21).
+    In-place changes of a dict or list after it was read or set are detected when the delta is
+    collected, by comparing its JSON with the earlier JSON. Direct changes of the value dict by
+    other code are not recorded. Values are checked on write, so an invalid value raises where it is
+    set (TRAP-21).
     """
 
     APP_PREFIX = APP_PREFIX
@@ -46,7 +46,7 @@ class State:
         self._delta = delta
         self._copies: dict[str, Any] = {}
         self._shared: dict[str, tuple[Any, str]] = {}
-        """The dicts and lists that others may be holding, each with its JSON when last seen."""
+        """Dicts and lists that callers may hold references to, each with its last known JSON."""
 
     def __getitem__(self, key: str) -> Any:
         value = self._live(key)
@@ -74,37 +74,37 @@ class State:
         return len({**self._value, **self._delta})
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key, or `default`."""
+        """Return the value of a key, or `default`."""
         try:
             return self[key]
         except KeyError:
             return default
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value of a key, which is set to `default` first if it is missing."""
+        """Return the value of a key, after setting it to `default` if it is missing."""
         if key not in self:
             self[key] = default
         return self[key]
 
     def update(self, delta: Mapping[str, Any]) -> None:
-        """Set several keys; none of them if one of the values is not JSON."""
+        """Set several keys; if any value is not JSON, set none."""
         for key, value in delta.items():
             check_json(value, f"state[{key!r}]")
         for key, value in delta.items():
             self[key] = value
 
     def has_delta(self) -> bool:
-        """Whether anything was changed."""
+        """Return whether anything was changed."""
         return bool(self.collect_delta())
 
     def collect_delta(self) -> dict[str, Any]:
-        """All changes so far, in-place ones included; the same dict at every call.
+        """Return all changes so far, including in-place ones; the same dict on every call.
 
         Raises:
-            StateValueError: A value was changed in place into something that is not JSON.
+            StateValueError: A value was changed in place and is no longer JSON.
         """
         for key, (value, before) in list(self._shared.items()):
-            check_json(value, f"state[{key!r}]")  # first: what is not JSON has no canonical form
+            check_json(value, f"state[{key!r}]")  # first, as only JSON has a canonical form
             if canonical(value) != before:
                 self._value[key] = value
                 self._record(key, value)
@@ -114,13 +114,16 @@ class State:
         return self._delta
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole state as later code of the step sees it; in-place changes are found as well."""
+        """Return the whole state as later code of the step sees it.
+
+        In-place changes of the returned values are detected as well.
+        """
         return {key: self[key] for key in self}
 
     def _live(self, key: str) -> Any:
-        """The object that readers of the key share.
+        """Return the object that all readers of the key share.
 
-        It is in the value, unless someone wrote to the delta directly, as ADK's users may.
+        It is in the value, unless user code wrote to the delta directly, which ADK permits.
         """
         mine = self._copies.get(key, _MISSING)
         if key in self._delta and self._delta[key] is not mine:

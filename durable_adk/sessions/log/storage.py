@@ -1,4 +1,4 @@
-"""The port between the rules of the session store and a store's tables."""
+"""Port between the rules of the session log and a store's tables."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Which events to read: those of a range and a time, of them the first or last few."""
+    """Selects events by sequence number and time, optionally only the first or last of them."""
 
     after: int = 0
     upto: int | None = None
     since: float | None = None
-    """Timestamp of the earliest one, inclusive (TRAP-15)."""
+    """Earliest timestamp, inclusive (TRAP-15)."""
     first: int | None = None
     last: int | None = None
 
 
 class Position(NamedTuple):
-    """A session's place in a listing; update times come first, and ids where they are equal."""
+    """A session's position in a listing: ordered by update time, then by ids."""
 
     update_time: float
     user_id: str
@@ -43,17 +43,17 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Which sessions of a listing to read."""
+    """Selects one page of a listing of sessions."""
 
     limit: int
     after: Position | None = None
     since: float | None = None
-    """The earliest update, inclusive."""
+    """Earliest update time, inclusive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvocationPage:
-    """Which invocations to read; see `InvocationRecords.page_invocations`."""
+    """Selects one page of invocations; see `InvocationRecords.page_invocations`."""
 
     app_name: str
     user_id: str | None = None
@@ -64,7 +64,7 @@ class InvocationPage:
 
 
 class NoteKey(NamedTuple):
-    """What names a note of a session."""
+    """Identifies a note within a session."""
 
     invocation_id: str
     kind: str
@@ -74,29 +74,29 @@ class NoteKey(NamedTuple):
 class Tables(Protocol):
     """The tables of a store within one transaction.
 
-    State is kept by its owner (see `owner`), each value as JSON text.
+    State is stored by owner (see `owner`), each value as JSON text.
     """
 
     def head(self, key: SessionKey) -> Head | None:
-        """The session's row, locked until the end of a writing transaction; None if missing."""
+        """Read the session's row; None if missing. A writing transaction locks it until its end."""
         ...
 
     def apps(self) -> list[str]:
-        """The apps that have sessions, by name."""
+        """List the apps that have sessions, sorted by name."""
         ...
 
     def heads(
         self, app_name: str, user_id: str | None, page: Page
     ) -> list[tuple[SessionKey, Head]]:
-        """The sessions of an app, or of one of its users, by `Position`; children excluded."""
+        """List the sessions of an app or of one user, by `Position`; child sessions excluded."""
         ...
 
     def sessions_of(self, user: SessionKey) -> list[SessionKey]:
-        """All sessions of a user, who is a session without an id; children included."""
+        """List all sessions of a user, including child sessions; `user` has no session id."""
         ...
 
     def add_session(self, key: SessionKey, head: Head) -> bool:
-        """Add a session; False when it exists."""
+        """Add a session; return False if it exists."""
         ...
 
     def save_head(self, key: SessionKey, head: Head) -> None:
@@ -104,77 +104,77 @@ class Tables(Protocol):
         ...
 
     def remove_session(self, key: SessionKey) -> None:
-        """Remove a session with all that is kept for it, except its app's and user's state.
+        """Remove a session and all its data, except app and user state.
 
-        A tombstone keeps its last epoch, for the next session of its name.
+        A tombstone keeps its last epoch for the next session of the same name.
         """
         ...
 
     def tombstone(self, key: SessionKey) -> Creation | None:
-        """The epoch and time from which on there may be another session of a deleted one's name."""
+        """Read the earliest epoch and time for a new session with a deleted session's name."""
         ...
 
     def remove_tombstone(self, key: SessionKey) -> None:
-        """Remove a session's tombstone; another one of its name is there."""
+        """Remove a session's tombstone after a session of the same name was created."""
         ...
 
     def remove_tombstones(self, user: SessionKey) -> None:
-        """Remove those of all sessions of a user, who is a session without an id."""
+        """Remove the tombstones of all sessions of a user; `user` has no session id."""
         ...
 
     def add_event(self, key: SessionKey, seq: int, entry: Entry) -> bool:
-        """Add an event; False, and nothing added, when its id is taken in the session."""
+        """Add an event; return False without adding it if its id is taken in the session."""
         ...
 
     def find_event(self, key: SessionKey, event_id: str) -> Row | None:
-        """The event of this id."""
+        """Read the event with this id."""
         ...
 
     def events(self, key: SessionKey, window: Window) -> list[Row]:
-        """The events of the window, by sequence number."""
+        """Read the events of the window, by sequence number."""
         ...
 
     def put_state(self, key: SessionKey, delta: dict[str, str], *, initial: bool = False) -> None:
         """Set the delta's keys, each at its owner; other keys are not touched (SSN-14).
 
-        With `initial` it is what the session is created with, which is kept for its own keys.
+        With `initial`, the values of the session's own keys are also stored as its initial state.
         """
         ...
 
     def initial_state(self, key: SessionKey) -> dict[str, str]:
-        """The session's own keys as it was created with them."""
+        """Read the initial values of the session's own keys."""
         ...
 
     def state(self, key: SessionKey) -> dict[str, str]:
-        """All that the session sees: its own keys, its user's and its app's."""
+        """Read the session's merged state: its own keys, its user's and its app's."""
         ...
 
     def states(self, owners: Collection[SessionKey]) -> dict[SessionKey, dict[str, str]]:
-        """By owner, all state that these have."""
+        """Read the state of several owners, keyed by owner."""
         ...
 
     def invocation(self, key: SessionKey, invocation_id: str) -> InvocationRecord | None:
-        """An independent copy of the invocation's row."""
+        """Read an independent copy of the invocation's row."""
         ...
 
     def invocations(
         self, app_name: str, user_id: str | None, status: Status, limit: int
     ) -> list[tuple[SessionKey, InvocationRecord]]:
-        """Copies of the rows with this status of an app or user, the newest by `update_time`."""
+        """Read the newest rows with this status of an app or user, by `update_time`."""
         ...
 
     def page_of_invocations(
         self, page: InvocationPage
     ) -> list[tuple[SessionKey, InvocationRecord]]:
-        """Copies of the rows of a page."""
+        """Read copies of the rows of a page."""
         ...
 
     def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:
-        """Add the invocation's row or replace it."""
+        """Add or replace the invocation's row."""
         ...
 
     def put_note(self, key: SessionKey, note: NoteKey, body: str, *, replace: bool) -> str:
-        """Add a note, or replace it if so wished; returns the body that is there now."""
+        """Add a note, or replace it with `replace`; return the body now stored."""
         ...
 
     def notes(
@@ -186,11 +186,11 @@ class Tables(Protocol):
         after: str | None,
         limit: int | None,
     ) -> list[Note]:
-        """The notes of a kind whose names come after one, by name."""
+        """Read the notes of a kind whose names sort after `after`, ordered by name."""
         ...
 
     def find_note(self, key: SessionKey, note: NoteKey) -> Note | None:
-        """The note of this name."""
+        """Read the note with this key."""
         ...
 
     def remove_notes(self, key: SessionKey, invocation_id: str) -> None:
@@ -204,59 +204,59 @@ class Tables(Protocol):
     def tickets(
         self, key: SessionKey, *, live_at: float | None = None, limit: int | None = None
     ) -> list[Ticket]:
-        """Copies of the session's tickets, in the order in which their turns come.
+        """Read copies of the session's tickets, in the order of their turns.
 
-        With `live_at` only those that have not expired then; with `limit` the first of them.
+        With `live_at`, only tickets that have not expired then; with `limit`, only the first ones.
         """
         ...
 
     def ticket(self, key: SessionKey, invocation_id: str) -> Ticket | None:
-        """A copy of an invocation's ticket."""
+        """Read a copy of an invocation's ticket."""
         ...
 
     def tickets_before(self, key: SessionKey, ticket: Ticket, live_at: float) -> int:
-        """How many tickets of the session come before one, those that have expired left out."""
+        """Count the session's unexpired tickets before this one."""
         ...
 
     def tickets_of_user(self, key: SessionKey, live_at: float) -> int:
-        """How many tickets the session's user has in all sessions of the app."""
+        """Count the unexpired tickets of the session's user in all sessions of the app."""
         ...
 
     def ticket_count(self, key: SessionKey) -> tuple[int, int]:
-        """How many tickets the session has, expired ones included, and their highest number."""
+        """Count the session's tickets, expired ones included; also return the highest number."""
         ...
 
     def put_ticket(self, key: SessionKey, ticket: Ticket, message: str | None) -> None:
-        """Add a ticket, or replace its invocation's; with the message that may be heard, if any."""
+        """Add or replace an invocation's ticket, with its steering message, if any."""
         ...
 
     def message(self, key: SessionKey, invocation_id: str) -> str | None:
-        """The message with an invocation's ticket."""
+        """Read the message stored with an invocation's ticket."""
         ...
 
     def remove_ticket(self, key: SessionKey, invocation_id: str, expired_at: float) -> None:
-        """Remove an invocation's ticket, if there is one, and those that have expired then."""
+        """Remove an invocation's ticket, if there is one, and all tickets expired at that time."""
         ...
 
 
 class Store(Protocol):
-    """Where the tables are.
+    """Runs transactions over the tables.
 
-    What is done in a transaction is a plain function: it runs as a whole wherever the store wants
-    it, under a lock, in a thread or beside a driver's own waiting, and never meets an event loop.
+    A transaction is a plain synchronous function. The store runs it as a whole, under a lock, in a
+    thread or in a greenlet of an asyncio driver, and it never uses an event loop.
     """
 
     async def read(self, work: Callable[[Tables], T]) -> T:
-        """What `work` returns for the tables at one point in time."""
+        """Run `work` on a consistent snapshot of the tables and return its result."""
         ...
 
     async def write(self, work: Callable[[Tables], T]) -> T:
-        """What `work` returns; its changes happen as a whole, or not at all if it raises."""
+        """Run `work` and return its result; its changes are rolled back if it raises."""
         ...
 
 
 def owner(key: SessionKey, name: str) -> SessionKey:
-    """Who owns a state key of a session: the session, or by its prefix the user or app (STA-3).
+    """Return the owner of a state key: by its prefix the app, the user or the session (STA-3).
 
     Ids are never empty, so a user is (app, user, "") and an app is (app, "", "").
     """
@@ -268,5 +268,5 @@ def owner(key: SessionKey, name: str) -> SessionKey:
 
 
 def owners(key: SessionKey) -> tuple[SessionKey, SessionKey, SessionKey]:
-    """All whose state a session sees."""
+    """Return the owners whose state a session sees: app, user and session."""
     return SessionKey(key.app_name, "", ""), SessionKey(key.app_name, key.user_id, ""), key

@@ -1,4 +1,4 @@
-"""How the operations of the session log reach its storage."""
+"""Base class of the session log's operations, which runs them as transactions."""
 
 from collections.abc import Callable
 
@@ -16,11 +16,11 @@ class Transactions:
         self._changes = Changes()
 
     async def _change(self, key: SessionKey, work: Callable[[Tables], T | SessionBusyError]) -> T:
-        """Run `work` in a writing transaction, then wake everyone who waits for the session.
+        """Run `work` in a writing transaction, then wake the session's watches.
 
         Raises:
-            SessionBusyError: Returned by `work`. Raising it inside would roll the transaction back,
-                and with it the ticket that was taken.
+            SessionBusyError: Returned by `work`. Raising it inside would roll back the transaction
+                and, with it, the ticket that was taken.
         """
         result = await self._store.write(work)
         if isinstance(result, SessionBusyError):

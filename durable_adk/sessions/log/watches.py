@@ -1,4 +1,4 @@
-"""News of changed sessions, within the process."""
+"""Notifications of changed sessions within the process."""
 
 import asyncio
 from collections.abc import Generator
@@ -15,13 +15,13 @@ from durable_adk.sessions.session import SessionKey
 
 @lru_cache(maxsize=4096)
 def topic(key: SessionKey) -> str:
-    """The session's name where others may read it: it tells nobody who its user is."""
+    """Return a hash of the session's key, which does not reveal its user to other readers."""
     return sha256(canonical(list(key)).encode()).hexdigest()[:32]
 
 
 @dataclass(eq=False, slots=True)
 class Watch:
-    """One waiter. An `asyncio.Event` belongs to one loop, so every waiter has its own."""
+    """One waiter with its own `asyncio.Event`, because an event belongs to one loop."""
 
     key: SessionKey
     _seen: Head | None = None
@@ -30,27 +30,27 @@ class Watch:
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def saw(self, head: Head | None) -> None:
-        """Note the session as the waiter knows it."""
+        """Record the session's row as the waiter has read it."""
         self._seen, self._looked = head, True
 
     def compare(self, head: Head | None) -> None:
-        """Wake the waiter if this is not what it knows."""
+        """Wake the waiter if the row differs from the one it has read."""
         if self._looked and head != self._seen:
             self.wake()
 
     def wake(self) -> None:
-        """End the wait; from any thread."""
-        with suppress(RuntimeError):  # its loop has been closed: nobody waits any more
+        """End the wait; callable from any thread."""
+        with suppress(RuntimeError):  # the waiter's loop is closed, so the wait is over
             self._loop.call_soon_threadsafe(self._changed.set)
 
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109  # a wait that ends is its purpose
-        """Return when woken, or after so many seconds."""
+        """Wait until woken, for at most `timeout` seconds."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), timeout)
 
 
 class Changes:
-    """Wakes whoever waits for a session, in whatever thread and event loop."""
+    """Wakes the watches of a session, in any thread and event loop."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -58,7 +58,7 @@ class Changes:
 
     @contextmanager
     def watch(self, key: SessionKey) -> Generator[Watch]:
-        """A watch that is woken by changes of the session while the block runs."""
+        """Create a watch that changes of the session wake while the block runs."""
         watch, name = Watch(key), topic(key)
         with self._lock:
             self._watches.setdefault(name, set()).add(watch)
@@ -71,17 +71,17 @@ class Changes:
                     del self._watches[name]
 
     def announce(self, key: SessionKey) -> None:
-        """Say that the session has changed."""
+        """Wake all watches of a session."""
         self.announce_topic(topic(key))
 
     def announce_topic(self, name: str) -> None:
-        """Say that the session of this `topic` has changed."""
+        """Wake all watches of the session with this `topic`."""
         with self._lock:
             watches = list(self._watches.get(name, ()))
         for watch in watches:
             watch.wake()
 
     def current(self) -> list[Watch]:
-        """All watches there are now."""
+        """Return all current watches."""
         with self._lock:
             return [watch for watches in self._watches.values() for watch in watches]
