@@ -1,6 +1,6 @@
-"""The statements of the SQL session store.
+"""Statements of the SQL session store.
 
-Most are built once, here: building one costs more time than running it.
+Most are built once, at import, because building a statement takes longer than running it.
 """
 
 import json
@@ -140,7 +140,7 @@ _REMOVE_TICKET = delete(TICKETS).where(
     or_(TICKETS.c.invocation_id == bindparam("id"), TICKETS.c.expires_at <= bindparam("now")),
 )
 
-# In the order of an index; `substr`, because LIKE takes no account of case in SQLite.
+# In the order of an index. Uses `substr` because LIKE ignores case in SQLite.
 _POSITION = tuple_(SESSIONS.c.update_time, SESSIONS.c.user_id, SESSIONS.c.session_id)
 _LISTED = (
     select(SESSIONS)
@@ -148,7 +148,7 @@ _LISTED = (
     .order_by(SESSIONS.c.update_time, SESSIONS.c.user_id, SESSIONS.c.session_id)
 )
 _OWNERS = 1000
-"""Whose state one statement asks for; databases limit its values, to some 32,000."""
+"""Owners per statement; databases limit a statement's parameters to about 32,000."""
 _INITIAL_STATE_OF = select(STATE.c.key, STATE.c.initial).where(
     _is(STATE), STATE.c.initial.is_not(None)
 )
@@ -156,12 +156,12 @@ _STATES = select(*(column for column in STATE.c if column.name != "initial"))
 
 
 class SqlTables:
-    """The tables over one connection, within the transaction it is in; see `Tables`."""
+    """Implements `Tables` over one connection, within its current transaction."""
 
     def __init__(self, connection: Connection, *, lock: bool) -> None:
         self._connection = connection
         self.changed: set[SessionKey] = set()
-        """The sessions of which somebody who waits would see something new."""
+        """Sessions changed by the transaction, whose watches must be woken."""
         self._head_of = _LOCKED_HEAD_OF if lock else _HEAD_OF
         self._insert = inserts(connection.dialect.name)
 
@@ -215,9 +215,9 @@ class SqlTables:
 
     def remove_session(self, key: SessionKey) -> None:
         self.changed.add(key)
-        head = self.head(key)  # locks it: another's commit comes wholly before or after
+        head = self.head(key)  # locks the row, which serializes this with other commits
         if head is None and key.session_id:
-            return  # what is created from now on is not what was to be removed
+            return  # a session created from now on is a new one and must not be removed
         if head is not None:
             row = {**key._asdict(), "epoch": head.lease_epoch, "delete_time": time.time()}
             self._connection.execute(self._insert.tombstone, row)
@@ -254,7 +254,7 @@ class SqlTables:
         return sorted(Row(*row) for row in self._connection.execute(query, _params(key)))
 
     def put_state(self, key: SessionKey, delta: dict[str, str], *, initial: bool = False) -> None:
-        # In one order everywhere, so that two sessions of a user cannot deadlock.
+        # Sort the keys, as every writer does, so that two sessions of a user cannot deadlock.
         rows = [_state_row(key, name, delta[name], initial=initial) for name in sorted(delta)]
         if rows:
             self._connection.execute(self._insert.state, rows)
@@ -384,7 +384,7 @@ def _columns(row: InvocationRecord | Ticket) -> dict[str, Any]:
 
 
 def _states_of(owners: Sequence[SessionKey]) -> Select[Any]:
-    """A join and no IN, for which SQLite would read the whole table."""
+    """Build the query for the owners' state; a join, as SQLite scans the whole table for IN."""
     wanted = values(*(column(name, Text) for name in _KEY), name="wanted").data(owners).cte()
     return _STATES.join_from(wanted, STATE, and_(*(STATE.c[n] == wanted.c[n] for n in _KEY)))
 

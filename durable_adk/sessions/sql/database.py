@@ -1,4 +1,4 @@
-"""A PostgreSQL database, for all that keep something in it."""
+"""A PostgreSQL database, shared by all stores that use it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -31,20 +31,21 @@ _SETTINGS = {
     "lock_timeout": "2s",
     "idle_in_transaction_session_timeout": "5s",
 }
-"""What is given up when the database or another process hangs (reliability 10). And that a commit
-which is acknowledged is on disk, whatever the role's own settings say."""
+"""Server settings of a connection. The timeouts end statements, lock waits and transactions when
+the database or another process hangs (reliability 10). `synchronous_commit` overrides the role's
+settings, so that every acknowledged commit is on disk."""
 
 _PATIENT = {"application_name": "durable-adk upgrade", "lock_timeout": "0"}
-"""For an upgrade, which may have to wait for another one, and to build an index."""
+"""Settings for an upgrade, which may have to wait for another upgrade or build an index."""
 
 _CONNECT = 5.0
-"""Seconds until a connection is there, a new one or one of the pool."""
+"""Timeout in seconds for opening a connection or getting one from the pool."""
 
 _COMMAND = 10.0
-"""Seconds that an answer may take where the server cannot end the statement, being out of reach."""
+"""Client-side timeout of a statement in seconds, for a server that has become unreachable."""
 
 _GRACE = 5.0
-"""Seconds that transactions which are under way may take when the database is closed."""
+"""Seconds that `close` waits for running transactions before it cancels them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +58,19 @@ class _Running:
 
 
 class PostgresDatabase:
-    """One database, spoken to from one event loop in a thread of its own.
+    """One database, accessed from one event loop in a dedicated thread.
 
-    A connection belongs to the loop it was made in, and callers' loops come and go (`Runner.run`
-    makes one for each call): so none of theirs is used, and all share one pool.
+    A connection belongs to the loop that opened it, and callers' loops are short-lived
+    (`Runner.run` creates one per call). A loop of its own lets all callers share one pool.
 
     Args:
-        url: Its URL, with any driver or none.
+        url: The database's URL; its driver is ignored.
     """
 
     def __init__(self, url: URL) -> None:
         self.url = url
         self.shown = shown(url)
-        """The URL without what is secret in it."""
+        """The URL without its secrets."""
         self.notices = Notices(self._start_loop, self._listening)
         self._lock = Lock()
         self._running: _Running | None = None
@@ -77,17 +78,18 @@ class PostgresDatabase:
         self._use = FirstUse()
 
     async def prepare(self) -> None:
-        """See to it that the tables are those of this code, once; an empty database gets them.
+        """Check the version of the tables once, and create them in an empty database.
 
         Raises:
-            SchemaOutdatedError: They are older.
-            InvalidRequestError: They are newer, or the database lets nobody in who comes like this.
+            SchemaOutdatedError: The tables have an older version.
+            InvalidRequestError: The tables have a newer version, or the database rejects the
+                connection because of wrong credentials, name or permissions.
         """
         if not self._ready:
             await self._in_loop(self._prepare)
 
     async def schema(self) -> SchemaVersion:
-        """Which version the tables are of; nothing is changed.
+        """Read the version of the tables without changing anything.
 
         Raises:
             InvalidRequestError: As for `prepare`.
@@ -95,26 +97,28 @@ class PostgresDatabase:
         return await self._in_loop(self._schema)
 
     async def upgrade(self) -> None:
-        """Make the tables, or bring them to the version of this code; waits for who does the same.
+        """Create the tables or upgrade them to this package's version.
+
+        Waits for another process that is upgrading.
 
         Raises:
-            InvalidRequestError: They are newer, or as for `prepare`.
+            InvalidRequestError: As for `prepare`.
         """
         await self._in_loop(self._upgrade)
 
     async def read(self, work: Callable[[Connection], T]) -> T:
-        """What `work` returns for the database at one point in time."""
+        """Run `work` on a consistent snapshot of the database and return its result."""
         await self.prepare()
         return await self._in_loop(lambda running: _transaction(running.reader, work))
 
     async def write(
         self, work: Callable[[Connection], T], *, committed: Callable[[], None] | None = None
     ) -> T:
-        """What `work` returns; its changes happen as a whole, or not at all if it raises.
+        """Run `work` in a transaction and return its result; roll back if it raises.
 
         Args:
-            work: Runs in a transaction.
-            committed: Called after it, also when the caller has left meanwhile.
+            work: The synchronous function to run.
+            committed: Called after the commit, even if the caller was cancelled meanwhile.
         """
 
         async def transaction(running: _Running) -> T:
@@ -139,9 +143,9 @@ class PostgresDatabase:
             loop.close()
 
     async def _in_loop(self, work: Callable[[_Running], Coroutine[Any, Any, T]]) -> T:
-        """Do some work with the connections of now, although they may be closed meanwhile.
+        """Run `work` with the current connections, even if they are closed meanwhile.
 
-        Work that asked for them later would open others, in a loop that is about to end.
+        If `work` looked the connections up later, it could open new ones in a loop that is ending.
         """
         with translated():
             running = self._start()
@@ -149,8 +153,8 @@ class PostgresDatabase:
             return await asyncio.wrap_future(done)
 
     async def _prepare(self, running: _Running) -> None:
-        # One at a time. A second one would wait for Alembic's turn, a lock of threads, and so stop
-        # the loop that the first needs to find out that its connection is broken.
+        # One task at a time: a second one would block the loop on the thread lock that serializes
+        # Alembic, and the first needs the loop to detect a broken connection.
         async with running.preparing:
             if self._ready:
                 return
@@ -178,7 +182,7 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def _listening(self) -> AsyncGenerator[Any]:
-        """A connection of the driver's own, which no pool takes back."""
+        """Open a connection of the driver outside any pool."""
         settings = {**_SETTINGS, "application_name": "durable-adk notices"}
         async with _engine(self.url, settings) as engine, engine.connect() as connection:
             raw = await connection.get_raw_connection()
@@ -195,7 +199,7 @@ class PostgresDatabase:
             return self._running
 
     async def _end(self, running: _Running) -> None:
-        """Close all connections; those that callers have left in a transaction after its end."""
+        """Close all connections, after running transactions have ended or `_GRACE` is over."""
         under_way = asyncio.all_tasks() - {asyncio.current_task()} - self.notices.tasks()
         if under_way:
             _, late = await asyncio.wait(under_way, timeout=_GRACE)
@@ -211,8 +215,8 @@ def _run(url: URL) -> _Running:
     loop = asyncio.new_event_loop()
     thread = Thread(target=loop.run_forever, name="session-store", daemon=True)
     thread.start()
-    # One point in time for reads of several statements. Writers lock the session's row instead and
-    # must see, having waited for it, what the one before them wrote.
+    # Reads of several statements need one snapshot. Writers lock the session's row instead and,
+    # after waiting for the lock, must see what the previous writer committed.
     reader = made.execution_options(isolation_level="REPEATABLE READ")
     return _Running(loop, thread, reader, made)
 
@@ -237,7 +241,7 @@ def _make_engine(
 async def _engine(
     url: URL, settings: dict[str, str], *, patient: bool = False
 ) -> AsyncGenerator[AsyncEngine]:
-    """An engine for one connection."""
+    """Create an engine for one connection."""
     made = _make_engine(url, settings, patient=patient, poolclass=NullPool)
     try:
         yield made

@@ -1,4 +1,4 @@
-"""URLs of databases: as their driver takes them, and as they may be shown."""
+"""Database URLs: parsing, conversion for the driver, and masking of secrets."""
 
 from pathlib import Path
 
@@ -16,15 +16,15 @@ _SECRET = ("password", "sslkey", "sslpassword")
 
 
 def parse(db_url: str | URL, *, only: str | None = None) -> URL:
-    """The URL of a SQLite file or of a PostgreSQL database, or of only one of these.
+    """Parse the URL of a SQLite file or a PostgreSQL database; `only` permits just one backend.
 
     Raises:
-        InvalidRequestError: It is of another database, or of one in memory, or none at all.
+        InvalidRequestError: The text is no URL, or the database is unsupported or in memory.
     """
     try:
         url = make_url(db_url)
     except (ArgumentError, ValueError):
-        # Not quoted, nor named as the cause: it may hold a password.
+        # Do not quote or chain the error: it may contain a password.
         raise InvalidRequestError(
             "This is not a database URL; write sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME."
         ) from None
@@ -40,15 +40,15 @@ def parse(db_url: str | URL, *, only: str | None = None) -> URL:
 
 
 def file_of(url: URL) -> Path | None:
-    """The file of a SQLite database; None for another one."""
+    """Return the file of a SQLite database; None for another database."""
     return Path(str(url.database)) if url.get_backend_name() == "sqlite" else None
 
 
 def for_driver(url: URL) -> URL:
-    """The URL for asyncpg, whatever driver it names; `sslmode` has another name there.
+    """Convert a URL for asyncpg, replacing its driver and renaming `sslmode`.
 
     Raises:
-        InvalidRequestError: It has parameters that the driver does not know.
+        InvalidRequestError: The URL has an unsupported parameter or `sslmode`.
     """
     unknown = [name for name in url.query if name not in _PARAMETERS]
     if unknown:
@@ -65,7 +65,7 @@ def for_driver(url: URL) -> URL:
 
 
 def shown(url: URL | str) -> str:
-    """The URL for people, without what is secret in it."""
+    """Return the URL for display, with its secrets masked."""
     if isinstance(url, str):
         url = parse(url)
     hidden = {name: "***" for name in url.query if name in _SECRET}

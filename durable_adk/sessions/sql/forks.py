@@ -1,4 +1,4 @@
-"""Stores have threads, and a forked process has none of its parent's."""
+"""Detects use of a store in a forked process, which lacks the store's threads."""
 
 import os
 
@@ -6,19 +6,19 @@ from durable_adk.errors import InvalidRequestError
 
 
 class FirstUse:
-    """The process that used a store first; work given to its threads from a fork would hang."""
+    """Records the first process that uses a store; work submitted from a fork would hang."""
 
     def __init__(self) -> None:
         self._pid: int | None = None
 
     def check(self, store: str) -> None:
-        """Note the first use.
+        """Record the first use, and reject use in another process.
 
         Args:
-            store: What the message calls it.
+            store: The store's name in the error message.
 
         Raises:
-            InvalidRequestError: This is another process.
+            InvalidRequestError: Another process used the store first.
         """
         self._pid = self._pid or os.getpid()
         if self._pid != os.getpid():

@@ -1,4 +1,4 @@
-"""The statements of the SQL session store that add rows."""
+"""Insert statements of the SQL session store."""
 
 from functools import cache
 
@@ -21,12 +21,12 @@ _INVOCATION = [column.name for column in INVOCATIONS.c if column.name not in _KE
 
 
 class Inserts:
-    """Those with ON CONFLICT, which both databases know and SQLAlchemy has a class for each of."""
+    """Inserts with ON CONFLICT, for which SQLAlchemy has a separate class per database."""
 
     def __init__(self, dialect: str) -> None:
         insert = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[dialect]
         self.session = insert(SESSIONS).on_conflict_do_nothing()
-        # Only a taken id is a repeat; a taken number would be an error and must raise.
+        # Only a taken event id is a repeat; a taken sequence number is an error and must raise.
         self.event = insert(EVENTS).on_conflict_do_nothing(index_elements=[*_KEY, "event_id"])
         state = insert(STATE)
         self.state = state.on_conflict_do_update(

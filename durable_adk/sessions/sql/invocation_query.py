@@ -1,4 +1,4 @@
-"""The statement that reads a page of invocations."""
+"""Query for a page of invocations."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _IDS = ("user_id", "session_id", "invocation_id")
 
 
 def page_query(page: InvocationPage) -> Select[Any]:
-    """The invocations of a page, in the order of an index, so that none is read beside them."""
+    """Build the query for a page, ordered by an index, so that no other rows are read."""
     fixed = {"app_name": page.app_name, "user_id": page.user_id, "session_id": page.session_id}
     if page.status is not None:
         fixed["status"] = page.status.value
@@ -28,10 +28,12 @@ def page_query(page: InvocationPage) -> Select[Any]:
 
 
 def _order(page: InvocationPage) -> tuple[str, ...]:
-    """Columns that are the same in all rows are left out: SQLite would sort for them.
+    """Return the columns to order by.
 
-    By time where only a status narrows the search: few wait among many that have ended. Those that
-    get the status meanwhile come last then. Else by the ids, which never change.
+    Columns that are equal in all rows are omitted, because SQLite would sort for them. If only a
+    status narrows the search, the order is by time: few invocations are open among many closed
+    ones, and an invocation that gets the status during paging comes last. Otherwise the order is by
+    ids, which never change.
     """
     if page.user_id is None:
         return _IDS if page.status is None else ("update_time", *_IDS)

@@ -1,4 +1,4 @@
-"""Bringing a database's tables to the version this code expects."""
+"""Creates and upgrades a database's tables."""
 
 import threading
 
@@ -10,16 +10,16 @@ from sqlalchemy import Connection, text
 from durable_adk.sessions.sql.schema_version import SchemaVersion
 
 HEAD = "0008"
-"""The newest version in `migrations/versions`; they count up."""
+"""The newest version in `migrations/versions`; versions increase."""
 
-_LOCK = 0x61646B  # any number that all processes agree on
+_LOCK = 0x61646B  # arbitrary, but equal in all processes
 
 _TURN = threading.Lock()
-"""Alembic keeps its context in globals, so two stores of one process must not migrate at once."""
+"""Serializes migrations within the process, because Alembic keeps its context in globals."""
 
 
 def schema(connection: Connection) -> SchemaVersion:
-    """What is there."""
+    """Read the version of the database's tables."""
     options = {"version_table": "durable_adk_version"}
     found = MigrationContext.configure(connection, opts=options).get_current_revision()
     return SchemaVersion(found, HEAD)
@@ -28,8 +28,8 @@ def schema(connection: Connection) -> SchemaVersion:
 def migrate(connection: Connection) -> None:
     """Create or upgrade the tables, in the connection's transaction.
 
-    Processes that do it at the same time take turns: SQLite's writing transaction or PostgreSQL's
-    advisory lock is held until the commit, and the later one then finds nothing left to do.
+    Concurrent processes are serialized by SQLite's write lock or a PostgreSQL advisory lock, held
+    until the commit; the later one finds nothing left to do.
 
     Raises:
         InvalidRequestError: The database was written by a newer version of this package.

@@ -1,8 +1,8 @@
 """Short messages between the processes that share a PostgreSQL database.
 
-They say that there is something to look at, or are worth nothing a second later. Any of them may be
-lost: with a connection, with a process, or because too many wait. So whoever listens also looks by
-itself now and then, and whenever it is told that something may have been missed.
+A message is a hint to read the database, or data that is worthless a second later. Any message may
+be lost: with a connection, with a process, or because the backlog is full. A listener must
+therefore also poll from time to time, and read whenever `Listener.resumed` reports a possible loss.
 """
 
 import asyncio
@@ -21,30 +21,30 @@ from durable_adk.log import get_logger
 _log = get_logger(__name__)
 
 MAX_BYTES = 7_500
-"""Of a message's text in UTF-8; PostgreSQL takes 8,000."""
+"""Largest size of a message's text in bytes of UTF-8; PostgreSQL's limit is 8,000."""
 BACKLOG = 2_000
-"""Messages that wait to be sent; of more, the oldest are lost."""
+"""Largest number of unsent messages; beyond it the oldest are dropped."""
 _BATCH = 200
 """Messages sent in one statement."""
 _PING = 10.0
-"""Seconds without anything to do after which it is looked whether the connection still lives."""
+"""Idle seconds after which the connection is checked."""
 _PATIENCE = 5.0
-"""Seconds that a statement may take."""
+"""Timeout of a statement in seconds."""
 _DELAYS = (0.1, 5.0)
-"""Seconds before the first new attempt to connect, and the most there may be."""
+"""First and longest delay in seconds before a reconnect."""
 _TOLERATED = 10.0
-"""Seconds without a connection that are not told of: a database may restart."""
+"""Seconds without a connection before a warning is logged; a database restart is shorter."""
 _ARRIVAL = 10.0
-"""Seconds in which a message of another session has to arrive."""
+"""Seconds within which a probe sent by another database session must arrive."""
 _PROBED_AGAIN = 60.0
-"""Seconds after which it is tried again whether one does."""
+"""Seconds between failed probes."""
 _REMEDY = (
     "Feeds are late, and chunks of answers that other processes stream are lost. Nothing arrives "
     "through a pooler in transaction mode: give DURABLE_ADK_STORE the database itself, or a pooler "
     "in session mode."
 )
 
-# One transaction for all. Of equal messages in it PostgreSQL delivers one, and the order is kept.
+# Sends all messages in one transaction. PostgreSQL keeps their order and drops duplicates.
 _SEND = (
     "SELECT pg_notify(channel, message) "
     "FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS given(channel, message, place) "
@@ -55,7 +55,7 @@ Connect = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 class Message(NamedTuple):
-    """What is sent, and where to."""
+    """A message and its channel."""
 
     channel: str
     text: str
@@ -63,33 +63,33 @@ class Message(NamedTuple):
 
 @dataclass(eq=False, kw_only=True)
 class Listener:
-    """Whoever listens to a channel. Both functions are called in the database's event loop."""
+    """A subscription to a channel; both callbacks run in the database's event loop."""
 
     channel: str
     heard: Callable[[int, str], None]
-    """Called with each message, and a number of the connection that it came from."""
+    """Called with the sending connection's number and the text of each message."""
     resumed: Callable[[], None] = lambda: None
-    """Called when listening begins, and begins again: what was sent before is lost."""
+    """Called whenever listening starts or restarts; messages sent before may be lost."""
     ready: "Future[None]" = field(default_factory=Future[None])
-    """Done from the first beginning on."""
+    """Done once listening has started for the first time."""
 
 
 class _Arrival:
-    """Whether messages arrive, as the log has it: one line when they do not, and one when again."""
+    """Logs once when messages stop arriving, and once when they arrive again."""
 
     def __init__(self) -> None:
         self._since: float | None = None
         self._told = False
 
     def unconnected(self, error: Exception) -> None:
-        """There is no connection, or none any more."""
+        """Record a failed or lost connection."""
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         if now - self._since >= _TOLERATED:
             self._lost("no connection", type(error).__name__)
 
     def found(self, *, arrives: bool) -> None:
-        """Over a connection that there is they arrive, or do not."""
+        """Record whether messages arrive over an open connection."""
         if not arrives:
             self._lost("nothing arrives")
             return
@@ -104,11 +104,11 @@ class _Arrival:
 
 
 class Notices:
-    """One connection that sends and listens for a whole process, from the first use on.
+    """One connection that sends and listens for a whole process, opened at the first use.
 
     Args:
-        loop: The event loop that the connection lives in, started if need be.
-        connect: A connection of asyncpg.
+        loop: Returns the connection's event loop, starting it if necessary.
+        connect: Opens an asyncpg connection.
     """
 
     def __init__(self, loop: Callable[[], asyncio.AbstractEventLoop], connect: Connect) -> None:
@@ -125,34 +125,34 @@ class Notices:
         self._arrival = _Arrival()
 
     def send(self, channel: str, *texts: str) -> None:
-        """Send messages, each of at most `MAX_BYTES`; from any thread, never blocks or raises."""
+        """Send messages of at most `MAX_BYTES` each; thread-safe, never blocks or raises."""
         self._outgoing.extend(Message(channel, text) for text in texts)
         self._wake()
 
     def listen(self, listener: Listener) -> None:
-        """Listen until `leave`; from any thread."""
+        """Start listening, until `leave`; thread-safe."""
         with self._lock:
             self._listeners.append(listener)
         self._wake()
 
     def leave(self, listener: Listener) -> None:
-        """Listen no more."""
+        """Stop listening; thread-safe."""
         with self._lock:
             self._listeners.remove(listener)
         self._wake()
 
     def tasks(self) -> set["asyncio.Task[Any]"]:
-        """What of the loop's tasks is its own."""
+        """Return the tasks that this object runs in the loop."""
         return {one for one in (self._task, self._probing) if one is not None}
 
     async def close(self) -> None:
-        """Send what waits, and let go of the connection; called in the loop.
+        """Send the queued messages and close the connection; call it in the loop.
 
-        Listeners stay: the next call connects again.
+        Listeners are kept: the next call reconnects.
         """
         task = self._task
         if task is None or task.get_loop() is not asyncio.get_running_loop():
-            return  # whoever has come since has another loop, and its own task in it
+            return  # a later caller has started another loop with its own task
         self._task = None
         self._closing = True
         self._news.set()
@@ -162,15 +162,15 @@ class Notices:
         self._closing = False
 
     def _wake(self) -> None:
-        if not self._waking:  # once until the loop has run: a stuck loop collects no callbacks
+        if not self._waking:  # once per loop iteration, so a stuck loop accumulates no callbacks
             self._waking = True
             try:
                 self._loop().call_soon_threadsafe(self._look)
-            except RuntimeError:  # it is just being closed; who comes next starts another one
+            except RuntimeError:  # the loop is being closed; the next call starts another one
                 self._waking = False
 
     def _look(self) -> None:
-        self._waking = False  # before the event, so that what comes from now on wakes again
+        self._waking = False  # before setting the event, so that later messages wake it again
         if self._task is None or self._task.done():
             self._news = asyncio.Event()
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -200,14 +200,14 @@ class Notices:
             await asyncio.sleep(_PROBED_AGAIN)
 
     async def _arrives(self) -> bool:
-        """Whether what is sent elsewhere arrives; of some poolers another session listens."""
+        """Return whether messages from another connection arrive; some poolers prevent it."""
         arrived = asyncio.Event()
         channel = f"durable_adk_probe_{secrets.token_hex(8)}"
         probe = Listener(channel=channel, heard=lambda _sender, _text: arrived.set())
         self.listen(probe)
         try:
             await asyncio.wrap_future(probe.ready)
-            async with self._connect() as other:  # what a connection sends it hears in any case
+            async with self._connect() as other:  # a connection always receives its own messages
                 await other.execute(_SEND, [channel], ["probe"], timeout=_PATIENCE)
             with suppress(TimeoutError):
                 await asyncio.wait_for(arrived.wait(), _ARRIVAL)
@@ -235,15 +235,15 @@ class Notices:
         self._news.set()
 
     async def _rest(self, connection: Any) -> None:
-        """Wait for something to do, and see now and then whether somebody is at the other end."""
+        """Wait for work, and check the connection after `_PING` seconds."""
         try:
-            async with asyncio.timeout(_PING):  # makes no task, as `wait_for` does
+            async with asyncio.timeout(_PING):  # creates no task, unlike `wait_for`
                 await self._news.wait()
         except TimeoutError:
             await connection.execute("SELECT 1", timeout=_PATIENCE)
 
     async def _follow(self, connection: Any, listening: set[str]) -> set[str]:
-        """Listen to the channels that somebody wants to hear, and to no others."""
+        """Listen to exactly the channels that have listeners."""
         with self._lock:
             listeners = list(self._listeners)
         wanted = {one.channel for one in listeners}
@@ -266,7 +266,7 @@ class Notices:
             one.heard(sender, text)
 
     async def _flush(self, connection: Any) -> bool:
-        """Send some of what waits; whether there was anything."""
+        """Send one batch of queued messages; return whether there were any."""
         size = min(len(self._outgoing), _BATCH)
         if not size:
             return False

@@ -1,4 +1,4 @@
-"""Hearing of other processes' commits to a SQLite file."""
+"""Detects other processes' commits to a SQLite file."""
 
 import asyncio
 from contextlib import closing, suppress
@@ -10,17 +10,16 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.sql.sqlite import SqliteStore
 
 _INTERVAL = 0.02
-"""Seconds between two looks at a file's version, which cost microseconds."""
+"""Seconds between two reads of the file's version, each of which takes microseconds."""
 
 _LINGER = 1.0
-"""Seconds to go on without watches, as a caller that reads what is new will wait again."""
+"""Seconds to keep polling without watches, because a caller usually reads and then waits again."""
 
 
 class Poll:
-    """Wakes the watches whose session is not as they saw it, from one task in each event loop.
+    """Wakes the watches of changed sessions, from one task in each event loop.
 
-    However many watches a session has it is looked up once, and not at all while the file does not
-    change.
+    Each session is read once per change of the file, regardless of its number of watches.
     """
 
     def __init__(self, store: SqliteStore, changes: Changes) -> None:
@@ -29,7 +28,7 @@ class Poll:
         self._tasks: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
 
     def start(self) -> None:
-        """See to it that it runs in this loop; it ends by itself."""
+        """Start polling in the current loop unless it runs there; it ends by itself."""
         loop = asyncio.get_running_loop()
         task = self._tasks.get(loop)
         if task is None or task.done():
@@ -37,10 +36,10 @@ class Poll:
             self._tasks[loop] = loop.create_task(self._run())
 
     def stop(self) -> None:
-        """End it in all loops."""
+        """Stop polling in all loops."""
         tasks, self._tasks = self._tasks, {}
         for loop, task in tasks.items():
-            with suppress(RuntimeError):  # its loop has been closed, which ended it
+            with suppress(RuntimeError):  # the loop is closed, which ended the task
                 loop.call_soon_threadsafe(task.cancel)
 
     async def _run(self) -> None:
@@ -54,7 +53,8 @@ class Poll:
                 left = _LINGER if watches else left - _INTERVAL
                 keys = {watch.key for watch in watches}
                 try:
-                    # Before the rows, so that a commit in between is seen the next time.
+                    # Read the version before the rows, so that the next round sees a commit that
+                    # falls in between.
                     latest = file.read()
                     if latest != version or not keys <= known.keys():
                         known, version = await self._heads(keys), latest

@@ -17,21 +17,22 @@ from durable_adk.sessions.sql.notices import Listener
 from durable_adk.sessions.sql.schema_version import SchemaVersion
 
 CHANNEL = "durable_adk_commits"
-"""Where processes tell each other which sessions they have changed."""
+"""Channel on which processes announce changed sessions to each other."""
 
 
 class PostgresStore:
-    """The tables in a database, and the news of what is committed to them.
+    """Runs transactions in a PostgreSQL database and announces their commits.
 
-    A commit is told of after it, in a transaction of its own: PostgreSQL makes transactions that
-    send wait for each other from their commit on, and the disk with them. What is lost in between,
-    with a process for example, is found by whoever waits: no wait is longer than half a second.
+    The announcement is sent in a separate transaction after the commit, because PostgreSQL
+    serializes the commits, disk writes included, of transactions that send notifications. An
+    announcement can be lost, for example if the process dies in between. Waiters tolerate this: no
+    wait is longer than half a second.
     """
 
     def __init__(self, url: URL) -> None:
         self.database = PostgresDatabase(url)
         self.name = secrets.token_hex(4)
-        """Who has committed; a process tells itself what it commits, and needs no notice of it."""
+        """Sender in announcements. A process wakes its own watches directly and ignores its own."""
 
     async def prepare(self) -> None:
         """See `PostgresDatabase.prepare`."""
@@ -80,27 +81,27 @@ class CommitNotices:
         self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """See to it that it listens."""
+        """Start listening, unless already started."""
         if self._listener is None:
             self._listener = Listener(channel=CHANNEL, heard=self._heard, resumed=self._resumed)
             self._store.database.notices.listen(self._listener)
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         listener, self._listener = self._listener, None
         if listener is not None:
             self._store.database.notices.leave(listener)
 
     def _resumed(self) -> None:
         if self._listener is None:
-            return  # it has just stopped: its loop may end before the look does
+            return  # just stopped: the loop may end before the task does
         self._looking = asyncio.get_running_loop().create_task(self._catch_up())
 
     async def _catch_up(self) -> None:
-        """Look at all that somebody waits for: notices may have been lost."""
+        """Compare all watched sessions with the database, as notices may have been lost."""
         watches = self._changes.current()
         keys = {watch.key for watch in watches}
-        with suppress(StoreUnavailableError):  # then they look by themselves when their time is up
+        with suppress(StoreUnavailableError):  # the waiters then read again after their timeout
             heads = await self._store.read(lambda inner: {key: inner.head(key) for key in keys})
             for watch in watches:
                 watch.compare(heads[watch.key])

@@ -1,6 +1,6 @@
-"""The tables of the SQL session store.
+"""Tables of the SQL session store.
 
-JSON is kept as text, exactly as it was written: a binary JSON type would reorder keys and refuse
+JSON is stored as text, exactly as it was written: a binary JSON type would reorder keys and reject
 some strings (reliability 1j), and no query looks inside. Times are seconds since the epoch.
 """
 
@@ -40,16 +40,16 @@ SESSIONS = Table(
     Column("lease_epoch", BigInteger, nullable=False),
     Column("lease_ttl", Double),
     Column("lease_expires_at", Double),
-    # With defaults, because workers of the version before do not know these columns.
+    # With defaults, because workers of the previous version do not set these columns.
     Column("waiting", BigInteger, nullable=False, server_default="0"),
     Column("created_epoch", BigInteger, nullable=False, server_default="0"),
     Column("retried", BigInteger, nullable=False, server_default="0"),
-    # For pages of listings: of an app, and of one of its users.
+    # For pages of listings of an app and of one user.
     Index("sessions_of_app", "app_name", "update_time", "user_id", "session_id"),
     Index("sessions_of_user", "app_name", "user_id", "update_time", "session_id"),
     sqlite_with_rowid=False,
 )
-"""One row a session: a `Head`."""
+"""One row per session: a `Head`."""
 
 TOMBSTONES = Table(
     "tombstones",
@@ -59,8 +59,8 @@ TOMBSTONES = Table(
     Column("delete_time", Double, nullable=False),
     sqlite_with_rowid=False,
 )
-"""One row a session that was deleted, until one of its name is created: the last epoch of its
-lease, so that the epochs of a name never go back."""
+"""One row per deleted session, until a session of the same name is created: the last epoch of its
+lease, so that the epochs of a name never decrease."""
 
 EVENTS = Table(
     "events",
@@ -75,7 +75,7 @@ EVENTS = Table(
     UniqueConstraint("app_name", "user_id", "session_id", "event_id", name="events_event_id"),
     sqlite_with_rowid=False,
 )
-"""The log: an `Entry` a row."""
+"""One row per event: an `Entry`."""
 
 INVOCATIONS = Table(
     "invocations",
@@ -88,13 +88,13 @@ INVOCATIONS = Table(
     Column("start_seq", BigInteger, nullable=False),
     Column("end_seq", BigInteger),
     Column("error", Text),
-    # With defaults, because workers of the version before do not know these columns.
+    # With defaults, because workers of the previous version do not set these columns.
     Column("pauses", BigInteger, nullable=False, server_default="0"),
     Column("update_time", Double, nullable=False, server_default="0"),
     Index("invocations_newest", "app_name", "status", "update_time"),
     sqlite_with_rowid=False,
 )
-"""One row an invocation: an `InvocationRecord`."""
+"""One row per invocation: an `InvocationRecord`."""
 
 STATE = Table(
     "state",
@@ -105,9 +105,9 @@ STATE = Table(
     Column("initial", Text),
     sqlite_with_rowid=False,
 )
-"""One row a state key, prefix included. User keys have session_id '', app keys also user_id ''.
-So a commit writes only the keys it touches, and writers of other keys never meet. A session's own
-key has its `initial` value too, if the session was created with one."""
+"""One row per state key, prefix included. User keys have session_id '', app keys also user_id ''.
+A commit writes only the keys it touches, so writers of different keys do not conflict. A session's
+own key also has its `initial` value, if the session was created with one."""
 
 NOTES = Table(
     "notes",
@@ -115,11 +115,12 @@ NOTES = Table(
     *_session_key(),
     Column("invocation_id", Text, primary_key=True),
     Column("kind", Text, primary_key=True),
-    # Ordered by code point everywhere; a PostgreSQL database has an order of its own.
+    # Order by code point everywhere; a PostgreSQL database has its own default collation.
     Column("name", Text().with_variant(Text(collation="C"), "postgresql"), primary_key=True),
     Column("body", Text, nullable=False),
 )
-"""One row a note. Not stored in the key's index as the others are: a body may have megabytes."""
+"""One row per note. Unlike other tables it keeps its rowid: a body of megabytes does not belong in
+the key's index."""
 
 TICKETS = Table(
     "tickets",
@@ -135,12 +136,12 @@ TICKETS = Table(
     Column("since", Double),
     Column("ahead", BigInteger),
 )
-"""One row an invocation that waits for its session's lease: a `Ticket`, and the user's event if the
-active invocation may hear it: not read with the others, nor stored in the key's index, for its
-size."""
+"""One row per invocation that is queued for its session's lease: a `Ticket`, and the user's event
+if it may be delivered as steering. Because of its size, the event is not read with the other
+columns, and the table keeps its rowid."""
 
 POSTGRES_METADATA = MetaData()
-"""What is only in PostgreSQL: with SQLite other files have it."""
+"""Tables that exist only in PostgreSQL; with SQLite, their data is in other files."""
 
 MEMORIES = Table(
     "memories",
@@ -154,7 +155,7 @@ MEMORIES = Table(
     Column("entry", Text, nullable=False),
     Column("words", ARRAY(Text), nullable=False),
     UniqueConstraint("app_name", "user_id", "session_id", "entry_id", name="memories_entry"),
-    # Without a list of what is not in the index yet, which every search would have to read.
+    # No pending list of entries to be indexed, which every search would have to scan.
     Index(
         "memories_words",
         "words",
@@ -162,7 +163,7 @@ MEMORIES = Table(
         postgresql_with={"fastupdate": "off"},
     ),
 )
-"""One row a memory, with the different words that it is found by."""
+"""One row per memory, with the distinct words by which a search finds it."""
 
 CREDENTIALS = Table(
     "credentials",
@@ -172,4 +173,4 @@ CREDENTIALS = Table(
     Column("key_id", Text, nullable=False),
     Column("secret", LargeBinary, nullable=False),
 )
-"""One row a credential, encrypted; owner and name are hashes."""
+"""One row per credential, encrypted; owner and name are hashes."""

@@ -1,4 +1,4 @@
-"""Which version a database's tables are of."""
+"""Version of a database's tables."""
 
 import shlex
 from dataclasses import dataclass
@@ -8,32 +8,32 @@ from durable_adk.errors import InvalidRequestError, SchemaOutdatedError
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """What is there, and what this code needs; versions count up."""
+    """The tables' version and the version that this package needs; versions increase."""
 
     found: str | None
-    """None: there are no tables."""
+    """None if there are no tables."""
     needed: str
 
     @property
     def empty(self) -> bool:
-        """Whether nothing of ours is there."""
+        """Whether the database has none of our tables."""
         return self.found is None
 
     @property
     def current(self) -> bool:
-        """Whether nothing needs to be done."""
+        """Whether the tables have the needed version."""
         return self.found == self.needed
 
     @property
     def newer(self) -> bool:
-        """Whether this code does not know the tables."""
+        """Whether the tables have a later version than this package knows."""
         return self.found is not None and self.found > self.needed
 
     def require_known(self) -> None:
-        """Refuse tables of a later version.
+        """Reject tables of a later version.
 
         Raises:
-            InvalidRequestError: They are.
+            InvalidRequestError: The tables have a later version.
         """
         if self.newer:
             raise InvalidRequestError(
@@ -42,14 +42,14 @@ class SchemaVersion:
             )
 
     def require_current(self, store: str) -> None:
-        """Refuse tables of any other version than this code's.
+        """Reject tables of any other version.
 
         Args:
-            store: The database's URL, to be shown.
+            store: The database's URL for the message, without secrets.
 
         Raises:
-            SchemaOutdatedError: They are older.
-            InvalidRequestError: They are newer.
+            SchemaOutdatedError: The tables have an older version.
+            InvalidRequestError: The tables have a newer version.
         """
         self.require_known()
         if not self.current:

@@ -19,24 +19,24 @@ from durable_adk.sessions.sql.schema_version import SchemaVersion
 from durable_adk.sessions.sql.unavailable import translated, unavailable
 
 _BUSY_TIMEOUT = 5.0
-"""Seconds to wait for another process's write, or in this process's queue (reliability 10)."""
+"""Seconds to wait for another process's write or in this process's queue (reliability 10)."""
 
 _READERS = 4
 
 
 class SqliteStore:
-    """One file. A transaction is one trip to a thread, so any event loop may ask for it.
+    """Runs transactions on one file; each runs as a whole in a thread, for any event loop.
 
-    An asyncio driver makes such a trip for every call it passes on; measured, this takes a fifth of
-    its processor time per commit. All writes of the process take turns in one thread, because
-    SQLite has one writer at a time and its own way of waiting is to sleep and try again.
+    An asyncio driver would switch threads for every call; measured, one switch per transaction
+    takes a fifth of its CPU time per commit. All writes of the process run in one thread, because
+    SQLite permits one writer at a time and waits for others by sleeping and retrying.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._engine = create_engine(
             URL.create("sqlite", database=str(path)),
-            # Without an isolation level the driver begins nothing by itself; `_begin` does.
+            # Without an isolation level the driver begins no transactions; `_begin` does.
             connect_args={
                 "timeout": _BUSY_TIMEOUT,
                 "isolation_level": None,
@@ -48,7 +48,8 @@ class SqliteStore:
         )
         event.listen(self._engine, "connect", _set_up)
         event.listen(self._engine, "begin", _begin)
-        # The write lock is taken first: who reads first and then finds it taken can only fail.
+        # Take the write lock first: a transaction that reads first and then finds the lock taken
+        # can only fail.
         self._writer = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
         self._writes = ThreadPoolExecutor(1, "session-writer")
         self._reads = ThreadPoolExecutor(_READERS, "session-reader")
@@ -56,12 +57,12 @@ class SqliteStore:
         self._use = FirstUse()
 
     async def prepare(self) -> None:
-        """Create the file and its tables, or bring them to the version of this code, once."""
+        """Create the file and its tables, or upgrade them to this package's version, once."""
         if not self._ready:
             await self._in(self._writes, self._prepare)
 
     async def schema(self) -> SchemaVersion:
-        """Which version the tables are of; a file that is missing is not made."""
+        """Read the version of the tables; a missing file is not created."""
         if not self.path.is_file():
             return SchemaVersion(None, migrate.HEAD)
 
@@ -72,7 +73,7 @@ class SqliteStore:
         return await self._in(self._reads, look)
 
     async def upgrade(self) -> None:
-        """The same as `prepare`: a file belongs to one machine, so its first use upgrades it."""
+        """Same as `prepare`: a file belongs to one machine, so its first use upgrades it."""
         await self.prepare()
 
     async def read(self, work: Callable[[SqlTables], T]) -> T:
@@ -87,7 +88,7 @@ class SqliteStore:
 
     async def write(self, work: Callable[[SqlTables], T]) -> T:
         """See `Store.write`."""
-        await self.prepare()  # before the time begins: making tables is no waiting for others
+        await self.prepare()  # before the deadline starts, which must not include migrations
         deadline = time.monotonic() + _BUSY_TIMEOUT
 
         def transaction() -> T:
@@ -99,7 +100,7 @@ class SqliteStore:
         return await self._in(self._writes, transaction)
 
     async def scrub(self) -> None:
-        """Write the file anew, without what was deleted: it stays in free pages and in the log."""
+        """Rewrite the file without deleted data, which free pages and the log still contain."""
         await self.prepare()
         await self._in(self._writes, lambda: scrub(self.path))
 
@@ -108,11 +109,11 @@ class SqliteStore:
         await asyncio.to_thread(self._engine.dispose)
 
     def version(self) -> "DataVersion":
-        """A look at whether the file changes."""
+        """Open a reader of the file's change counter."""
         return DataVersion(self.path)
 
     async def _in(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-        # A caller that is cancelled leaves the thread to finish: its commit is whole either way.
+        # If the caller is cancelled, the thread still finishes, so a commit is never partial.
         self._use.check(str(self.path))
         with translated():
             return await asyncio.get_running_loop().run_in_executor(executor, work)
@@ -130,16 +131,16 @@ class SqliteStore:
 
 
 class DataVersion:
-    """A number that changes with every commit to the file by anyone, microseconds to read."""
+    """Reads a number that changes with every process's commits to the file, in microseconds."""
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, timeout=0, isolation_level=None)
 
     def read(self) -> int:
-        """The number now; it means something only beside one read before.
+        """Read the current number; only comparisons with earlier reads are meaningful.
 
         Raises:
-            StoreUnavailableError: The file is locked just now.
+            StoreUnavailableError: The file is currently locked.
         """
         with translated():
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
@@ -151,9 +152,9 @@ class DataVersion:
 
 
 def _create(path: Path) -> None:
-    """Make the file's folder, and switch the file to a write-ahead log, which is for good.
+    """Create the file's folder, and switch the file to a write-ahead log permanently.
 
-    The switch needs the file for itself and does not wait for it, so it is tried until it works.
+    The switch needs exclusive access and does not wait for it, so it is retried until it succeeds.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + _BUSY_TIMEOUT
@@ -170,10 +171,10 @@ def _create(path: Path) -> None:
 
 
 def scrub(path: Path) -> None:
-    """Write a file anew, without what was deleted, and empty its write-ahead log.
+    """Rewrite a file without deleted data, and empty its write-ahead log.
 
     Raises:
-        sqlite3.OperationalError: Others use the file so much that it could not be.
+        sqlite3.OperationalError: Other connections kept the file or its log locked.
     """
     with closing(sqlite3.connect(path, timeout=_BUSY_TIMEOUT, isolation_level=None)) as connection:
         connection.execute("VACUUM")

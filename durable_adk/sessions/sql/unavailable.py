@@ -1,4 +1,4 @@
-"""Telling a database that does not answer from a mistake."""
+"""Distinguishes an unavailable database from permanent errors."""
 
 import sqlite3
 from collections.abc import Generator
@@ -15,31 +15,31 @@ from sqlalchemy.exc import (
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 
 _SQLSTATES = ("08", "25006", "25P03", "28", "3D", "40", "53", "55", "57")
-"""PostgreSQL's classes of what passes: connection, a server that is not the primary one or has run
-out of patience, rollback, resources, locks, operator. So does a password that is refused, or a
-database that is missing, to a process that has been in it before: somebody is changing the one, or
-putting the other back."""
+"""PostgreSQL's codes and classes of transient errors: connection, a server that is not the primary,
+idle timeout, rollback, resources, locks, operator intervention. A rejected password (28) and a
+missing database (3D) are transient for a process that was connected before: the password is being
+changed, or the database is being restored."""
 
 _REMEDIES = {
     "28": "Check the user and the password in the URL, and that the server lets them in from here.",
     "3D": "Make the database first (`createdb NAME`), or correct the name in the URL.",
     "42501": "Let a user that may make tables run `durable-adk db upgrade` once.",
 }
-"""What to do about what a process is told at its start."""
+"""Remedies for errors at the start of a process, by code or class."""
 
 _BROKEN = ("InterfaceError", "InternalClientError")
-"""asyncpg's errors without such a state; what is set up wrongly is of other, derived classes."""
+"""asyncpg's transient errors without a code; configuration errors have other, derived classes."""
 
 
 @contextmanager
 def translated() -> Generator[None]:
-    """Raise a database's silence as StoreUnavailableError; other errors pass."""
+    """Raise transient database errors as StoreUnavailableError; other errors pass."""
     try:
         yield
     except DBAPIError as error:
         if not _passes(error):
             raise
-        # Without the statement and its values: they are the user's, and errors travel far.
+        # Omit the statement and its values: they are user data, and errors may be shown anywhere.
         raise unavailable(error.orig) from error
     except (sqlite3.OperationalError, PoolTimeout, OSError) as error:
         raise unavailable(error) from error
@@ -51,10 +51,12 @@ def translated() -> Generator[None]:
 
 @contextmanager
 def misconfigured(store: str) -> Generator[None]:
-    """Raise what will be refused again and again as InvalidRequestError; other errors pass.
+    """Raise configuration errors, which no retry can fix, as InvalidRequestError.
+
+    Other errors pass.
 
     Args:
-        store: The database's URL, to be shown.
+        store: The database's URL for the message, without secrets.
     """
     try:
         yield
@@ -68,12 +70,12 @@ def misconfigured(store: str) -> Generator[None]:
 
 
 def unavailable(cause: object) -> StoreUnavailableError:
-    """The error for a store that does not answer."""
+    """Build the error for a store that does not respond."""
     return StoreUnavailableError(f"The session store does not answer: {cause}")
 
 
 def _state_of(error: Exception) -> str:
-    """PostgreSQL's code of what has happened; "": there is none."""
+    """Return PostgreSQL's error code (SQLSTATE); "" if there is none."""
     said = getattr(error, "orig", None) or error
     return str(getattr(said, "sqlstate", None) or "")
 
@@ -84,16 +86,16 @@ def _passes(error: DBAPIError) -> bool:
         isinstance(error, (OperationalError, InterfaceError))
         or error.connection_invalidated
         or state.startswith(_SQLSTATES)
-        # The driver's own confusion, of a connection that breaks in the middle of a message.
+        # The driver's internal error when a connection breaks in the middle of a message.
         or (isinstance(error, InternalError) and not state)
     )
 
 
 def _breaks_off(error: Exception) -> bool:
-    """Whether it is what asyncpg itself raises of a connection that breaks, or is refused for now.
+    """Return whether asyncpg raised the error for a broken or temporarily refused connection.
 
-    SQLAlchemy translates none of it while it sets a new connection up. asyncpg need not be
-    installed, so its classes are known by their names.
+    SQLAlchemy does not translate these errors while it opens a connection. asyncpg is an optional
+    dependency, so its classes are recognized by name.
     """
     if not type(error).__module__.startswith("asyncpg."):
         return False

@@ -1,1 +1,1 @@
-"""How the tables of the SQL session store came to be, version by version (Alembic)."""
+"""Alembic migrations of the SQL session store's tables."""

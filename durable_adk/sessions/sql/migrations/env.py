@@ -1,4 +1,4 @@
-"""What Alembic runs to migrate: everything on the caller's connection, in its transaction."""
+"""Alembic's entry point: migrates on the caller's connection, in the caller's transaction."""
 
 from alembic import context
 

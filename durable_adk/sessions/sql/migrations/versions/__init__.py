@@ -1,1 +1,1 @@
-"""One module a version of the schema, named after its number."""
+"""One module per version of the schema, named after its number."""

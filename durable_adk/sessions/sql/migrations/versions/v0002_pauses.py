@@ -1,4 +1,4 @@
-"""Invocations that pause, and a way to find them."""
+"""Paused invocations, and an index to find them."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""State that sessions were created with, for rewinding to before their first message."""
+"""Initial state of sessions, for a rewind to before the first message."""
 
 import sqlalchemy as sa
 from alembic import op

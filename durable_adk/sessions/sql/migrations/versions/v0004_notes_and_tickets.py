@@ -1,4 +1,4 @@
-"""Notes of invocations, and a queue of those that wait for their session."""
+"""Notes of invocations, and the queue of invocations for a session."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Indexes by which listings of sessions are read page by page."""
+"""Indexes for paged listings of sessions."""
 
 from alembic import op
 

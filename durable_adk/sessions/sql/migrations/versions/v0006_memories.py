@@ -1,4 +1,4 @@
-"""Memories, in PostgreSQL; with SQLite they have a file of their own."""
+"""Memories in PostgreSQL; with SQLite they are in a separate file."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Credentials, in PostgreSQL; with SQLite they are files."""
+"""Credentials in PostgreSQL; with SQLite they are files."""
 
 import sqlalchemy as sa
 from alembic import op

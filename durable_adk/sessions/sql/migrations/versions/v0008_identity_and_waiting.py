@@ -1,4 +1,4 @@
-"""What tells a session from an earlier one of its name, and how its queue moves."""
+"""Tombstones and creation epochs of sessions, reserved events, and progress of the queues."""
 
 import time
 
@@ -10,7 +10,7 @@ down_revision = "0007"
 
 
 def upgrade() -> None:
-    """Create the table and add the columns; workers of the version before do not know them."""
+    """Create the table and add the columns; workers of the previous version do not set them."""
     op.create_table(
         "tombstones",
         sa.Column("app_name", sa.Text, primary_key=True),
@@ -25,13 +25,13 @@ def upgrade() -> None:
         op.add_column("sessions", column)
     op.add_column("tickets", sa.Column("since", sa.Double))
     op.add_column("tickets", sa.Column("ahead", sa.BigInteger))
-    # So they end; the version before kept them for ever, without saying since when.
+    # Give withdrawals a time, so that they expire; the previous version stored none and kept them.
     since = sa.text("UPDATE notes SET body = :now WHERE kind = 'withdrawn' AND body = 'true'")
     op.execute(since.bindparams(now=str(int(time.time()))))
 
 
 def downgrade() -> None:
-    """Drop them, with everything in them."""
+    """Drop the table and the columns with their data."""
     op.drop_column("tickets", "ahead")
     op.drop_column("tickets", "since")
     op.drop_column("sessions", "retried")
