@@ -65,7 +65,7 @@ def create(tables: Tables, key: SessionKey, state: dict[str, str]) -> View:
 
 
 def creation(tables: Tables, key: SessionKey) -> Creation | None:
-    """See `BaseSessionService.read_creation`."""
+    """See `SessionLog.read_creation`."""
     head = tables.head(key)
     return Creation(head.created_epoch, head.create_time) if head else tables.tombstone(key)
 
@@ -118,7 +118,7 @@ def commit(
     revision: int | None = None,
     by_step: bool = False,
 ) -> int:
-    """Append an event under the lease; see `BaseSessionService.commit_event`."""
+    """Append an event under the lease; see `InvocationLog.commit_event`."""
     head = tables.head(key)
     if head is not None:
         head.require_created_for(epoch)
@@ -151,7 +151,7 @@ def open_invocation(
     message: str | None = None,
     bounds: QueueBounds | None = None,
 ) -> InvocationRecord | SessionBusyError:
-    """Take the lease and append the user's event; see `BaseSessionService.open_invocation`.
+    """Take the lease and append the user's event; see `InvocationLog.open_invocation`.
 
     SessionBusyError is returned instead of raised, because the ticket must be committed.
     """
@@ -222,7 +222,7 @@ def _create(tables: Tables, key: SessionKey) -> None:
 def withdraw(
     tables: Tables, key: SessionKey, invocation_id: str, lease_owner: str, *, create_session: bool
 ) -> InvocationRecord | None:
-    """Reject a lease owner's opening; see `BaseSessionService.withdraw_invocation`."""
+    """Reject a lease owner's opening; see `InvocationLog.withdraw_invocation`."""
     if create_session:
         _create(tables, key)
     if tables.head(key) is None:  # otherwise locks the row, so openings are serialized with this
@@ -239,7 +239,7 @@ def withdraw(
 
 
 def renew(tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int) -> None:
-    """Restart the lease's `ttl`; see `BaseSessionService.renew`."""
+    """Restart the lease's `ttl`; see `InvocationLog.renew`."""
     head = tables.head(key)
     if head is not None and head.holds(invocation_id, epoch):
         tables.save_head(key, head.renewed(time.time()))
@@ -256,7 +256,7 @@ def close(
     seals: Sequence[Entry] = (),
     revision: int | None = None,
 ) -> InvocationRecord:
-    """Close an invocation; see `BaseSessionService.close_invocation`."""
+    """Close an invocation; see `InvocationLog.close_invocation`."""
     head, record = tables.head(key), tables.invocation(key, invocation_id)
     if head is None or record is None:
         raise lease_lost(invocation_id, epoch)

@@ -28,7 +28,7 @@ It expires because its owner may give up while alive, if the answer becomes inva
 def pause(
     tables: Tables, key: SessionKey, *, invocation_id: str, epoch: int, revision: int | None
 ) -> InvocationRecord:
-    """Pause an invocation and release its lease; see `BaseSessionService.pause_invocation`."""
+    """Pause an invocation and release its lease; see `InvocationLog.pause_invocation`."""
     head, record = tables.head(key), tables.invocation(key, invocation_id)
     if head is None or record is None:
         raise lease_lost(invocation_id, epoch)
@@ -52,7 +52,7 @@ def resume(
     lease_owner: str,
     ttl: float | None,
 ) -> InvocationRecord | SessionBusyError:
-    """Take the lease again; see `BaseSessionService.resume_invocation`.
+    """Take the lease again; see `InvocationLog.resume_invocation`.
 
     SessionBusyError is returned instead of raised, because the ticket must be committed. The ticket
     only blocks new invocations; an open invocation does not queue behind them.

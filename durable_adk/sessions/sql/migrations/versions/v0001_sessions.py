@@ -65,6 +65,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them, with everything in them."""
+    """Drop the tables with their data."""
     for table in ("state", "invocations", "events", "sessions"):
         op.drop_table(table)

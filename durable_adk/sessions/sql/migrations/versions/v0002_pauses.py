@@ -8,7 +8,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Add the two columns and the index; no row is touched, so it is quick however many exist."""
+    """Add the two columns and the index; quick for any number of rows, as none is rewritten."""
     for column in (
         sa.Column("pauses", sa.BigInteger, nullable=False, server_default="0"),
         sa.Column("update_time", sa.Double, nullable=False, server_default="0"),
@@ -18,7 +18,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop the index and the columns."""
     op.drop_index("invocations_newest", "invocations")
     op.drop_column("invocations", "update_time")
     op.drop_column("invocations", "pauses")

@@ -8,10 +8,10 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Add the column; what older sessions were created with is not known any more."""
+    """Add the column; the initial state of older sessions is unknown."""
     op.add_column("state", sa.Column("initial", sa.Text))
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop the column."""
     op.drop_column("state", "initial")

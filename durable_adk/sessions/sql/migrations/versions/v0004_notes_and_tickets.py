@@ -16,7 +16,7 @@ def _session_key() -> list[sa.Column[str]]:
 
 
 def upgrade() -> None:
-    """Create the two tables, and add the column that tells whether one needs to look."""
+    """Create the two tables, and add the column that counts a session's tickets."""
     by_code_point = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
     op.create_table(
         "notes",
@@ -42,7 +42,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them, with everything in them."""
+    """Drop the column and the tables with their data."""
     op.drop_column("sessions", "waiting")
     op.drop_table("tickets")
     op.drop_table("notes")

@@ -7,7 +7,7 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    """Add them; workers of the version before keep them without knowing."""
+    """Create the indexes; workers of the previous version need no change."""
     of_app = ["app_name", "update_time", "user_id", "session_id"]
     of_user = ["app_name", "user_id", "update_time", "session_id"]
     op.create_index("sessions_of_app", "sessions", of_app)
@@ -15,6 +15,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop the indexes."""
     op.drop_index("sessions_of_user", "sessions")
     op.drop_index("sessions_of_app", "sessions")

@@ -21,6 +21,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop it, with everything in it."""
+    """Drop the table with its data."""
     if op.get_context().dialect.name == "postgresql":
         op.drop_table("credentials")
