@@ -1,4 +1,4 @@
-"""Long-term memory: what a user's past sessions said, and where it is kept."""
+"""Long-term memory: text from a user's past sessions, and the services that store it."""
 
 from durable_adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
 from durable_adk.memory.in_memory_memory_service import InMemoryMemoryService

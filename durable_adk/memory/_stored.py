@@ -1,4 +1,4 @@
-"""The memory service over any store of memories."""
+"""A memory service on top of any memory store."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.sessions.session import Session
 
 NO_SESSION = ""
-"""Where memories are counted to that come from no session; no session has this id."""
+"""Session id for memories that come from no session; no real session has this id."""
 
 
 class Owner(NamedTuple):
-    """Whose memories."""
+    """The user that memories belong to."""
 
     app_name: str
     user_id: str
@@ -32,7 +32,7 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """An entry as it is stored: with an id, and with text only."""
+    """A memory entry as stored: with an id, and reduced to text."""
 
     session_id: str
     entry_id: str
@@ -40,27 +40,27 @@ class Memory:
 
 
 class MemoryStore(Protocol):
-    """Where memories are kept; what it is given is checked."""
+    """Stores memories; its arguments are already validated."""
 
     async def add(self, owner: Owner, memories: list[Memory], *, replace: str | None) -> None:
-        """Store those whose id their session does not have; first empty the session `replace`."""
+        """Delete the memories of session `replace`, then store those whose id is new to it."""
         ...
 
     async def remove(self, owner: Owner, entry_id: str | None) -> None:
-        """Remove the memories of an id, or all."""
+        """Remove the memories with this id, or all if it is None."""
         ...
 
     async def search(self, owner: Owner, words: list[str], limit: int) -> list[MemoryEntry]:
-        """Copies of the memories that have some of the words, the best first."""
+        """Return copies of the memories that contain any of the words, best match first."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections and files."""
+        """Close connections and files."""
         ...
 
 
 class StoredMemoryService(BaseMemoryService):
-    """Checks what it is given and makes memories of it; a `ArtifactStore` keeps and finds them."""
+    """Validates input and converts it to memories; a `MemoryStore` stores and finds them."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -150,7 +150,7 @@ def _of_events(
 
 
 def _of(entries: Sequence[MemoryEntry], session_id: str) -> list[Memory]:
-    """The entries that have text, with it alone: files and calls are no use to a later prompt."""
+    """Keep entries with text, reduced to it: files and calls are useless in a later prompt."""
     bare = [
         entry.model_copy(update={"content": _spoken(entry.content)})
         for entry in entries
@@ -167,7 +167,7 @@ def _spoken(content: types.Content) -> types.Content:
 def _memory(entry: MemoryEntry, session_id: str) -> Memory:
     said = entry.model_dump(exclude_none=True)
     check_json(said, "the memory")
-    # The id is made of the entry and not drawn: adding it again, after a crash, adds nothing.
+    # The id is derived from the entry, so that adding it again after a crash is idempotent.
     entry_id = entry.id or sha256(canonical(said).encode()).hexdigest()[:32]
     return Memory(
         session_id=session_id,

@@ -1,13 +1,14 @@
-"""The port to long-term memory.
+"""The interface to long-term memory.
 
 Contract of every implementation, tested by one suite (`tests/unit/memory/test_contract.py`):
 
-* Memories belong to an app's user; nobody else finds them (I18).
-* Only text is remembered, and no thoughts: they are what is searched, and what comes back.
-* Every call may be repeated after a lost acknowledgement; a memory is stored once.
+* Memories belong to one user of one app; no other user can find them (I18).
+* Only text is stored, searched and returned; thoughts are not.
+* Every call is idempotent and may be repeated after a lost acknowledgement; a memory is stored
+  once.
 
-All calls raise InvalidRequestError for an id that cannot serve, and StoreUnavailableError while the
-store does not answer.
+All calls raise InvalidRequestError for an invalid id, and StoreUnavailableError while the store is
+unavailable.
 """
 
 from abc import ABC, abstractmethod
@@ -22,24 +23,24 @@ from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.sessions.session import Session
 
 MAX_RESULTS = 10
-"""Memories one search finds at most (semantics MEM-3)."""
+"""Maximum number of memories returned by a search (semantics MEM-3)."""
 
 
 class SearchMemoryResponse(JsonModel):
-    """What a search has found, the best first."""
+    """The memories found by a search, best match first."""
 
     memories: list[MemoryEntry] = Field(default_factory=list[MemoryEntry])
 
 
 class BaseMemoryService(ABC):
-    """Remembers what users said across sessions (semantics MEM-1).
+    """Stores text from a user's sessions for use in later ones (semantics MEM-1).
 
-    Nothing is added by itself: the application, or a callback, says what to remember (MEM-4).
+    Nothing is added automatically: the application or a callback decides what to store (MEM-4).
     """
 
     @abstractmethod
     async def add_session_to_memory(self, session: Session) -> None:
-        """Remember a session's events, in place of what was remembered of it before (MEM-3)."""
+        """Store a session's events, replacing the memories stored for it before (MEM-3)."""
 
     @abstractmethod
     async def add_events_to_memory(
@@ -51,14 +52,14 @@ class BaseMemoryService(ABC):
         session_id: str | None = None,
         custom_metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Remember some events beside what is there; one that is there already stays (MEM-6).
+        """Add events to the existing memories; an event already stored is kept as is (MEM-6).
 
         Args:
             app_name: Name of the app.
             user_id: Id of the user.
-            events: Those without text are passed over, partial ones as well.
-            session_id: The session they are counted to; None for none.
-            custom_metadata: JSON to keep with each of them.
+            events: Events to add. Partial events and events without text are skipped.
+            session_id: The session that the memories belong to, if any.
+            custom_metadata: JSON to store with each memory.
 
         Raises:
             StateValueError: `custom_metadata` is not JSON.
@@ -73,32 +74,32 @@ class BaseMemoryService(ABC):
         memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Remember what is given, not from any session (MEM-6).
+        """Add memories that do not come from a session (MEM-6).
 
-        An entry without id gets one made of what it says, so the same entry is stored once.
-        `custom_metadata` is kept with each of them; an entry's own wins.
+        An entry without an id gets one derived from its content, so that the same entry is stored
+        once. `custom_metadata` is merged into each entry's metadata; the entry's own keys win.
 
         Raises:
-            StateValueError: The metadata, or an entry, is not JSON.
+            StateValueError: The metadata or an entry is not JSON.
         """
 
     @abstractmethod
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None
     ) -> None:
-        """Forget the memories of this id, or with None all of the user's; none is no error."""
+        """Delete the memories with this id, or all of the user's if None; idempotent."""
 
     @abstractmethod
     async def search_memory(
         self, *, app_name: str, user_id: str, query: str
     ) -> SearchMemoryResponse:
-        """The memories that share words with the query, at most `MAX_RESULTS`, the best first.
+        """Return up to `MAX_RESULTS` memories that share words with the query, best match first.
 
-        Any text is a query; case does not count. No words find nothing.
+        The query may be any text and is case-insensitive. A query without words finds nothing.
         """
 
     async def scrub(self) -> None:  # noqa: B027  # optional
-        """Overwrite what was deleted, as far as the store can: files keep it until then."""
+        """Overwrite deleted data if the store can; files retain it until then."""
 
     async def close(self) -> None:  # noqa: B027  # optional
-        """Let go of connections and files."""
+        """Close connections and files."""

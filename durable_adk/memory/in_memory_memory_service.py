@@ -1,4 +1,4 @@
-"""Memory that lives as long as its process."""
+"""Memory that is lost when its process exits."""
 
 from collections import defaultdict
 from threading import Lock
@@ -9,9 +9,9 @@ from durable_adk.memory.memory_entry import MemoryEntry
 
 
 class InMemoryMemoryService(StoredMemoryService):
-    """All memories in memory, for tests and scripts; usable from any thread (TRAP-8).
+    """Keeps memories in process memory, for tests and scripts; thread-safe (TRAP-8).
 
-    The best memory is the one that has the most different words of the query (semantics MEM-3).
+    Ranks memories by the number of distinct query words that they contain (semantics MEM-3).
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class _MemoryStore:
         asked = set(words)
         scored = [(len(asked.intersection(words_of(entry.text))), entry) for entry in entries]
         found = [pair for pair in scored if pair[0]]
-        # The latest first among equals: what was said last is likeliest to hold still.
+        # Newest first among equal scores: the latest statement is the likeliest to be still true.
         found.sort(key=lambda pair: (pair[0], pair[1].timestamp or ""), reverse=True)
         return [entry.model_copy(deep=True) for _, entry in found[:limit]]
 

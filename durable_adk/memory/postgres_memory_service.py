@@ -1,4 +1,4 @@
-"""Memory in a PostgreSQL database, found by an index of words."""
+"""Memory in a PostgreSQL database, searched through a word index."""
 
 from sqlalchemy import (
     ARRAY,
@@ -21,13 +21,13 @@ from durable_adk.sessions.sql.database_url import parse
 from durable_adk.sessions.sql.schema import MEMORIES
 
 _MAX_WORD = 256
-"""Characters by which a word is known: an index entry has at most 2,700 bytes."""
+"""Characters of a word that are indexed; an index entry is limited to 2,700 bytes."""
 
 _ADD = insert(MEMORIES).on_conflict_do_nothing(constraint="memories_entry")
 _OF_OWNER = (MEMORIES.c.app_name == bindparam("app")) & (MEMORIES.c.user_id == bindparam("user"))
 
-# The words come cut and folded; no parser of PostgreSQL's, whose idea of a letter depends on the
-# database's locale, sees a text. A word weighs the more, the fewer of the user's memories have it.
+# Words are split and folded in Python, because PostgreSQL's parsers define letters by the
+# database's locale. A word weighs more the fewer of the user's memories contain it.
 _SEARCH = text("""
 WITH found AS (
     SELECT number, said_at, entry, words FROM memories
@@ -47,17 +47,17 @@ ORDER BY score DESC, said_at DESC, number DESC LIMIT :limit
 
 
 class PostgresMemoryService(StoredMemoryService):
-    """Memories in a PostgreSQL database, which may be that of the sessions.
+    """Stores memories in a PostgreSQL database, which may be the session database.
 
-    Memories come in the order of the words that they share with the query; rare words count more
-    than common ones. The tables are made with those of the sessions, see `DatabaseSessionService`.
+    Ranks memories by the words that they share with the query; rare words count more than common
+    ones. The tables are created together with the session tables, see `DatabaseSessionService`.
 
     Args:
-        db_url: SQLAlchemy's URL, e.g. ``postgresql://user:password@host/name``. It needs the extra
+        db_url: SQLAlchemy URL, e.g. ``postgresql://user:password@host/name``. Requires the extra
             ``postgres``.
 
     Raises:
-        InvalidRequestError: The URL is of no PostgreSQL database.
+        InvalidRequestError: The URL is not that of a PostgreSQL database.
     """
 
     def __init__(self, db_url: str | URL) -> None:
@@ -70,7 +70,7 @@ class _PostgresStore:
 
     async def add(self, owner: Owner, memories: list[Memory], *, replace: str | None) -> None:
         rows = [_row(owner, memory) for memory in memories]
-        # In one order everywhere, so that two who add the same do not deadlock.
+        # A fixed order, so that concurrent writers of the same memories do not deadlock.
         rows.sort(key=lambda row: (row["session_id"], row["entry_id"]))
 
         def work(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Memory in a SQLite file, found by full-text search."""
+"""Memory in a SQLite file, searched with full-text search."""
 
 import asyncio
 import sqlite3
@@ -18,7 +18,7 @@ from durable_adk.memory.memory_entry import MemoryEntry
 T = TypeVar("T")
 
 _BUSY_TIMEOUT = 5.0
-"""Seconds to wait for another process's write (reliability 10)."""
+"""Seconds to wait for another process's write lock (reliability 10)."""
 
 _VERSION = 1
 _TABLES = """
@@ -40,7 +40,7 @@ _ADD = "INSERT OR IGNORE INTO memories VALUES (NULL, ?, ?, ?, ?, ?, ?) RETURNING
 _ADD_WORDS = "INSERT INTO memory_words (rowid, owner, words) VALUES (?, ?, ?)"
 _REMOVE = "DELETE FROM memories WHERE app_name = ? AND user_id = ?{also} RETURNING number"
 _REMOVE_WORDS = "DELETE FROM memory_words WHERE rowid = ?"
-# Rank 0 for the owner: whose a memory is says nothing of how well it fits.
+# Weight 0 for the owner column: the owner says nothing about relevance.
 _SEARCH = """
 SELECT entry FROM memory_words JOIN memories ON number = memory_words.rowid
 WHERE memory_words MATCH ? AND app_name = ? AND user_id = ?
@@ -49,24 +49,24 @@ ORDER BY bm25(memory_words, 0.0, 1.0), said_at DESC, number DESC LIMIT ?
 
 
 class SqliteMemoryService(StoredMemoryService):
-    """Memories in a SQLite file, which any number of processes may share.
+    """Stores memories in a SQLite file, which any number of processes may share.
 
-    The best memory by BM25 comes first: rare words count more than common ones, and short texts
-    more than long ones.
+    Ranks memories by BM25: rare words count more than common ones, and short texts more than long
+    ones.
     """
 
     def __init__(self, db_path: Path | str) -> None:
-        """Name the file; it is made at the first call, with its folder."""
+        """Set the file path; the file and its folder are created at the first call."""
         self._file = _SqliteStore(Path(db_path))
         super().__init__(self._file)
 
     async def scrub(self) -> None:
-        """See the base class: the index and the file are written anew."""
+        """See the base class; rewrites the index and the file."""
         await self._file.scrub()
 
 
 class _SqliteStore:
-    """Each call opens the file in a thread, so any event loop may ask and nothing stays open."""
+    """Opens the file in a thread per call, so any event loop may use it and none stays open."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -102,7 +102,7 @@ class _SqliteStore:
         return [MemoryEntry.model_validate_json(entry, extra="ignore") for entry in found]
 
     async def scrub(self) -> None:
-        """Write index and file anew, without what was deleted, and empty the write-ahead log."""
+        """Rewrite index and file without deleted data, and truncate the write-ahead log."""
 
         def work() -> None:
             self._prepare()
@@ -123,20 +123,20 @@ class _SqliteStore:
             self._prepare()
             with _open(self._path) as connection:
                 connection.execute(begin)
-                with connection:  # commits, or rolls back what failed
+                with connection:  # commits, or rolls back on failure
                     return work(connection)
 
         return await self._trip(transaction)
 
     async def _trip(self, work: Callable[[], T]) -> T:
-        # A caller that is cancelled leaves the thread to finish: its commit is whole either way.
+        # If the caller is cancelled, the thread still finishes; the transaction is atomic anyway.
         try:
             return await asyncio.to_thread(work)
         except (sqlite3.OperationalError, OSError) as error:
             raise StoreUnavailableError(f"The memory store does not answer: {error}") from error
 
     def _prepare(self) -> None:
-        """Make the file and its tables, once in this process."""
+        """Create the file and its tables, once per process."""
         if self._ready:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -167,7 +167,7 @@ def _remove(connection: sqlite3.Connection, owner: Owner, also: str, *values: st
 
 
 def _token(owner: Owner) -> str:
-    """The owner as one word, so that a search reads no index entries but the owner's."""
+    """Return the owner as one word, so that a search reads only the owner's index entries."""
     return sha256(canonical(list(owner)).encode()).hexdigest()
 
 
@@ -179,9 +179,9 @@ def _open(path: Path) -> Generator[sqlite3.Connection]:
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:
-    """Switch the file to a write-ahead log, which is for good.
+    """Switch the file permanently to a write-ahead log.
 
-    The switch needs the file for itself and does not wait for it, so it is tried until it works.
+    The switch needs exclusive access and does not wait for it, so it is retried until the timeout.
     """
     deadline = time.monotonic() + _BUSY_TIMEOUT
     while True:

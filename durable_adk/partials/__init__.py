@@ -1,4 +1,4 @@
-"""Text as the model writes it: events that are shown and never stored (design D8)."""
+"""Partial events: text streamed to viewers while the model writes it, never stored (design D8)."""
 
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.partials.choice import partials_at, partials_of

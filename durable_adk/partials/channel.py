@@ -1,4 +1,4 @@
-"""The port between a model step and those who watch its text grow."""
+"""The interface between a model step and the viewers that stream its text."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -11,38 +11,41 @@ from durable_adk.partials.subscription import Subscription
 from durable_adk.sessions.session import SessionKey
 
 PREFIX = "durable_adk_partials"
-"""How the names of all channels on a server begin."""
+"""Prefix of all channel names on a server."""
 
 
 class PartialChannel(ABC):
-    """Carries chunks to any number of viewers; it may lose any of them (design D8).
+    """Delivers chunks to any number of viewers, on a best-effort basis (design D8).
 
-    The whole event that follows is committed and repairs every loss. So nothing here is worth
-    waiting for or failing for, and nothing of it is in Temporal's history or in a store (DUR-8).
+    The complete event that follows is committed and makes up for every lost chunk. A channel
+    therefore never blocks or fails a run, and chunks are written neither to Temporal's history
+    nor to a store (DUR-8).
     """
 
     @abstractmethod
     def publish(self, partial: PartialEvent) -> None:
-        """Give a chunk to whoever watches now; from any thread.
+        """Send a chunk to all current viewers; callable from any thread.
 
-        Never blocks and never raises, whatever viewers do: a slow one loses chunks.
+        Never blocks and never raises. A slow viewer loses chunks.
         """
 
     @abstractmethod
     def subscribe(
         self, key: SessionKey, invocation_id: str
     ) -> AbstractAsyncContextManager[Subscription]:
-        """Watch an invocation; chunks published before are gone, if not still on their way.
+        """Subscribe to an invocation's chunks from now on.
 
-        Never raises: where nothing can be received, the subscription stays empty.
+        Chunks published earlier are not replayed. Never raises: if nothing can be received, the
+        subscription stays empty.
         """
 
 
 @lru_cache(maxsize=256)
 def channel_name(key: SessionKey, invocation_id: str) -> str:
-    """An invocation's channel on a server, whose name does not say whose it is.
+    """Return the name of an invocation's channel on a server.
 
-    PostgreSQL's names have at most 63 bytes.
+    The name contains a hash, so that it does not reveal the user or session. PostgreSQL limits
+    names to 63 bytes.
     """
     text = canonical([*key, invocation_id])
     return f"{PREFIX}_{hashlib.sha256(text.encode()).hexdigest()[:32]}"

@@ -1,4 +1,4 @@
-"""Which channel goes with which session store, or with which setting."""
+"""Selects the partial event channel for a session store or a setting."""
 
 from weakref import WeakKeyDictionary
 
@@ -15,12 +15,14 @@ _IN_PROCESS: WeakKeyDictionary[SessionLog, InProcessPartials] = WeakKeyDictionar
 
 
 def partials_of(sessions: SessionLog) -> PartialChannel | None:
-    """The channel on which all meet who use the same store, without being told of each other.
+    """Return the default channel for a session store, derived from the store itself.
+
+    All users of the same store get the same channel without further configuration.
 
     Returns:
-        For a store in memory the channel of that object, for a SQLite file the one of its path,
-        for a PostgreSQL database its notices; None for a store that is none of ours: whoever wants
-        partial events there names a channel.
+        For an in-memory store, the channel of that object; for a SQLite file, the channel of its
+        path; for a PostgreSQL database, its notifications. None for a third-party store, which
+        needs an explicit channel.
     """
     if isinstance(sessions, InMemorySessionService):
         return _IN_PROCESS.setdefault(sessions, InProcessPartials())
@@ -32,9 +34,11 @@ def partials_of(sessions: SessionLog) -> PartialChannel | None:
 
 
 def partials_at(url: str) -> RedisPartials:
-    """The channel that a setting names, for any session store; whoever opens it closes it.
+    """Return the channel for a configured URL; works with any session store.
+
+    The caller closes the channel.
 
     Raises:
-        InvalidRequestError: It is not Redis's, or the extra ``redis`` is not installed.
+        InvalidRequestError: The URL is not a Redis URL, or the extra ``redis`` is not installed.
     """
     return RedisPartials(url)

@@ -11,7 +11,7 @@ from durable_adk.sessions.session import SessionKey
 
 
 class InProcessPartials(PartialChannel):
-    """The channel of a runner that runs its invocations itself, in any of its event loops."""
+    """Channel for a runner that executes invocations in its own process, in any event loop."""
 
     def __init__(self) -> None:
         self._lock = Lock()

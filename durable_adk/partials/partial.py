@@ -9,41 +9,41 @@ from durable_adk.json_model import JsonModel
 from durable_adk.sessions.session import SessionKey
 
 MARK = "partial"
-"""Key of `custom_metadata` under which a shown chunk says its attempt and index."""
+"""Key of `custom_metadata` that holds the attempt and index of a displayed chunk."""
 
 
 class PartialEvent(JsonModel):
-    """A chunk with what a viewer needs to put it in its place (semantics DUR-8)."""
+    """A chunk together with its position in the stream (semantics DUR-8)."""
 
     key: SessionKey
     invocation_id: str
     event: Event
-    """Partial; its id is that of the whole event to come (FLW-74)."""
+    """The partial event; it has the id of the complete event that will follow (FLW-74)."""
     attempt: int = Field(ge=1)
-    """Attempt of the model step: a retry begins its text anew (TRAP-6)."""
+    """Attempt number of the model step; a retry restarts the text (TRAP-6)."""
     index: int = Field(ge=0)
-    """0, 1, 2, ... within the attempt; what is missing in between was lost."""
+    """0, 1, 2, ... within the attempt; a gap means that chunks were lost."""
     revision: int = Field(ge=0)
-    """The session's when the step began: events up to it come before this chunk."""
+    """Session revision when the step began; events up to it precede this chunk."""
 
     def as_event(self) -> Event:
-        """The chunk for a viewer: a copy that says where it belongs, and that it is not stored."""
+        """Return a copy of the event for viewers, marked as partial, with attempt and index."""
         mark = {MARK: {"attempt": self.attempt, "index": self.index}}
         metadata = {**(self.event.custom_metadata or {}), **mark}
         return self.event.model_copy(update={"partial": True, "custom_metadata": metadata})
 
 
 def attempt_of(event: Event) -> int:
-    """The attempt that `PartialEvent.as_event` wrote down; 0 if there is none."""
+    """Return the attempt recorded by `PartialEvent.as_event`, or 0 if there is none."""
     mark: Any = (event.custom_metadata or {}).get(MARK)
     try:
         return int(mark["attempt"])
-    except (TypeError, KeyError, ValueError):  # none, or metadata of the agent's own
+    except (TypeError, KeyError, ValueError):  # no mark, or custom metadata of the agent
         return 0
 
 
 def encode(partial: PartialEvent) -> bytes | None:
-    """The chunk as JSON; None if it has none, e.g. because it ends amid a surrogate pair."""
+    """Encode a chunk as JSON; None if impossible, e.g. because it splits a surrogate pair."""
     try:
         return partial.to_json().encode()
     except ValueError:
@@ -51,7 +51,7 @@ def encode(partial: PartialEvent) -> bytes | None:
 
 
 def decode(data: bytes) -> PartialEvent | None:
-    """What `encode` wrote, here or in another version; None if it is something else."""
+    """Decode the output of `encode` of any version; None if the data is not a chunk."""
     try:
         return PartialEvent.model_validate_json(data, extra="ignore")
     except ValidationError:

@@ -1,4 +1,4 @@
-"""Partial events between the processes that share a PostgreSQL database."""
+"""Partial events between processes that share a PostgreSQL database."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -13,21 +13,22 @@ from durable_adk.sessions.sql.database import PostgresDatabase
 from durable_adk.sessions.sql.notices import MAX_BYTES, Listener
 
 MAX_CHUNK = 32 * 1024
-"""Bytes of a chunk; larger ones are lost. A text chunk has some hundred."""
+"""Maximum size of a chunk in bytes; larger ones are dropped. A text chunk has a few hundred."""
 _PIECE = MAX_BYTES // 4 - 4
-"""Characters of a piece: at most so many bytes, whatever they are, with the mark before them."""
+"""Characters per piece; with its mark a piece never exceeds `MAX_BYTES`, whatever the text."""
 _LAST, _MORE = ".", "+"
 _PATIENCE = 1.0
-"""Seconds that a subscription waits until it hears; the run must not wait for its decoration."""
+"""Seconds to wait until a subscription is active; streaming must not hold up the run."""
 
 
 class PostgresPartials(PartialChannel):
-    """The channel of all processes that share a database: its notices, which nobody keeps.
+    """Channel for processes that share a database, based on its transient notifications.
 
-    Each invocation has a channel of its own, so that nobody gets chunks that nobody here watches.
+    Each invocation has its own channel, so that a process receives only chunks that it has a
+    viewer for.
 
     Args:
-        database: The sessions'; a chunk goes over the connection that tells of commits.
+        database: The session database. Chunks use the same connection as commit notifications.
     """
 
     def __init__(self, database: PostgresDatabase) -> None:
@@ -38,7 +39,7 @@ class PostgresPartials(PartialChannel):
         data = encode(partial)
         if data is None or len(data) > MAX_CHUNK:
             return
-        with suppress(DurableAdkError):  # there is no driver, and so there are no sessions either
+        with suppress(DurableAdkError):  # without a driver there are no sessions either
             channel = channel_name(partial.key, partial.invocation_id)
             self._database.notices.send(channel, *_pieces(data.decode()))
 
@@ -61,18 +62,18 @@ class PostgresPartials(PartialChannel):
 
 
 class _Pieces:
-    """Puts chunks together; the pieces of one arrive one after the other, or it is lost."""
+    """Reassembles chunks; the pieces of a chunk must arrive in order, or the chunk is dropped."""
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
         self._begun: dict[int, list[str]] = {}
-        """By the connection that sends them."""
+        """Incomplete chunks by the connection that sends them."""
 
     def add(self, sender: int, text: str) -> None:
         place, mark, piece = int(text[:2], 16), text[2:3], text[3:]
         begun = self._begun.pop(sender, [])
         if len(begun) != place:
-            return  # its beginning was lost
+            return  # an earlier piece was lost
         begun.append(piece)
         if mark == _MORE:
             self._begun[sender] = begun
@@ -81,7 +82,7 @@ class _Pieces:
 
 
 def _pieces(text: str) -> list[str]:
-    """The text in pieces that each say their place: of equal ones, PostgreSQL delivers one."""
+    """Split text into numbered pieces: PostgreSQL would deliver identical ones only once."""
     cut = [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
     marks = [_MORE] * (len(cut) - 1) + [_LAST]
     return [

@@ -1,4 +1,4 @@
-"""Partial events over Redis, for more viewers than a database should tell."""
+"""Partial events over Redis, for more viewers than a database should notify."""
 
 import asyncio
 from collections import deque
@@ -27,22 +27,22 @@ except ImportError:
     Redis = Retry = NoBackoff = Absent
 
 MAX_CHUNK = 32 * 1024
-"""Bytes of a chunk; larger ones are lost. A text chunk has some hundred."""
+"""Maximum size of a chunk in bytes; larger ones are dropped. A text chunk has a few hundred."""
 BACKLOG = 2_000
-"""Chunks that wait to be sent; of more, the oldest are lost."""
+"""Maximum number of queued chunks; beyond it the oldest are dropped."""
 _SCHEMES = ("redis://", "rediss://")
 _ANSWER = 5.0
-"""Seconds for a connection, and for an answer."""
+"""Timeout in seconds for connecting, and for a reply."""
 _BATCH = 200
-"""Chunks sent at once."""
+"""Chunks per pipeline."""
 _PATIENCE = 1.0
-"""Seconds that a subscription waits until it hears; the run must not wait for its decoration."""
+"""Seconds to wait until a subscription is active; streaming must not hold up the run."""
 _SILENCE = 10.0
-"""Seconds without a word after which Redis is asked whether it lives; it has half of that."""
+"""Seconds of silence before a ping; Redis has half of that to reply."""
 _DELAYS = (0.1, 5.0)
-"""Seconds before the first new attempt, and the most there may be."""
+"""First and maximum retry delay in seconds."""
 _IDLE = PREFIX
-"""A channel of which nobody hears anything: who listens to none cannot be heard either."""
+"""A channel without messages: a client without subscriptions cannot wait for messages or pings."""
 
 _log = get_logger(__name__)
 
@@ -52,23 +52,24 @@ class _Viewer:
     channel: str
     subscription: Subscription
     ready: "Future[None]" = field(default_factory=Future[None])
-    """Done when Redis has said that it will tell."""
+    """Done when Redis has confirmed the subscription."""
 
 
 @dataclass
 class _Attempts:
-    """At publishing or at subscribing, each failure followed by a longer delay.
+    """Retries of publishing or subscribing, with exponential backoff.
 
-    Redis may let somebody in and refuse a channel, so only what has failed can end its outage.
+    Redis may accept a connection and still refuse a channel. Therefore only a success of the same
+    operation ends its outage.
     """
 
     what: str
     failing: set[str]
-    """What fails now, of both; the log has the first failure, and that none is left."""
+    """Operations failing now, shared by both; logged at the first failure and at full recovery."""
     _delay: float = _DELAYS[0]
 
     async def failed(self, error: Exception) -> None:
-        """Wait until it may be tried again; the error's text may quote the URL."""
+        """Wait before the next retry; log no error text, since it may quote the URL."""
         if not self.failing:
             kind = type(error).__name__
             _log.warning("partials.lost", by="redis", trying=self.what, error_type=kind)
@@ -77,7 +78,7 @@ class _Attempts:
         self._delay = min(self._delay * 2, _DELAYS[1])
 
     def succeeded(self) -> None:
-        """A chunk was taken, or a subscription confirmed."""
+        """Record that a chunk was accepted or a subscription confirmed."""
         if self.failing == {self.what}:
             _log.info("partials.carried", by="redis")
         self.failing.discard(self.what)
@@ -85,11 +86,11 @@ class _Attempts:
 
 
 class RedisPartials(PartialChannel):
-    """The channel of all processes that share a Redis: its publish and subscribe, kept nowhere.
+    """Channel for processes that share a Redis server, based on publish/subscribe.
 
-    Each invocation has a channel of its own, whose name is a hash. All work is done in an event
-    loop in a thread of its own, as a step's and a viewer's loops come and go. Redis may go away and
-    come back at any time: what is sent meanwhile is lost, and nobody waits for it.
+    Each invocation has its own channel, whose name is a hash. All work runs in an event loop in a
+    dedicated thread, because the loops of steps and viewers are short-lived. Redis may become
+    unavailable and return at any time: chunks sent meanwhile are lost, and no caller blocks.
 
     Args:
         url: ``redis://`` or ``rediss://``; never logged.
@@ -105,7 +106,7 @@ class RedisPartials(PartialChannel):
         self._closed = False
         self._outgoing: deque[tuple[str, bytes]] = deque(maxlen=BACKLOG)
         self._waking = False
-        # Only of the loop in the thread, from here on.
+        # Everything below is used only by the loop in the thread.
         self._news, self._moved, self._closing = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._viewers: list[_Viewer] = []
         self._confirmed: set[str] = set()
@@ -118,7 +119,7 @@ class RedisPartials(PartialChannel):
         data = encode(partial)
         if data is not None and len(data) <= MAX_CHUNK:
             self._outgoing.append((channel_name(partial.key, partial.invocation_id), data))
-            if not self._waking:  # once until the loop has run: a stuck one collects no callbacks
+            if not self._waking:  # at most one callback is pending, even if the loop is stuck
                 self._waking = True
                 self._in_loop(self._wake)
 
@@ -134,7 +135,7 @@ class RedisPartials(PartialChannel):
             self._in_loop(self._leave, viewer)
 
     async def close(self) -> None:
-        """Let go of Redis; from now on nothing is carried."""
+        """Disconnect from Redis; nothing is delivered afterwards."""
         with self._lock:
             self._closed = True
             running, self._running = self._running, None
@@ -144,7 +145,7 @@ class RedisPartials(PartialChannel):
             await asyncio.to_thread(thread.join)
 
     def _in_loop(self, work: Callable[..., None], *arguments: Any) -> bool:
-        """Do some work in the thread; False once the channel is closed."""
+        """Schedule work in the thread; return False once the channel is closed."""
         with self._lock:
             if not self._closed:
                 self._running = self._running or self._start()
@@ -162,7 +163,7 @@ class RedisPartials(PartialChannel):
         return loop, thread
 
     def _wake(self) -> None:
-        self._waking = False  # before the event, so that what comes from now on wakes again
+        self._waking = False  # before the event, so that later chunks wake the loop again
         self._news.set()
 
     def _enter(self, viewer: _Viewer) -> None:
@@ -178,7 +179,7 @@ class RedisPartials(PartialChannel):
     async def _serve(self) -> None:
         send, listen = asyncio.create_task(self._send()), asyncio.create_task(self._listen())
         await self._closing.wait()
-        self._news.set()  # what waits is sent, if that is done at once
+        self._news.set()  # flush queued chunks, if that succeeds within the timeout
         self._moved.set()
         await asyncio.wait({send, listen}, timeout=_PATIENCE)
         send.cancel()
@@ -187,7 +188,7 @@ class RedisPartials(PartialChannel):
         await self._redis.aclose()
 
     async def _send(self) -> None:
-        """Publish what waits."""
+        """Publish queued chunks."""
         while self._outgoing or not self._closed:
             await self._news.wait()
             self._news.clear()
@@ -202,7 +203,7 @@ class RedisPartials(PartialChannel):
                     await self._publishing.failed(error)
 
     async def _listen(self) -> None:
-        """Listen from the first viewer on, over one connection, and over a new one if it breaks."""
+        """Receive messages once there is a viewer; reconnect when the connection breaks."""
         await self._moved.wait()
         while not self._closed:
             try:
@@ -213,13 +214,13 @@ class RedisPartials(PartialChannel):
                 await self._subscribing.failed(error)
 
     async def _follow(self, pubsub: Any) -> None:
-        """Subscribe to the channels that somebody wants to hear, and to no others."""
+        """Keep the subscribed channels equal to those that have viewers."""
         await pubsub.subscribe(_IDLE)
         followed = set[str]()
         hearing = asyncio.create_task(self._hear(pubsub))
         hearing.add_done_callback(self._end_following)
         try:
-            # Not a task group, which cancels once: the driver may swallow a cancellation.
+            # No task group: it cancels only once, and the driver may swallow a cancellation.
             while not self._closed and not hearing.done():
                 self._moved.clear()
                 wanted = {viewer.channel for viewer in self._viewers}
@@ -238,7 +239,7 @@ class RedisPartials(PartialChannel):
 
     def _end_following(self, hearing: "asyncio.Task[None]") -> None:
         if not hearing.cancelled():
-            hearing.exception()  # counts as retrieved, should subscribing fail first
+            hearing.exception()  # marks it as retrieved, in case subscribing fails first
         self._moved.set()
 
     async def _hear(self, pubsub: Any) -> None:
@@ -263,13 +264,13 @@ class RedisPartials(PartialChannel):
 
 
 def connected(url: str) -> Any:
-    """A client that has not connected yet, and gives up at once what fails.
+    """Create a client that connects lazily and does not retry.
 
-    Typed as Any: the library's commands are sync or async by a union of types.
+    Typed as Any because the library types its commands as a union of sync and async results.
 
     Raises:
         InvalidRequestError: The library is not installed, or the URL cannot be used. The message
-            quotes nothing of it, as there may be a password in it.
+            does not quote the URL, which may contain a password.
     """
     require("redis")
     try:

@@ -1,8 +1,8 @@
-"""Partial events between the processes of one machine, without a broker.
+"""Partial events between processes on one machine, without a broker.
 
-A viewer binds a datagram socket in a folder whose name both sides derive from the session store's
-path and the invocation; a step sends to every socket it finds there. Without viewers there is no
-folder, and publishing is one failed look for it.
+A viewer binds a datagram socket in a folder. Both sides derive the folder's name from the session
+store's path and the invocation; a step sends to every socket in the folder. Without viewers the
+folder does not exist, and publishing costs one failed directory lookup.
 """
 
 import asyncio
@@ -28,22 +28,23 @@ from durable_adk.sessions.session import SessionKey
 _log = get_logger(__name__)
 
 MAX_DATAGRAM = 32 * 1024
-"""Bytes of a chunk; larger ones are lost. A text chunk has some hundred."""
+"""Maximum size of a chunk in bytes; larger ones are dropped. A text chunk has a few hundred."""
 BACKLOG = 200
-"""Chunks kept for a viewer whose socket is full: Linux holds ten by itself, a short stall."""
+"""Chunks kept for a viewer whose socket is full; Linux itself buffers only ten."""
 MAX_BACKLOGS = 64
-"""Viewers for whom chunks are kept; of more, those that have waited longest lose theirs."""
+"""Maximum number of viewers with a backlog; beyond it the oldest backlogs are dropped."""
 _FULL = {errno.EAGAIN, errno.ENOBUFS}
 _READS = 64
-"""Chunks read before the event loop goes on with other work."""
+"""Chunks read before control returns to the event loop."""
 _BIND_ATTEMPTS = 5
 
 
 class SocketPartials(PartialChannel):
-    """The channel of all processes of one user that share a store file.
+    """Channel for the processes of one user that share a store file.
 
     Args:
-        name: The file; only its path is used. Processes must agree on it and on ``TMPDIR``.
+        name: The store file; only its path is used. All processes must use the same path and the
+            same ``TMPDIR``.
     """
 
     def __init__(self, name: Path) -> None:
@@ -54,8 +55,8 @@ class SocketPartials(PartialChannel):
         self._backlogs: dict[Path, deque[bytes]] = {}
 
     def publish(self, partial: PartialEvent) -> None:
-        """See `PartialChannel.publish`; what a full socket does not take goes with the next."""
-        with suppress(OSError):  # e.g. no descriptor is left
+        """See `PartialChannel.publish`; chunks for a full socket are sent with the next one."""
+        with suppress(OSError):  # e.g. out of file descriptors
             viewers = self._viewers(partial)
             data = encode(partial) if viewers else None
             if data is None or len(data) > MAX_DATAGRAM:
@@ -82,7 +83,7 @@ class SocketPartials(PartialChannel):
             _discard(viewer)  # its process was killed
         except OSError as error:
             if error.errno in _FULL:
-                self._backlogs[viewer] = waiting  # now the youngest
+                self._backlogs[viewer] = waiting  # moved to the end: the newest backlog
 
     @asynccontextmanager
     async def subscribe(self, key: SessionKey, invocation_id: str) -> AsyncGenerator[Subscription]:
@@ -110,10 +111,10 @@ class SocketPartials(PartialChannel):
             return None
 
     def _listen(self, folder: Path) -> tuple[socket.socket, Path]:
-        """A bound socket with its path, in a folder that nobody else can look into.
+        """Bind a socket in a private folder and return it with its path.
 
         Raises:
-            OSError: There is no such folder to be had, e.g. because another user made it first.
+            OSError: The folder cannot be created, e.g. because it belongs to another user.
         """
         self._root.mkdir(mode=0o700, exist_ok=True)
         check_private(self._root)
@@ -121,8 +122,8 @@ class SocketPartials(PartialChannel):
             self._swept = True
             _sweep(self._root)
         for _ in range(_BIND_ATTEMPTS):
-            # Another viewer may leave, and take the folder along: before the binding, or while
-            # mkdir looks at what exists there.
+            # A leaving viewer may remove the folder before the socket is bound, or while mkdir
+            # checks what exists there.
             with suppress(FileNotFoundError, FileExistsError):
                 folder.mkdir(mode=0o700, exist_ok=True)
                 return _bind(folder)
@@ -134,7 +135,7 @@ class SocketPartials(PartialChannel):
 
 @lru_cache(maxsize=256)
 def _hash(name: str, key: SessionKey, invocation_id: str) -> str:
-    """Short, because a socket's path has at most 108 bytes (104 on macOS)."""
+    """Return a short hash; the path of a socket is limited to 108 bytes (104 on macOS)."""
     text = canonical([name, *key, invocation_id])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -146,10 +147,10 @@ def _datagram_socket() -> socket.socket:
 
 
 def _bind(folder: Path) -> tuple[socket.socket, Path]:
-    """A new socket with its path, under a name that publishers see from now on.
+    """Bind a new socket, then rename it to a path that publishers can see.
 
-    Between the file and the socket behind it there is a moment in which it looks like a dead
-    viewer's, and would be removed; so it gets its name afterwards.
+    Until the socket is bound, its file looks like that of a dead viewer and would be removed. It
+    is therefore bound under a hidden name first.
     """
     token = secrets.token_hex(4)
     hidden, path = folder / f".{token}", folder / token
@@ -170,19 +171,19 @@ def _receive(receiver: socket.socket, subscription: Subscription) -> None:
 
 
 def _discard(path: Path) -> None:
-    """Remove a socket, and its folder with the last one."""
+    """Remove a socket, and its folder if that was the last one."""
     with suppress(OSError):
         path.unlink()
         path.parent.rmdir()
 
 
 def _sweep(root: Path) -> None:
-    """Remove what viewers left that were killed after the last chunk of their invocation."""
+    """Remove the sockets of viewers that were killed after their invocation's last chunk."""
     with _datagram_socket() as probe:
         for path in root.glob("*/*"):
             try:
                 probe.connect(str(path))
             except ConnectionRefusedError:
                 _discard(path)
-            except OSError:  # it has just left by itself
+            except OSError:  # the viewer has just removed it
                 continue

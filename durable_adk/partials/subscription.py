@@ -1,4 +1,4 @@
-"""What has arrived for one viewer."""
+"""The chunks received for one viewer."""
 
 import asyncio
 from collections import deque
@@ -7,14 +7,15 @@ from contextlib import suppress
 from durable_adk.partials.partial import PartialEvent, decode
 
 BUFFER = 1000
-"""Chunks kept for a viewer that does not take them; then the oldest are lost."""
+"""Maximum number of unread chunks; beyond it the oldest are dropped."""
 
 
 class Subscription:
     """A viewer's chunks, in order of arrival.
 
-    Belongs to the event loop it was made in; only `put` may be called from other threads. Chunks
-    are kept as JSON, so no viewer shares an object with another or with the model's step (FLW-77).
+    Belongs to the event loop it was created in; only `put` may be called from other threads.
+    Chunks are kept as JSON, so that viewers share no objects with each other or with the model
+    step (FLW-77).
     """
 
     def __init__(self, *, buffer: int = BUFFER) -> None:
@@ -24,7 +25,7 @@ class Subscription:
         self._loop = asyncio.get_running_loop()
 
     async def get(self) -> PartialEvent:
-        """The next chunk. Waits for ever when the channel is broken: a viewer is never failed."""
+        """Return the next chunk; on a broken channel wait forever rather than fail the viewer."""
         while True:
             while not self._arrived:
                 self._news.clear()
@@ -34,18 +35,18 @@ class Subscription:
                 return partial
 
     def drain(self) -> list[PartialEvent]:
-        """What has arrived, without waiting."""
+        """Return all chunks received so far, without waiting."""
         arrived = [self._arrived.popleft() for _ in range(len(self._arrived))]
         return [partial for data in arrived if (partial := decode(data)) is not None]
 
     def put(self, data: bytes) -> None:
-        """Take what `encode` wrote; from any thread, never blocks."""
+        """Add an encoded chunk; callable from any thread, never blocks."""
         self._arrived.append(data)
-        if not self._waking:  # once until the loop has run: a stuck loop collects no callbacks
+        if not self._waking:  # at most one callback is pending, even if the loop is stuck
             self._waking = True
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, so there is no reader
                 self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
-        self._waking = False  # before the event, so that a put from now on wakes again
+        self._waking = False  # before the event, so that a later put wakes the loop again
         self._news.set()

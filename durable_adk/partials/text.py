@@ -1,26 +1,26 @@
-"""The text that a user interface shows now."""
+"""The text that a user interface should currently display."""
 
 from durable_adk.events.event import Event
 from durable_adk.partials.partial import attempt_of
 
 
 class LiveText:
-    """Feed it the events of a run, partial and whole, and show `text` after each.
+    """Accumulates a run's events, partial and complete; display `text` after each one.
 
-    A whole event repeats all that its chunks said, so it takes their place (EVT-15, TRAP-5).
+    A complete event repeats the text of its chunks and therefore replaces them (EVT-15, TRAP-5).
     """
 
     def __init__(self) -> None:
         self.text = ""
-        """What to show; thoughts are not in it."""
+        """The text to display, without thoughts."""
         self.event_id = ""
-        """The event that `text` is of: with a new one begins a new message."""
+        """Id of the event that `text` belongs to; a new id starts a new message."""
         self.whole = True
-        """Whether `text` is the stored answer and will not change."""
+        """Whether `text` comes from a stored event and will not change."""
         self._attempt = 0
 
     def feed(self, event: Event) -> str:
-        """Take the next event; the text to show now."""
+        """Process the next event and return the text to display."""
         if not event.partial:
             self._begin(event, whole=True)
         elif self._is_news(event):
@@ -30,7 +30,7 @@ class LiveText:
         return self.text
 
     def _is_news(self, event: Event) -> bool:
-        """Whether the chunk begins a text: of another event, or of a retried step (TRAP-6)."""
+        """Whether the chunk starts a new text: another event, or a retried step (TRAP-6)."""
         if event.id != self.event_id:
             return True
         return not self.whole and attempt_of(event) > self._attempt
