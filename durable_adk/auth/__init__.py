@@ -1,4 +1,4 @@
-"""Credentials: what tools ask for, and what never leaves the process."""
+"""Credentials that tools request, and their redaction before they leave the process."""
 
 from durable_adk.auth.auth_credential import (
     AuthCredential,

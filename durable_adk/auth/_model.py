@@ -1,4 +1,4 @@
-"""What the values of this package are made of: some of their fields are secrets."""
+"""Base class of this package's values, some of whose fields are secrets."""
 
 from collections.abc import Iterable
 from typing import Any, Self
@@ -9,11 +9,11 @@ from durable_adk.json_model import JsonModel
 
 
 class AuthModel(JsonModel):
-    """A value of ADK's JSON whose secrets show neither in its repr nor in an error about it.
+    """A value in ADK's JSON format that hides secrets from its repr and validation errors.
 
-    A field declared with ``repr=False`` is a secret. So is every field that is not declared, as
-    providers may add some: they are kept, as in ADK, and written to JSON, for the credential
-    store. What may leave this process is made by `durable_adk.auth.redaction`.
+    Fields declared with ``repr=False`` are secrets. Undeclared fields, which providers may add,
+    are treated as secrets too; as in ADK they are kept and serialized, for the credential store.
+    Use `durable_adk.auth.redaction` for values that leave this process.
     """
 
     model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
@@ -24,5 +24,5 @@ class AuthModel(JsonModel):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """The value that `to_json` wrote, with the fields that are not declared."""
+        """Parse the output of `to_json`, including undeclared fields."""
         return cls.model_validate_json(text)

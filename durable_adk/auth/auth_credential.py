@@ -1,4 +1,4 @@
-"""What a tool authenticates itself with."""
+"""Credentials that tools authenticate with."""
 
 from enum import StrEnum
 from typing import Literal
@@ -13,7 +13,7 @@ _ClientAuth = Literal[
 
 
 class HttpCredentials(AuthModel):
-    """What goes into an Authorization header."""
+    """Credentials for an Authorization header."""
 
     username: str | None = Field(default=None, repr=False)
     password: str | None = Field(default=None, repr=False)
@@ -29,26 +29,26 @@ class HttpAuth(AuthModel):
 
 
 class OAuth2Auth(AuthModel):
-    """OAuth2 and OpenID Connect: the client, where the user consents, and what came of it."""
+    """OAuth2 and OpenID Connect data: the client, the consent URL and the resulting tokens."""
 
     client_id: str | None = None
     client_secret: str | None = Field(default=None, repr=False)
     auth_uri: str | None = None
-    """Where the user is sent to consent."""
+    """URL to which the user is sent for consent."""
     nonce: str | None = Field(default=None, repr=False)
     state: str | None = None
-    """What the provider sends back, so that an answer can be told from a forgery."""
+    """Value that the provider returns unchanged, to detect forged responses."""
     redirect_uri: str | None = None
     auth_response_uri: str | None = Field(default=None, repr=False)
-    """Where the provider sent the user back to; it holds the authorization code."""
+    """URL to which the provider redirected the user; contains the authorization code."""
     auth_code: str | None = Field(default=None, repr=False)
     access_token: str | None = Field(default=None, repr=False)
     refresh_token: str | None = Field(default=None, repr=False)
     id_token: str | None = Field(default=None, repr=False)
     expires_at: int | None = None
-    """Of the access token, in seconds since the epoch."""
+    """Expiry of the access token, in seconds since the epoch."""
     expires_in: int | None = None
-    """Of the access token, in seconds from when it was given."""
+    """Lifetime of the access token, in seconds from its issue."""
     audience: str | None = None
     prompt: str | None = None
     code_verifier: str | None = Field(default=None, repr=False)
@@ -73,7 +73,7 @@ class ServiceAccountCredential(AuthModel):
 
 
 class ServiceAccount(AuthModel):
-    """A Google service account and what it is used for."""
+    """A Google service account and how to use it."""
 
     service_account_credential: ServiceAccountCredential | None = Field(default=None, repr=False)
     scopes: list[str] | None = None
@@ -83,7 +83,7 @@ class ServiceAccount(AuthModel):
 
 
 class AuthCredentialTypes(StrEnum):
-    """Which kind of credential it is; each names the field that holds it."""
+    """The type of a credential, which determines the field that holds it."""
 
     API_KEY = "apiKey"
     HTTP = "http"
@@ -93,11 +93,11 @@ class AuthCredentialTypes(StrEnum):
 
 
 class AuthCredential(AuthModel):
-    """A credential of any kind; of OPEN_ID_CONNECT too the data are in `oauth2`."""
+    """A credential of any type; the data of OPEN_ID_CONNECT are in `oauth2` as well."""
 
     auth_type: AuthCredentialTypes
     resource_ref: str | None = None
-    """The owner's name for a credential that is kept elsewhere."""
+    """The owner's name for a credential that is stored elsewhere."""
     api_key: str | None = Field(default=None, repr=False)
     http: HttpAuth | None = None
     service_account: ServiceAccount | None = None

@@ -1,6 +1,6 @@
-"""How an API wants to be authenticated to: OpenAPI's security schemes.
+"""The authentication methods of an API, as OpenAPI security schemes.
 
-Models of other packages that write the same JSON, such as FastAPI's, are accepted in their place.
+Models of other packages that serialize to the same JSON, such as FastAPI's, are accepted too.
 """
 # ruff: noqa: N815 # OpenAPI's own names
 
@@ -22,7 +22,7 @@ from durable_adk.auth._model import AuthModel
 
 
 class SecuritySchemeType(StrEnum):
-    """The kinds of schemes that OpenAPI knows."""
+    """The scheme types defined by OpenAPI."""
 
     apiKey = "apiKey"
     http = "http"
@@ -31,7 +31,7 @@ class SecuritySchemeType(StrEnum):
 
 
 AuthSchemeType = SecuritySchemeType
-"""ADK's name."""
+"""ADK's name for `SecuritySchemeType`."""
 
 
 class APIKeyIn(StrEnum):
@@ -43,7 +43,7 @@ class APIKeyIn(StrEnum):
 
 
 def _plain(name: str) -> str:
-    return name.rstrip("_")  # `type_` and `in_` are Python's or its keywords
+    return name.rstrip("_")  # `type` and `in` are a Python builtin and a keyword
 
 
 class _Described(AuthModel):
@@ -51,7 +51,7 @@ class _Described(AuthModel):
 
 
 class SecurityBase(_Described):
-    """What all schemes of OpenAPI have."""
+    """Fields common to all OpenAPI schemes."""
 
     type_: SecuritySchemeType
     description: str | None = None
@@ -66,7 +66,7 @@ class APIKey(SecurityBase):
 
 
 class HTTPBase(SecurityBase):
-    """An Authorization header of some scheme, e.g. ``basic``."""
+    """An Authorization header with the given scheme, e.g. ``basic``."""
 
     type_: SecuritySchemeType = SecuritySchemeType.http
     scheme: str
@@ -80,14 +80,14 @@ class HTTPBearer(HTTPBase):
 
 
 class OAuthFlow(_Described):
-    """What all flows of OAuth2 have."""
+    """Fields common to all OAuth2 flows."""
 
     refreshUrl: str | None = None
     scopes: dict[str, str] = Field(default_factory=dict[str, str])
 
 
 class OAuthFlowImplicit(OAuthFlow):
-    """The token comes straight from the page where the user consents."""
+    """The consent page returns the token directly."""
 
     authorizationUrl: str
 
@@ -99,13 +99,13 @@ class OAuthFlowPassword(OAuthFlow):
 
 
 class OAuthFlowClientCredentials(OAuthFlow):
-    """The client acts for itself, without a user."""
+    """The client acts on its own behalf, without a user."""
 
     tokenUrl: str
 
 
 class OAuthFlowAuthorizationCode(OAuthFlow):
-    """The page where the user consents gives a code, which is exchanged for a token."""
+    """The consent page returns a code, which is exchanged for a token."""
 
     authorizationUrl: str
     tokenUrl: str
@@ -128,20 +128,20 @@ class OAuth2(SecurityBase):
 
 
 class ExtendedOAuth2(OAuth2):
-    """OAuth2 whose endpoints are found at its issuer."""
+    """OAuth2 with endpoints discovered from its issuer."""
 
     issuer_url: str | None = None
 
 
 class OpenIdConnect(SecurityBase):
-    """OpenID Connect whose endpoints are found at a URL."""
+    """OpenID Connect with endpoints discovered from a URL."""
 
     type_: SecuritySchemeType = SecuritySchemeType.openIdConnect
     openIdConnectUrl: str
 
 
 class OpenIdConnectWithConfig(SecurityBase):
-    """OpenID Connect with its endpoints."""
+    """OpenID Connect with explicit endpoints."""
 
     type_: SecuritySchemeType = SecuritySchemeType.openIdConnect
     authorization_endpoint: str
@@ -154,7 +154,7 @@ class OpenIdConnectWithConfig(SecurityBase):
 
 
 class CustomAuthScheme(_Described):
-    """A scheme of one's own; its type is none of OpenAPI's."""
+    """A custom scheme, with a type that OpenAPI does not define."""
 
     model_config = ConfigDict(alias_generator=lambda name: to_camel(_plain(name)))
 
@@ -162,7 +162,7 @@ class CustomAuthScheme(_Described):
 
 
 class OAuthGrantType(StrEnum):
-    """What is exchanged for a token."""
+    """The OAuth2 grant that is exchanged for a token."""
 
     CLIENT_CREDENTIALS = "client_credentials"
     AUTHORIZATION_CODE = "authorization_code"
@@ -174,7 +174,7 @@ _Kind = Literal["apiKey", "http", "bearer", "oauth2", "issuer", "openId", "openI
 
 
 def _kind(value: Any) -> _Kind:
-    """Which scheme a value is, so that one that does not fit is told what it lacks."""
+    """Determine the scheme class, so that validation errors name that class's missing fields."""
     data: dict[str, Any] = (
         value.model_dump(by_alias=True) if isinstance(value, BaseModel) else value
     )
@@ -192,7 +192,7 @@ def _kind(value: Any) -> _Kind:
 
 
 def _as_data(value: Any) -> Any:
-    """A foreign model as the JSON it writes; whatever is neither model nor object as nothing."""
+    """Convert third-party models to JSON data; return {} for other types than model or dict."""
     if isinstance(value, BaseModel) and not isinstance(value, _Described):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
     return cast("Any", value) if isinstance(value, (BaseModel, dict)) else {}
@@ -214,4 +214,4 @@ AuthScheme = Annotated[
     ],
     BeforeValidator(_as_data),
 ]
-"""Any scheme; JSON is read as the class that its `type` and its fields say."""
+"""Any scheme; JSON is parsed as the class selected by its `type` and fields."""

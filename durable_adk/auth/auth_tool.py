@@ -1,4 +1,4 @@
-"""What a tool asks for when it needs a credential."""
+"""The credential request of a tool."""
 
 import hashlib
 from typing import Any, Self
@@ -12,23 +12,23 @@ from durable_adk.auth.redaction import without_secrets
 from durable_adk.json_values import canonical
 
 _VOLATILE = {"auth_uri", "state", "redirect_uri", "expires_at", "expires_in"}
-"""What differs from one consent to the next, or from one installation to the next."""
+"""Fields that differ between consents or installations."""
 
 
 class AuthConfig(AuthModel):
-    """How to authenticate, with which client, and what came of it (semantics TOL-50)."""
+    """An authentication scheme, the client to use, and the resulting credential (TOL-50)."""
 
     auth_scheme: AuthScheme
     raw_auth_credential: AuthCredential | None = None
-    """What the developer has, e.g. the OAuth2 client."""
+    """The developer's credential, e.g. the OAuth2 client."""
     exchanged_auth_credential: AuthCredential | None = None
-    """What the user's consent gave."""
+    """The credential obtained through the user's consent."""
     credential_key: str | None = None
-    """What the credential is stored under, per app and user.
+    """Key under which the credential is stored, per app and user.
 
-    None: derived from the scheme and from what is no secret of the raw credential, so it stays
-    when a secret changes and tells nothing of it. Name it when two services have the same scheme
-    and client, or they share the credential.
+    If None, derived from the scheme and the non-secret fields of the raw credential, so that the
+    key survives a change of secrets and does not reveal them. Set it explicitly when two services
+    have the same scheme and client, or they will share the credential.
     """
 
     @model_validator(mode="after")
@@ -38,15 +38,15 @@ class AuthConfig(AuthModel):
 
     @property
     def key(self) -> str:
-        """The credential key, which every configuration has."""
+        """The credential key, explicit or derived."""
         return self.credential_key or _derived_key(self)
 
 
 class AuthToolArguments(AuthModel):
-    """The arguments of a call of ``adk_request_credential``."""
+    """Arguments of an ``adk_request_credential`` call."""
 
     function_call_id: str
-    """The call of the tool that needs the credential."""
+    """Id of the tool call that needs the credential."""
     auth_config: AuthConfig
 
 

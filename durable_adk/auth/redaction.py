@@ -1,7 +1,7 @@
-"""What of a credential may leave the process that holds it.
+"""Removes secrets from credentials before they leave the process that holds them.
 
-Events, state, histories and spans are kept and shown for long; none of them ever holds a secret
-(semantics TOL-55, TRAP-48, reliability S14).
+Events, state, histories and spans are stored and displayed for a long time; none of them may
+contain a secret (semantics TOL-55, TRAP-48, reliability S14).
 """
 
 from typing import Any, TypeVar
@@ -12,11 +12,11 @@ M = TypeVar("M", bound=AuthModel)
 
 
 def without_secrets(value: M) -> M:
-    """A copy that tells what is asked for, and nothing that authenticates.
+    """Return a copy that describes the requested credential but contains no secrets.
 
-    Only what is declared and not a secret is kept, so a field that a provider adds is removed.
-    What stays of an `AuthConfig`: scheme, credential key, client id, scopes, auth_uri, state. Of
-    a redacted value it is an equal one, so it may be applied wherever something leaves.
+    Keeps only declared, non-secret fields, so fields added by a provider are removed. An
+    `AuthConfig` retains its scheme, credential key, client id, scopes, auth_uri and state.
+    Idempotent, so it can be applied at every boundary.
     """
     kept = {
         name: _kept(getattr(value, name))

@@ -1,4 +1,4 @@
-"""Code executors: where the code runs that a model writes (none unless an agent asks for one)."""
+"""Code executors run the code that a model writes; agents have none by default."""
 
 from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
 from durable_adk.code_executors.built_in_code_executor import BuiltInCodeExecutor

@@ -1,4 +1,4 @@
-"""The launcher, as seen from the worker."""
+"""The worker's side of the launcher protocol."""
 
 import asyncio
 import base64
@@ -23,15 +23,15 @@ from durable_adk.errors import CodeExecutorError
 
 LAUNCHER = Path(__file__).with_name("_launcher.py")
 _MESSAGES = 4_000
-"""Bytes that are kept of what the launcher's own process says on stderr."""
+"""Bytes kept of the launcher process's own stderr."""
 _SIGNALLED = 128
-"""Exit codes from here on, and negative ones, name a signal; those below are refusals."""
+"""Exit codes from here on, and negative ones, denote a signal; lower ones are start failures."""
 _GRACE = 5.0
-"""Seconds a launcher has to end when its lifeline is cut."""
+"""Seconds that the launcher has to exit after its standard input is closed."""
 
 
 class _Reply(BaseModel):
-    """What the launcher printed; from a container it is as little to be trusted as the code."""
+    """The launcher's output; from a container it is no more trustworthy than the code."""
 
     stdout: str
     stderr: str
@@ -51,21 +51,22 @@ async def launch(
     memory: int | None,
     start_up: float,
 ) -> CodeExecutionResult:
-    """Run some code through a launcher.
+    """Run code through a launcher.
 
-    However this ends, by cancellation or the death of this process too, the launcher ends the code.
+    The launcher kills the code however this call ends, including by cancellation or the death of
+    this process.
 
     Args:
-        command: What starts the launcher.
+        command: Command that starts the launcher.
         work: The code and its files.
-        env: All of the launcher's environment.
-        seconds: What the code may take.
-        limits: What it may use.
-        memory: Bytes of address space; None: something else sees to it.
-        start_up: Seconds the launcher may take on top.
+        env: The launcher's complete environment.
+        seconds: Time limit of the code.
+        limits: Resource limits of the code.
+        memory: Address space in bytes; None if memory is limited by other means.
+        start_up: Additional seconds allowed for the launcher.
 
     Raises:
-        CodeExecutorError: The launcher could not be started, or did not answer.
+        CodeExecutorError: The launcher could not be started, or did not reply.
     """
     job = _job(work, seconds=seconds, limits=limits, memory=memory)
     process = await _started(command, env)
@@ -110,7 +111,7 @@ def _plain(name: str) -> str:
 
 
 def _most(limits: CodeLimits) -> int:
-    """Bytes the largest honest reply can have: escaped text, base64, names."""
+    """Return the size in bytes of the largest valid reply: escaped text, base64, names."""
     return 12 * limits.output + 2 * limits.output_files_size + 4_096 * (limits.output_files + 1)
 
 
@@ -127,7 +128,7 @@ async def _started(command: Sequence[str], env: Mapping[str, str]) -> asyncio.su
 
 
 async def _read(stream: asyncio.StreamReader | None, limit: int) -> bytes:
-    """The stream's beginning; what is more than `limit` is read and dropped."""
+    """Read the stream to its end, and return its first `limit` bytes."""
     kept = bytearray()
     while stream is not None and (chunk := await stream.read(65_536)):
         kept += chunk[: limit - len(kept)]
@@ -142,7 +143,7 @@ async def _send(stream: asyncio.StreamWriter | None, job: bytes) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Cut the lifeline, and see the process end."""
+    """Close the process's standard input, wait for its exit, and kill it if it is too slow."""
     if process.stdin is not None:
         process.stdin.close()
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -156,7 +157,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def _drained(process: asyncio.subprocess.Process) -> None:
-    # To the end of the pipes too: until then the transport stays open.
+    # Read the pipes to the end too, because the transport stays open until then.
     await asyncio.gather(_read(process.stdout, 0), _read(process.stderr, 0), process.wait())
 
 
@@ -164,7 +165,7 @@ def _result(text: bytes, seconds: float) -> CodeExecutionResult | None:
     try:
         reply = _Reply.model_validate_json(text)
         files = [File(name, base64.b64decode(data), _type(name)) for name, data in reply.files]
-    except ValueError:  # pydantic's and base64's
+    except ValueError:  # from pydantic or base64
         return None
     return CodeExecutionResult(
         stdout=reply.stdout + _left_out(reply.left_out),
@@ -175,7 +176,7 @@ def _result(text: bytes, seconds: float) -> CodeExecutionResult | None:
 
 
 def _ended_from_outside(code: int) -> CodeExecutionResult:
-    """The result when the launcher was killed: it is within reach of the code and its limits."""
+    """Return the result for a killed launcher; the code or its limits can cause this."""
     return CodeExecutionResult(
         stderr=f"The code was ended from outside ({_meaning(code)}), so nothing is known of it. "
         "It may have used too much memory.",

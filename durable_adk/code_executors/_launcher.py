@@ -1,10 +1,10 @@
-"""The program that runs one piece of code, within a time, and leaves nothing of it running.
+"""Launcher program: runs code within a time limit and leaves none of its processes running.
 
 It reads one line of JSON, the job, from its standard input, and prints one JSON object, the reply.
-The input stays open: its end means that whoever asked has died, and then the code is ended.
+The input stays open; end of file means that the requester has died, and the code is then killed.
 
-It is run as a file beside us or, in a container, as ``python -c``. So it imports the standard
-library only, and keeps to the syntax of Python 3.8.
+The launcher runs as a file on the same machine or, in a container, as ``python -c``. It therefore
+imports only the standard library and restricts itself to Python 3.8 syntax.
 """
 
 from __future__ import annotations  # Python 3.8
@@ -25,7 +25,7 @@ from typing import Any
 
 
 def limit(job: dict[str, Any]) -> None:
-    """Set the limits of the process that will run the code."""
+    """Set the resource limits of the process that will run the code."""
     for kind, value in (
         (resource.RLIMIT_AS, job["memory"]),
         (resource.RLIMIT_FSIZE, job["file_size"]),
@@ -36,7 +36,7 @@ def limit(job: dict[str, Any]) -> None:
 
 
 def start(job: dict[str, Any], folder: Path) -> subprocess.Popen[bytes]:
-    """Start the code, in a process group of its own; its output goes to files."""
+    """Start the code in its own process group, with its output redirected to files."""
     for name in ("work", "home"):
         (folder / name).mkdir()
     for name, data in job["files"]:
@@ -57,13 +57,13 @@ def start(job: dict[str, Any], folder: Path) -> subprocess.Popen[bytes]:
 
 
 def kill(child: subprocess.Popen[bytes]) -> None:
-    """End the code and what it started; its id is its group's."""
+    """Kill the code's whole process group; the group id is the child's process id."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
 
 
 def beginning(file: Path, most: int) -> str:
-    """The first bytes of an output as text."""
+    """Return the first bytes of an output file as text."""
     with contextlib.suppress(OSError), file.open("rb") as output:
         text = output.read(most).decode("utf-8", "replace")
         lost = file.stat().st_size - most
@@ -72,7 +72,7 @@ def beginning(file: Path, most: int) -> str:
 
 
 def new_files(job: dict[str, Any], work: Path) -> tuple[list[list[str]], int]:
-    """The plain files that the code left, as [name, base64], and how many more things there are."""
+    """Return new or changed regular files as [name, base64], and the number of those left out."""
     given = {name: base64.b64decode(data) for name, data in job["files"]}
     kept: list[list[str]] = []
     room, left_out = job["output_files_size"], 0
@@ -92,9 +92,10 @@ def new_files(job: dict[str, Any], work: Path) -> tuple[list[list[str]], int]:
 
 
 def content(path: Path, most: int) -> bytes | None:
-    """A plain file's bytes; None: it is none, or larger than `most`.
+    """Return a file's bytes; None if it is not a regular file, or larger than `most`.
 
-    A link could lead anywhere, and a pipe would be read for ever.
+    Links and pipes are excluded: a link could point anywhere, and reading a pipe could block
+    forever.
     """
     with contextlib.suppress(OSError):
         if path.is_file() and not path.is_symlink() and path.name.isprintable():
@@ -103,7 +104,7 @@ def content(path: Path, most: int) -> bytes | None:
 
 
 def run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Run the code to its end, or to the end of its time or of whoever asked."""
+    """Run the code until it exits, its time is up, or the requester dies."""
     child = start(job, folder)
 
     def end_with_the_asker() -> None:
@@ -119,7 +120,7 @@ def run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
         child.wait(job["seconds"])
     except subprocess.TimeoutExpired:
         overdue = True
-    kill(child)  # what it started ends with it
+    kill(child)  # kills remaining processes of the group too
     files, left_out = new_files(job, folder / "work")
     return {
         "stdout": beginning(folder / "stdout", job["output"]),
@@ -132,7 +133,7 @@ def run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Do the job."""
+    """Read the job, run it, and print the reply."""
     job = json.loads(sys.stdin.buffer.readline())
     folder = Path(tempfile.mkdtemp(prefix="code-"))
     try:
@@ -145,5 +146,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    # Not a plain end: the interpreter would wait for the thread that sits in a read.
+    # A normal exit would wait for the thread that is blocked in a read.
     os._exit(0)

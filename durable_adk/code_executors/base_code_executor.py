@@ -1,4 +1,4 @@
-"""The port to a code executor."""
+"""The interface of code executors."""
 
 from abc import abstractmethod
 from collections.abc import Awaitable
@@ -11,9 +11,9 @@ from durable_adk.context.activity import CallbackContext
 from durable_adk.errors import AgentDefinitionError
 
 LONGEST = 300.0
-"""Seconds code may take where an executor that must have a limit is given none."""
+"""Default time limit in seconds, for executors that require one."""
 START_UP = 30.0
-"""Seconds beside the code's own that an execution may take, unless an executor knows better."""
+"""Seconds that an execution may take in addition to the code; executors may override it."""
 
 
 class BaseCodeExecutor(BaseModel):
@@ -22,42 +22,42 @@ class BaseCodeExecutor(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     optimize_data_file: bool = False
-    """Give data files of user messages (CSV) to the code, and to the model only their names."""
+    """Pass data files of user messages (CSV) to the code, and only their names to the model."""
     stateful: bool = False
-    """Whether variables live on; then `CodeExecutionInput.execution_id` names their session."""
+    """Whether variables persist between executions of a `CodeExecutionInput.execution_id`."""
     error_retry_attempts: int = Field(default=2, ge=0)
-    """Failures in a row, within an invocation, after which no more code is run."""
+    """Consecutive failures within an invocation after which no more code is run."""
     code_block_delimiters: list[tuple[str, str]] = [
         ("```tool_code\n", "\n```"),
         ("```python\n", "\n```"),
     ]
-    """What opens and closes code in the model's text; the first pair shows it earlier code."""
+    """Delimiters of code in the model's text; the first pair also encloses code in prompts."""
     execution_result_delimiters: tuple[str, str] = ("```tool_output\n", "\n```")
-    """What encloses earlier results that the model is shown."""
+    """Delimiters of earlier results in prompts."""
     timeout_seconds: float | None = Field(default=None, gt=0)
-    """Seconds one execution may take; None: no limit of the executor's own."""
+    """Time limit of one execution in seconds; None for the executor's default."""
 
     @property
     def attempt_timeout(self) -> float | None:
-        """Seconds after which an execution is given up, its start included; None: as for tools."""
+        """Timeout of one attempt in seconds, including startup; None for the tools' timeout."""
         return None if self.timeout_seconds is None else self.timeout_seconds + START_UP
 
     @abstractmethod
     def execute_code(
         self, invocation_context: CallbackContext, code_execution_input: CodeExecutionInput
     ) -> CodeExecutionResult | Awaitable[CodeExecutionResult]:
-        """Run some code; may be sync or async.
+        """Run code; may be sync or async.
 
-        Called in an activity, at least once: when the worker dies before the result is stored, the
+        Called in an activity, at least once: if the worker dies before the result is stored, the
         same code is run again with the same `execution_id`.
 
         Args:
-            invocation_context: The step's context. It has ADK's name; its state is writable, and
-                what is written is stored with the result.
+            invocation_context: The step's context, under ADK's name. Its state is writable;
+                changes are stored together with the result.
             code_execution_input: The code and its files.
 
         Raises:
-            CodeExecutorError: The code could not be run at all. It fails the run, and so does any
+            CodeExecutorError: The code could not be run at all. This fails the run, as does any
                 other exception.
         """
         ...
@@ -72,4 +72,4 @@ def _refuse_state(value: bool) -> bool:
 Stateless: TypeAlias = Annotated[
     bool, Field(frozen=True, exclude=True), AfterValidator(_refuse_state)
 ]
-"""The `stateful` of an executor that starts every execution afresh."""
+"""Type of the `stateful` field of executors that keep no state between executions."""

@@ -1,4 +1,4 @@
-"""The code executor that is the model's own."""
+"""The model provider's own code executor."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from durable_adk.models.llm_request import LlmRequest
 
 
 class BuiltInCodeExecutor(BaseCodeExecutor):
-    """Lets the provider run the code; nothing is run here (semantics FLW-91)."""
+    """Lets the model provider run the code; nothing runs locally (semantics FLW-91)."""
 
     def process_llm_request(self, llm_request: LlmRequest) -> None:
-        """Add the provider's tool, once."""
+        """Add the provider's code execution tool, unless the request already has it."""
         config: Any = llm_request.config  # google-genai's union type names libraries not installed
         tools: list[Any] = list(config.tools or [])
         if not any(isinstance(tool, types.Tool) and tool.code_execution for tool in tools):
@@ -24,6 +24,6 @@ class BuiltInCodeExecutor(BaseCodeExecutor):
     def execute_code(
         self, invocation_context: CallbackContext, code_execution_input: CodeExecutionInput
     ) -> CodeExecutionResult:
-        """Refuse: the provider runs the code within its answer."""
+        """Raise CodeExecutorError: the provider runs the code as part of its response."""
         del invocation_context, code_execution_input
         raise CodeExecutorError("BuiltInCodeExecutor runs no code; the model's provider does.")

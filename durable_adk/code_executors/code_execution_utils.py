@@ -1,4 +1,4 @@
-"""Code and its results as ADK's values, and as parts of a content."""
+"""Code and its results as ADK values and as content parts."""
 
 import base64
 import binascii
@@ -13,16 +13,16 @@ Delimiters = tuple[str, str]
 
 @dataclass(frozen=True)
 class File:
-    """A file that code gets or makes."""
+    """An input or output file of code."""
 
     name: str
     content: str | bytes
-    """Its bytes; or, as text, the base64 of them (ADK's convention)."""
+    """The file's bytes, or their base64 as text (ADK's convention)."""
     mime_type: str = "text/plain"
 
     @property
     def data(self) -> bytes:
-        """Its bytes.
+        """The file's bytes.
 
         Raises:
             ValueError: The content is text, but not base64.
@@ -39,43 +39,43 @@ class File:
 
 @dataclass
 class CodeExecutionInput:
-    """What is to be run."""
+    """Code to run, with its input files."""
 
     code: str
     input_files: list[File] = field(default_factory=list[File])
     execution_id: str | None = None
-    """The same for every attempt; of a stateful executor: for the whole session."""
+    """The same for all attempts, and for a stateful executor for the whole session."""
 
 
 @dataclass
 class CodeExecutionResult:
-    """What came of it."""
+    """The output of an execution."""
 
     stdout: str = ""
     stderr: str = ""
     output_files: list[File] = field(default_factory=list[File])
     exit_code: int | None = None
-    """None: not known; then anything on stderr is a failure, as in ADK."""
+    """None if unknown; any output on stderr then counts as a failure, as in ADK."""
 
     @property
     def failed(self) -> bool:
-        """Whether the code failed; a warning on stderr with exit code 0 is no failure."""
+        """Whether the code failed; output on stderr with exit code 0 is only a warning."""
         return bool(self.stderr) if self.exit_code is None else self.exit_code != 0
 
 
 class CodeExecutionUtils:
-    """Parts of a content that are code or a result, in ADK's functions and formats."""
+    """Builds and extracts code and result parts, with ADK's functions and formats."""
 
     @staticmethod
     def build_executable_code_part(code: str) -> types.Part:
-        """Python code as a part."""
+        """Return Python code as a part."""
         return types.Part.from_executable_code(code=code, language=types.Language.PYTHON)
 
     @staticmethod
     def build_code_execution_result_part(
         code_execution_result: CodeExecutionResult,
     ) -> types.Part:
-        """A result as a part, in the words the model is told it."""
+        """Return a result as a part, with the text that the model receives."""
         failed = code_execution_result.failed
         text = (_failure if failed else _success)(code_execution_result)
         outcome = types.Outcome.OUTCOME_FAILED if failed else types.Outcome.OUTCOME_OK
@@ -85,14 +85,15 @@ class CodeExecutionUtils:
     def extract_code_and_truncate_content(
         content: types.Content, code_block_delimiters: Sequence[Delimiters]
     ) -> str | None:
-        """Find the first code that has no result yet, and cut the content off behind it.
+        """Find the first code without a result, and truncate the content after it.
 
-        What a model writes after its code, results above all, is made up. Function calls go as
-        well, wherever they are: the model decides on them anew when it knows the result. Thoughts
-        are not run.
+        Text that a model writes after its code, especially results, is made up. Function calls
+        are removed wherever they are, because the model decides again once it has the result.
+        Code in thoughts is ignored.
 
         Returns:
-            The code, which is the content's last part now; None: no code, the content is as it was.
+            The code, which is now the content's last part; None if there is no code, in which case
+            the content is unchanged.
         """
         parts = content.parts or []
         found = _own_part(parts) or _block(parts, code_block_delimiters)
@@ -109,9 +110,10 @@ class CodeExecutionUtils:
         code_block_delimiter: Delimiters,
         execution_result_delimiters: Delimiters,
     ) -> None:
-        """Make code and results fenced text, for models that do not take them as parts.
+        """Convert code and results to fenced text, for models that do not accept them as parts.
 
-        A content of results alone is the user's turn: the model did not say them.
+        A content that consists only of results gets the role ``user``, as the model did not write
+        them.
         """
         parts = content.parts or []
         if parts and all(part.code_execution_result for part in parts):
@@ -122,13 +124,13 @@ class CodeExecutionUtils:
 
 
 def pending_code(content: types.Content | None) -> str | None:
-    """The code a content ends with and that has no result: it is to be run next."""
+    """Return the code at the end of a content, which has no result yet and runs next."""
     part = content.parts[-1] if content and content.parts else None
     return part.executable_code.code if part and part.executable_code else None
 
 
 def _own_part(parts: Sequence[types.Part]) -> tuple[list[types.Part], str] | None:
-    """The first code that came as a part without a result behind it, and the parts before it."""
+    """Find the first code part without a result after it; return the parts before it, and it."""
     for index, part in enumerate(parts):
         answered = index + 1 < len(parts) and parts[index + 1].code_execution_result is not None
         if part.executable_code and part.executable_code.code and not answered:
@@ -139,9 +141,9 @@ def _own_part(parts: Sequence[types.Part]) -> tuple[list[types.Part], str] | Non
 def _block(
     parts: Sequence[types.Part], delimiters: Sequence[Delimiters]
 ) -> tuple[list[types.Part], str] | None:
-    """The first code block in the text, and what is before it.
+    """Find the first code block in the text; return the parts before it and the code.
 
-    Runs of text parts count as one text: models split them anywhere.
+    Consecutive text parts are joined first, because models split text anywhere.
     """
     kept: list[types.Part] = []
     for run in _runs(parts):
@@ -160,7 +162,7 @@ def _is_said(part: types.Part) -> bool:
 
 
 def _runs(parts: Sequence[types.Part]) -> Iterator[list[types.Part]]:
-    """The parts, neighbours of said text together."""
+    """Group the parts, with consecutive text parts in one group."""
     run: list[types.Part] = []
     for part in parts:
         if run and not (_is_said(run[-1]) and _is_said(part)):
@@ -172,10 +174,10 @@ def _runs(parts: Sequence[types.Part]) -> Iterator[list[types.Part]]:
 
 
 def _first_block(text: str, delimiters: Sequence[Delimiters]) -> tuple[int, str] | None:
-    """Where the first block begins, and its code."""
+    """Return the start offset and the code of the first block."""
     found: list[tuple[int, str]] = []
     for opening, closing in delimiters:
-        # Searched as text, so an unclosed block costs one pass and not one a line.
+        # Plain text search: an unclosed block costs one pass, not one per line.
         start = text.find(opening)
         end = text.find(closing, start + len(opening)) if start >= 0 else -1
         if end >= 0 and (code := text[start + len(opening) : end]).strip():
@@ -187,7 +189,7 @@ def _as_text(part: types.Part, code: Delimiters, result: Delimiters) -> types.Pa
     if part.executable_code:
         return types.Part(text=f"{code[0]}{part.executable_code.code or ''}{code[1]}")
     if part.code_execution_result:
-        # What the code printed must not be able to close its own fence.
+        # The code's output must not be able to close its own fence.
         output = _unfenced(part.code_execution_result.output or "", result[1])
         return types.Part(text=f"{result[0]}{output}{result[1]}")
     return part

@@ -1,4 +1,4 @@
-"""The code executor that is a container."""
+"""A code executor that uses containers."""
 
 import asyncio
 import contextlib
@@ -15,61 +15,61 @@ from durable_adk.code_executors.code_limits import CodeLimits
 from durable_adk.context.activity import CallbackContext
 
 START_UP = 60.0
-"""Seconds a container may take to start and to end."""
+"""Seconds that a container may take to start and stop."""
 _LAUNCHER = LAUNCHER.read_text(encoding="utf-8")
 
 
 class ContainerCodeExecutor(BaseCodeExecutor):
-    """Runs code in a container without network, thrown away afterwards (reliability S20).
+    """Runs code in a disposable container without network access (reliability S20).
 
-    The image must be on the machine (it is never pulled) and have Python 3.8 or newer. The code
-    sees a read-only system and an empty temporary folder, has no privileges, and may use what
-    `limits` says. How strong the wall is, is the container runtime's matter.
+    The image must exist on the machine (it is never pulled) and contain Python 3.8 or newer. The
+    code runs unprivileged, with a read-only file system, an empty temporary folder, and the
+    resources in `limits`. The strength of the isolation depends on the container runtime.
 
-    Nothing of the worker's file system is mounted: code, files and results go through the
-    container's input and output, so a Docker daemon on another machine does as well. ``docker``
-    is the command line of Docker, or of Podman.
+    Nothing of the worker's file system is mounted: code, files and results pass through the
+    container's standard input and output, so a Docker daemon on another machine works too.
+    ``docker`` may be the CLI of Docker or Podman.
     """
 
     image: str = Field(min_length=1, pattern=r"^[^-\s]\S*$")
     """For example ``python:3.13-slim``, better with a digest."""
     docker: str = "docker"
-    """The command, or the path of it."""
+    """Name or path of the command."""
     python: str = "python"
-    """The interpreter in the image."""
+    """Name or path of the interpreter in the image."""
     user: str = "65534:65534"
-    """User and group in the container: nobody's."""
+    """User and group in the container; the default is ``nobody``."""
     cpus: float = Field(default=1.0, gt=0)
     processes: int = Field(default=64, gt=0)
-    """Processes and threads."""
+    """Maximum number of processes and threads."""
     stateful: Stateless = False
-    """Never: each execution is a new container."""
+    """Always False: each execution uses a new container."""
     timeout_seconds: float | None = Field(default=30.0, gt=0)
-    """Seconds, without the container's start; None: 300."""
+    """Time limit in seconds, excluding the container's startup; None means 300."""
     limits: CodeLimits = CodeLimits()
 
     @property
     def attempt_timeout(self) -> float:
         """See `BaseCodeExecutor.attempt_timeout`."""
-        return self._seconds + 1.5 * START_UP  # its removal as well
+        return self._seconds + 1.5 * START_UP  # includes the container's removal
 
     async def execute_code(
         self, invocation_context: CallbackContext, code_execution_input: CodeExecutionInput
     ) -> CodeExecutionResult:
-        """Run some code.
+        """Run code in a new container.
 
         Raises:
-            CodeExecutorError: There is no ``docker``, no daemon, no such image, or no Python in it.
+            CodeExecutorError: ``docker``, its daemon, the image, or Python in the image is missing.
         """
         del invocation_context
-        # Of this attempt alone: one that is taken for dead may still run, and names are unique.
+        # Unique per attempt: an attempt presumed dead may still hold its container's name.
         name = f"durable-adk-code-{uuid.uuid4().hex}"
         execution_id = code_execution_input.execution_id or ""
         try:
             return await launch(
                 self.command(name=name, execution_id=execution_id),
                 code_execution_input,
-                env=os.environ,  # the client's, to find its daemon; a container inherits nothing
+                env=os.environ,  # for the client, to find its daemon; a container inherits nothing
                 seconds=self._seconds,
                 limits=self.limits,
                 memory=None,
@@ -84,11 +84,11 @@ class ContainerCodeExecutor(BaseCodeExecutor):
         return self.timeout_seconds or LONGEST
 
     def command(self, *, name: str, execution_id: str) -> list[str]:
-        """The command line of one execution.
+        """Return the command line of one execution.
 
         Args:
-            name: The container's, unique.
-            execution_id: For people who look at the containers: the execution's, as a label.
+            name: Unique name of the container.
+            execution_id: Id of the execution, added as a label for people who inspect containers.
         """
         memory = str(self.limits.memory)
         scratch = self.limits.file_size + self.limits.output_files_size
@@ -105,7 +105,7 @@ class ContainerCodeExecutor(BaseCodeExecutor):
         ]
 
     async def _remove(self, name: str) -> None:
-        """Make sure that nothing runs on; a container that is gone already is no error."""
+        """Kill and remove the container; a missing one is not an error."""
         null = asyncio.subprocess.DEVNULL
         with contextlib.suppress(OSError, TimeoutError):
             process = await asyncio.create_subprocess_exec(

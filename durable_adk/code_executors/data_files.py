@@ -1,4 +1,4 @@
-"""Data files that come in a user's message: for the code, not for the model."""
+"""Data files in user messages, which are passed to the code instead of the model."""
 
 import base64
 import hashlib
@@ -12,13 +12,13 @@ _EXTENSIONS = {"text/csv": ".csv"}
 
 
 def files_in(contents: Iterable[types.Content | None]) -> list[File]:
-    """The data files of users' messages, each once."""
+    """Return the distinct data files of user messages."""
     files = (file for content in contents for file in _files(content))
     return list({file.name: file for file in files}.values())
 
 
 def named(content: types.Content) -> types.Content:
-    """The content with the names of data files in their place."""
+    """Return the content with data files replaced by their names."""
     if content.role != "user" or not any(map(_file, content.parts or [])):
         return content
     parts = [_mention(file) if (file := _file(part)) else part for part in content.parts or []]
@@ -35,8 +35,8 @@ def _file(part: types.Part) -> File | None:
     extension = _EXTENSIONS.get((blob.mime_type or "").partition(";")[0].strip()) if blob else None
     if blob is None or extension is None or not blob.data:
         return None
-    # Named after what it holds: the same in every request and execution, whatever else of the
-    # conversation they see, as a position would not be.
+    # Derived from the content, so that the name is the same in every request and execution. A
+    # position would depend on which part of the conversation they include.
     name = f"data_{hashlib.sha256(blob.data).hexdigest()[:8]}{extension}"
     return File(name, base64.b64encode(blob.data).decode(), blob.mime_type or "")
 

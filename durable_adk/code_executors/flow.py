@@ -1,9 +1,9 @@
-"""What a code executor does to a request, to the response, and between the two.
+"""Applies a code executor to model requests and responses, and runs the code between them.
 
-A response with code is cut off behind the code (`code_of`) and stored. Then the code is run
-(`execute`), and its result is an event of its own, with which the model is asked again (FLW-90).
-Nothing is kept in memory: the code to run is the end of the stored event, the failures are counted
-in the state. So every step may be made again, by any process.
+A response that contains code is truncated after the code (`code_of`) and stored. Then the code is
+run (`execute`); its result becomes a separate event, and the model is called again (FLW-90).
+Nothing is kept in memory: the stored event ends with the code to run, and failures are counted in
+the state. Every step can therefore be retried by any process.
 """
 
 import re
@@ -32,29 +32,29 @@ from durable_adk.models.llm_response import LlmResponse
 CONTEXT_KEY = "_code_execution_context"
 """State key of a stateful executor's session, as in ADK: ``{"execution_session_id": ...}``."""
 ERRORS_KEY = "_code_execution_errors"
-"""State key of the failures in a row: ``{invocation_id: count}`` of the latest invocation."""
+"""State key of the consecutive failures: ``{invocation_id: count}`` of the latest invocation."""
 MAX_OUTPUT = 100_000
-"""Characters of standard output, and of standard error, that the model is told."""
+"""Maximum characters of standard output, and of standard error, passed to the model."""
 _SESSION_ID = "execution_session_id"
 _BAD_NAME = re.compile(r"[^\w.\- ]")
-"""Separators above all: ``user:x`` would be an artifact of all the user's sessions."""
+"""Mainly separators: ``user:x`` would be an artifact shared by all sessions of the user."""
 
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What an execution came to."""
+    """The outcome of an execution."""
 
     content: types.Content
-    """Of the event: a single `code_execution_result`, so that it is not final (EVT-8)."""
+    """Content of the event: a single `code_execution_result`, which is not final (EVT-8)."""
     artifacts: dict[str, types.Part] = field(default_factory=dict[str, types.Part])
-    """Output files by name, to be saved before the event is committed (FLW-92)."""
+    """Output files by name, saved before the event is committed (FLW-92)."""
 
 
 def prepare(executor: BaseCodeExecutor, llm_request: LlmRequest) -> None:
-    """Make the request one for a model that may write code; comes after contents and planner.
+    """Prepare a request to a model that may write code; runs after contents and planner.
 
-    The provider's executor gets its tool. For another, code and results that came before become
-    fenced text, as the model is to write it, and data files become their names.
+    For the provider's executor, adds its tool. For other executors, converts earlier code and
+    results to fenced text, the form the model should write, and replaces data files by their names.
     """
     if isinstance(executor, BuiltInCodeExecutor):
         executor.process_llm_request(llm_request)
@@ -63,18 +63,17 @@ def prepare(executor: BaseCodeExecutor, llm_request: LlmRequest) -> None:
 
 
 def is_exhausted(executor: BaseCodeExecutor, context: CallbackContext) -> bool:
-    """Whether code failed so often in a row in this invocation that no more is run."""
+    """Whether consecutive failures in this invocation have reached the executor's limit."""
     return _failures(context) >= executor.error_retry_attempts
 
 
 def code_of(
     executor: BaseCodeExecutor, response: LlmResponse, *, context: CallbackContext
 ) -> tuple[types.Content, str] | None:
-    """The code that a whole response asks to be run, and the content to store for it.
+    """Return the content to store for a complete response, and the code to run.
 
-    The content ends with the code as an `executable_code` part; the response is not changed. None:
-    there is no code, or it is not ours to run, or too much has failed: then the response stands as
-    it is.
+    The content ends with the code as an `executable_code` part; the response is not changed.
+    Returns None if there is no code, the provider runs it, or the failure limit is reached.
     """
     if isinstance(executor, BuiltInCodeExecutor) or response.partial or not response.content:
         return None
@@ -90,9 +89,10 @@ def code_of(
 def cut_off(
     executor: BaseCodeExecutor, response: LlmResponse, *, context: CallbackContext
 ) -> LlmResponse:
-    """The response to store: behind the code that is to be run there is nothing.
+    """Return the response to store, truncated after the code to run.
 
-    Code that is not to be run any more becomes text, so that no event ends with code in vain.
+    Code that will not be run, because the failure limit is reached, becomes text. An event thus
+    ends with code only if the code is run.
     """
     if isinstance(executor, BuiltInCodeExecutor) or response.partial or not response.content:
         return response
@@ -105,7 +105,7 @@ def cut_off(
 
 
 def files_for(executor: BaseCodeExecutor, contents: Iterable[types.Content | None]) -> list[File]:
-    """The files that code is given, of all the session's contents."""
+    """Return the input files for code, from all contents of the session."""
     return files_in(contents) if executor.optimize_data_file else []
 
 
@@ -118,19 +118,19 @@ async def execute(
     input_files: Sequence[File] = (),
     keep_files: bool = True,
 ) -> Outcome:
-    """Run some code; its result as the next event's content.
+    """Run code, and return the content of the event with its result.
 
-    What has to be remembered is written to the context's state, and so stored with the event or
-    not at all: an attempt that follows a crash counts the same failure once.
+    Bookkeeping is written to the context's state and is therefore stored atomically with the
+    event: a retry after a crash counts the same failure only once.
 
     Args:
-        executor: The agent's.
-        code: Of the stored event.
-        context: The step's.
-        execution_id: The same at every attempt of this execution, different for every other: the
-            id of the event the result will be.
-        input_files: What `files_for` finds.
-        keep_files: Whether there is a place for output files; if not, the model is told so.
+        executor: The agent's executor.
+        code: The code of the stored event.
+        context: The step's context.
+        execution_id: Id of the result's event: the same for all attempts of this execution, and
+            unique to it.
+        input_files: The files returned by `files_for`.
+        keep_files: Whether output files can be stored; if not, the result says so to the model.
 
     Raises:
         CodeExecutorError: The executor raised.
@@ -174,7 +174,7 @@ def _shown(executor: BaseCodeExecutor, content: types.Content) -> types.Content:
 
 
 def _session_id(context: CallbackContext, execution_id: str) -> str:
-    """The id of a stateful executor's session: that of the first execution in it."""
+    """Return the session id of a stateful executor: the id of the session's first execution."""
     known = _remembered(context, CONTEXT_KEY)
     if not known.get(_SESSION_ID):
         context.state[CONTEXT_KEY] = {**known, _SESSION_ID: execution_id}
@@ -190,7 +190,7 @@ def _failures(context: CallbackContext) -> int:
 
 
 def _count(context: CallbackContext, *, failed: bool) -> None:
-    """Count a failure, or forget those before; only one invocation's, so that none pile up."""
+    """Count a failure, or reset the count; only the latest invocation's count is kept."""
     before = _failures(context)
     if failed:
         context.state[ERRORS_KEY] = {context.invocation_id: before + 1}
@@ -199,7 +199,7 @@ def _count(context: CallbackContext, *, failed: bool) -> None:
 
 
 def _storable(result: CodeExecutionResult) -> CodeExecutionResult:
-    """The result with texts that every store keeps, and files with names that are only names."""
+    """Return the result with texts that every store accepts, and with safe file names."""
     files: dict[str, File] = {}
     for file in result.output_files:
         name = _BAD_NAME.sub("_", file.name)[:128].strip(". ") or "file"

@@ -1,4 +1,4 @@
-"""The code executor that is a separate process of this machine."""
+"""A code executor that uses a separate process on the same machine."""
 
 import os
 import sys
@@ -20,25 +20,25 @@ from durable_adk.errors import AgentDefinitionError
 
 
 class SubprocessCodeExecutor(BaseCodeExecutor):
-    """Runs code in a Python process of its own, but it is **no security boundary**.
+    """Runs code in a separate Python process. This is **not a security boundary**.
 
-    The process has an empty folder, no input, an environment without the worker's variables, and
-    limits on time, memory, file size and output; when it ends, or the worker does, its process
-    group ends. That guards against mistakes. It does not guard against malice: the code runs as the
-    worker's user, so it can read what that user can read, reach the network and leave its process
-    group. Use it with models and users you trust as you trust yourself, and
-    `ContainerCodeExecutor` otherwise (reliability S20).
+    The process gets an empty folder, no input, an environment without the worker's variables, and
+    limits on time, memory, file size and output. Its process group is killed when it exits or the
+    worker dies. This protects against mistakes but not against malicious code: the code runs as
+    the worker's user, so it can read that user's files, use the network and leave its process
+    group. Use this executor only with models and users that you trust as you trust yourself;
+    otherwise use `ContainerCodeExecutor` (reliability S20).
 
-    The packages of the worker's environment can be imported. Plain files that the code leaves in
-    its folder, not below it, become artifacts.
+    The packages of the worker's environment can be imported. Regular files that the code leaves in
+    its folder, excluding subfolders, become artifacts.
     """
 
     allow_unsafe: bool = Field(default=False, exclude=True, validate_default=True)
-    """Must be True: that you have read the above."""
+    """Must be True, to confirm that you have read the warning above."""
     stateful: Stateless = False
-    """Never: each execution is a new process."""
+    """Always False: each execution uses a new process."""
     timeout_seconds: float | None = Field(default=30.0, gt=0)
-    """Seconds; None: 300."""
+    """Time limit in seconds; None means 300."""
     limits: CodeLimits = CodeLimits()
 
     @field_validator("allow_unsafe")
@@ -59,21 +59,21 @@ class SubprocessCodeExecutor(BaseCodeExecutor):
     async def execute_code(
         self, invocation_context: CallbackContext, code_execution_input: CodeExecutionInput
     ) -> CodeExecutionResult:
-        """Run some code.
+        """Run code in a new process.
 
         Raises:
-            CodeExecutorError: No process could be started.
+            CodeExecutorError: The process could not be started.
         """
         del invocation_context
         return await launch(
             [sys.executable, "-I", "-S", str(LAUNCHER)],
             code_execution_input,
-            # The launcher's environment can be read by the code as well.
+            # The code can read the launcher's environment too.
             env={"PATH": os.defpath, "LANG": "C.UTF-8", "TMPDIR": tempfile.gettempdir()},
             seconds=self._seconds,
             limits=self.limits,
             memory=self.limits.memory,
-            start_up=START_UP - 10.0,  # so that this limit is first, and says what happened
+            start_up=START_UP - 10.0,  # below `attempt_timeout`, so that this one reports the cause
         )
 
     @property

@@ -1,4 +1,4 @@
-"""Where users' credentials are kept."""
+"""Stores for users' credentials."""
 
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.auth.credential_service.file_credential_service import FileCredentialService

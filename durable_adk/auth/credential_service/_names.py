@@ -1,4 +1,4 @@
-"""What credentials are kept under."""
+"""Names under which credentials are stored."""
 
 import hashlib
 
@@ -6,6 +6,6 @@ from durable_adk.json_values import canonical
 
 
 def hashed(*parts: str) -> str:
-    """A name for some ids that tells nobody's, of 64 hexadecimal digits."""
-    # As JSON, not joined: ("a:b", "c") and ("a", "b:c") are different users.
+    """Return the SHA-256 of the ids in hexadecimal, so that the name does not reveal them."""
+    # Encoded as JSON and not joined, to keep ("a:b", "c") and ("a", "b:c") distinct.
     return hashlib.sha256(canonical(list(parts)).encode()).hexdigest()

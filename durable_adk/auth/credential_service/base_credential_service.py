@@ -1,4 +1,4 @@
-"""The port to where users' credentials are kept."""
+"""The interface to the store of users' credentials."""
 
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 class BaseCredentialService(ABC):
-    """Keeps credentials by app, user and credential key; the one place that holds secrets."""
+    """Stores credentials by app, user and credential key; the only store that holds secrets."""
 
     async def load_credential(
         self, auth_config: AuthConfig, callback_context: "CallbackContext"
     ) -> AuthCredential | None:
-        """What the context's user has stored for the configuration; None: nothing."""
+        """Load the stored credential of the context's user for a configuration, or None."""
         session = callback_context.session
         return await self.load(
             app_name=session.app_name, user_id=session.user_id, key=auth_config.key
@@ -25,7 +25,7 @@ class BaseCredentialService(ABC):
     async def save_credential(
         self, auth_config: AuthConfig, callback_context: "CallbackContext"
     ) -> None:
-        """Store the configuration's exchanged credential for the context's user, if it has one."""
+        """Store the configuration's exchanged credential, if any, for the context's user."""
         session, credential = callback_context.session, auth_config.exchanged_auth_credential
         if credential is not None:
             await self.save(
@@ -37,18 +37,18 @@ class BaseCredentialService(ABC):
 
     @abstractmethod
     async def load(self, *, app_name: str, user_id: str, key: str) -> AuthCredential | None:
-        """A copy of what is stored; None: nothing."""
+        """Return a copy of the stored credential, or None."""
 
     @abstractmethod
     async def save(
         self, *, app_name: str, user_id: str, key: str, credential: AuthCredential
     ) -> None:
-        """Store a credential in place of what was there; a repeat changes nothing."""
+        """Store a credential, replacing any previous one; idempotent."""
 
     @abstractmethod
     async def delete(self, *, app_name: str, user_id: str, key: str) -> None:
-        """Forget a credential; a missing one is no error."""
+        """Delete a credential; idempotent."""
 
     @abstractmethod
     async def delete_user(self, *, app_name: str, user_id: str, dry_run: bool = False) -> int:
-        """Forget all credentials of a user; how many they are. With `dry_run` they stay."""
+        """Delete all credentials of a user, or only count them if `dry_run`; return the count."""

@@ -1,4 +1,4 @@
-"""Credentials as files of one folder."""
+"""Credentials as files in a folder."""
 
 import asyncio
 import os
@@ -14,24 +14,24 @@ from durable_adk.errors import InvalidRequestError
 
 
 class FileCredentialService(BaseCredentialService):
-    """One file a credential, readable by its owner only; for the processes of one machine.
+    """Stores one file per credential, readable only by its owner, for processes on one machine.
 
-    The files are not encrypted: whoever may read as this user reads them. Their names are hashes,
-    so no id can lead out of the folder (reliability S2) and a listing tells nobody's.
+    The files are not encrypted: any process of this user can read them. File names are hashes, so
+    that an id cannot escape the folder (reliability S2) and a listing does not reveal ids.
     """
 
     def __init__(self, root_dir: str | Path) -> None:
-        """Take a folder into use.
+        """Check the folder, and create it if necessary.
 
         Args:
-            root_dir: Made, with mode 0700, if it is missing.
+            root_dir: The folder; created with mode 0700 if it is missing.
 
         Raises:
-            InvalidRequestError: It is a file, or others than its owner may enter it.
+            InvalidRequestError: The path is a file, or other users can access the folder.
         """
         self._root = Path(root_dir)
         if not self._root.exists():
-            # Another process may make it at the same moment: two workers on a new volume do.
+            # Another process may create it at the same time, e.g. two workers on a new volume.
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self._root.is_dir():
             raise InvalidRequestError(f"{self._root} is no folder; pass one for credentials.")
@@ -43,7 +43,7 @@ class FileCredentialService(BaseCredentialService):
             )
 
     async def load(self, *, app_name: str, user_id: str, key: str) -> AuthCredential | None:
-        """What is stored; None: nothing.
+        """Return the stored credential, or None.
 
         Raises:
             InvalidRequestError: The file does not hold a credential.
@@ -55,23 +55,23 @@ class FileCredentialService(BaseCredentialService):
         try:
             return AuthCredential.from_json(text)
         except ValidationError:
-            # Without its cause, which knows what stands in the file.
+            # Without the cause, which quotes the file's content.
             raise InvalidRequestError(f"{path} does not hold a credential; delete it.") from None
 
     async def save(
         self, *, app_name: str, user_id: str, key: str, credential: AuthCredential
     ) -> None:
-        """Write the file anew and put it in the place of the old: a crash leaves one of them."""
+        """Replace the file atomically; a crash leaves either the old or the new one."""
         path = self._path(app_name, user_id, key)
         await asyncio.to_thread(_replace, path, credential.to_json().encode())
 
     async def delete(self, *, app_name: str, user_id: str, key: str) -> None:
-        """Remove the file; a missing one is no error."""
+        """Remove the file; idempotent."""
         path = self._path(app_name, user_id, key)
         await asyncio.to_thread(path.unlink, missing_ok=True)
 
     async def delete_user(self, *, app_name: str, user_id: str, dry_run: bool = False) -> int:
-        """Remove the files of a user; how many they are."""
+        """Remove the files of a user, or only count them if `dry_run`; return the count."""
         return await asyncio.to_thread(self._remove, hashed(app_name, user_id), dry_run=dry_run)
 
     def _remove(self, owner: str, *, dry_run: bool) -> int:
@@ -109,7 +109,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name last through a power cut."""
+    """Flush the folder, so that the new file name survives a power failure."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(opened)

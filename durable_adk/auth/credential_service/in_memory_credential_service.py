@@ -5,13 +5,13 @@ from durable_adk.auth.credential_service.base_credential_service import BaseCred
 
 
 class InMemoryCredentialService(BaseCredentialService):
-    """For tests and scripts: what it keeps is gone with the process, and no worker sees it."""
+    """Keeps credentials in process memory, invisible to workers; for tests and scripts."""
 
     def __init__(self) -> None:
         self._stored: dict[tuple[str, str, str], AuthCredential] = {}
 
     async def load(self, *, app_name: str, user_id: str, key: str) -> AuthCredential | None:
-        """A copy of what is stored; None: nothing."""
+        """Return a copy of the stored credential, or None."""
         found = self._stored.get((app_name, user_id, key))
         return found and found.model_copy(deep=True)
 
@@ -22,11 +22,11 @@ class InMemoryCredentialService(BaseCredentialService):
         self._stored[app_name, user_id, key] = credential.model_copy(deep=True)
 
     async def delete(self, *, app_name: str, user_id: str, key: str) -> None:
-        """Forget a credential; a missing one is no error."""
+        """Delete a credential; idempotent."""
         self._stored.pop((app_name, user_id, key), None)
 
     async def delete_user(self, *, app_name: str, user_id: str, dry_run: bool = False) -> int:
-        """Forget all credentials of a user; how many they are."""
+        """Delete all credentials of a user, or only count them if `dry_run`; return the count."""
         own = [key for key in self._stored if key[:2] == (app_name, user_id)]
         for key in [] if dry_run else own:
             del self._stored[key]

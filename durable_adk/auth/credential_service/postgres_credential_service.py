@@ -1,4 +1,4 @@
-"""Credentials in a PostgreSQL database, encrypted."""
+"""Encrypted credentials in a PostgreSQL database."""
 
 import secrets
 from collections.abc import Mapping
@@ -34,21 +34,22 @@ _SAVE = _ADD.on_conflict_do_update(
 
 
 class PostgresCredentialService(BaseCredentialService):
-    """One row a credential, encrypted with AES-256-GCM; for the workers of many machines.
+    """Stores one row per credential, encrypted with AES-256-GCM, for workers on many machines.
 
-    The database never has a credential in the open, nor whose one is: owner and name are hashes,
-    and they are authenticated with the content, so that no row can be passed off as another's. The
-    tables are made with those of the sessions, see `DatabaseSessionService`.
+    The database contains neither plaintext credentials nor their owners: owner and name are
+    hashed. Both are authenticated together with the content, so that a row cannot be moved to
+    another owner. The tables are created together with the session tables, see
+    `DatabaseSessionService`.
 
     Args:
-        db_url: SQLAlchemy's URL, e.g. ``postgresql://user:password@host/name``. It needs the extra
+        db_url: SQLAlchemy URL, e.g. ``postgresql://user:password@host/name``. Requires the extra
             ``postgres``.
-        keys: With which is encrypted, those of the payloads for example; a credential goes over to
-            a newer key when it is saved again.
+        keys: Encryption keys, e.g. those used for payloads. Saving a credential again re-encrypts
+            it with the current key.
 
     Raises:
-        InvalidRequestError: The URL is of no PostgreSQL database, or the extra ``encryption`` is
-            not installed.
+        InvalidRequestError: The URL is not that of a PostgreSQL database, or the extra
+            ``encryption`` is not installed.
     """
 
     def __init__(self, db_url: str | URL, *, keys: KeyProvider) -> None:
@@ -57,12 +58,12 @@ class PostgresCredentialService(BaseCredentialService):
         self._database = PostgresDatabase(parse(db_url, only="postgresql"))
 
     async def load(self, *, app_name: str, user_id: str, key: str) -> AuthCredential | None:
-        """A copy of what is stored; None: nothing.
+        """Return a copy of the stored credential, or None.
 
         Raises:
-            EncryptionKeyError: The key that it is encrypted with is not here.
-            InvalidRequestError: The row was changed by somebody else.
-            StoreUnavailableError: The database does not answer.
+            EncryptionKeyError: The credential's encryption key is not configured here.
+            InvalidRequestError: The row fails authentication: it was altered.
+            StoreUnavailableError: The database is unavailable.
         """
         place = _place(app_name, user_id, key)
 
@@ -76,11 +77,11 @@ class PostgresCredentialService(BaseCredentialService):
     async def save(
         self, *, app_name: str, user_id: str, key: str, credential: AuthCredential
     ) -> None:
-        """Store a credential in place of what was there; a repeat changes nothing.
+        """Store a credential, replacing any previous one; idempotent.
 
         Raises:
-            EncryptionKeyError: There is no key to be had.
-            StoreUnavailableError: The database does not answer.
+            EncryptionKeyError: No encryption key is available.
+            StoreUnavailableError: The database is unavailable.
         """
         place = _place(app_name, user_id, key)
         first = await self._keys.current()
@@ -96,13 +97,13 @@ class PostgresCredentialService(BaseCredentialService):
         await self._database.write(lambda connection: connection.execute(_SAVE, row).close())
 
     async def delete(self, *, app_name: str, user_id: str, key: str) -> None:
-        """Forget a credential; a missing one is no error."""
+        """Delete a credential; idempotent."""
         place = _place(app_name, user_id, key)
         removal = delete(CREDENTIALS).where(_ONE)
         await self._database.write(lambda connection: connection.execute(removal, place).close())
 
     async def delete_user(self, *, app_name: str, user_id: str, dry_run: bool = False) -> int:
-        """Forget all credentials of a user; how many they are. With `dry_run` they stay."""
+        """Delete all credentials of a user, or only count them if `dry_run`; return the count."""
         whose = {"whose": hashed(app_name, user_id)}
 
         def work(connection: Connection) -> int:
@@ -128,7 +129,7 @@ class PostgresCredentialService(BaseCredentialService):
             text = AESGCM(key.secret).decrypt(nonce, secret, _bound(key_id, place))
             return AuthCredential.from_json(text)
         except (InvalidTag, ValueError, ValidationError):
-            # Without its cause, which may know what stands in it.
+            # Without the cause, which may contain the plaintext.
             raise InvalidRequestError(
                 f"The credential {place['which']} in the database was changed, or is encrypted "
                 f"with another key of the id {key_id!r}; delete its row."
@@ -140,5 +141,5 @@ def _place(app_name: str, user_id: str, key: str) -> dict[str, str]:
 
 
 def _bound(key_id: str, place: Mapping[str, str]) -> bytes:
-    """What is authenticated with the content, though everybody can read it."""
+    """Return the associated data: not encrypted, but authenticated with the content."""
     return canonical([_CIPHER, key_id, place["whose"], place["which"]]).encode()
