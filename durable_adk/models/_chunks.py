@@ -1,4 +1,4 @@
-"""How models that have their whole answer at once stream it."""
+"""Simulates streaming for models that produce their whole response at once."""
 
 import re
 
@@ -8,7 +8,7 @@ from durable_adk.models.llm_response import LlmResponse
 
 
 def word_by_word(response: LlmResponse) -> list[LlmResponse]:
-    """The partial responses whose texts, joined, are the texts of `response` (semantics FLW-71)."""
+    """Split `response` into partial responses of one word each (semantics FLW-71)."""
     parts = (response.content and response.content.parts) or []
     return [
         LlmResponse(

@@ -1,4 +1,4 @@
-"""From what the Gemini client raises to our errors."""
+"""Maps exceptions of the Gemini client to this package's errors."""
 
 import email.utils
 import importlib
@@ -28,7 +28,7 @@ _HTTPX = ("TimeoutException", "NetworkError", "RemoteProtocolError", "ProxyError
 
 
 def _network_errors() -> Iterator[type[Exception]]:
-    # The client takes whichever of these it finds installed; each has its own exceptions.
+    # The client uses whichever of these is installed; each has its own exceptions.
     for library, names in (
         ("httpx2", _HTTPX),
         ("httpx", _HTTPX),
@@ -43,11 +43,11 @@ _NETWORK = (*_network_errors(), OSError)
 
 
 def to_error(error: Exception) -> DurableAdkError:
-    """Ours for an exception of the client: worth asking again, or not (semantics TRAP-40).
+    """Convert an exception of the client to a retryable or permanent error (semantics TRAP-40).
 
-    Overload (429), server errors (5xx), timeouts and everything that goes wrong on the line are
-    `ModelUnavailableError`; all else is `ModelError`. `error_type` is Google's name for the status
-    (``INVALID_ARGUMENT``), or the exception's.
+    Overload (429), server errors (5xx), timeouts and network errors become
+    `ModelUnavailableError`; everything else becomes `ModelError`. `error_type` is Google's status
+    name (``INVALID_ARGUMENT``), or the name of the exception class.
     """
     text = str(error) or type(error).__name__
     name = type(error).__name__
@@ -58,7 +58,7 @@ def to_error(error: Exception) -> DurableAdkError:
             result = _of_status(error)
         case (
             UnknownApiResponseError() | json.JSONDecodeError()
-        ):  # its message holds the answer, which may be private
+        ):  # its message quotes the response, which may be private
             result = ModelUnavailableError("Gemini's answer is not JSON; it was cut short.")
         case GoogleAuthError():
             retryable = bool(getattr(error, "retryable", False))
@@ -74,7 +74,7 @@ def to_error(error: Exception) -> DurableAdkError:
 
 
 def retry_after(error: APIError) -> float | None:
-    """The seconds Google asks to wait: the Retry-After header, or RetryInfo in the body."""
+    """Return the retry delay in seconds from the Retry-After header, or RetryInfo in the body."""
     raised: Any = error  # the client's types name HTTP libraries that need not be installed
     headers: Any = getattr(raised.response, "headers", None) or {}
     seconds = _header_seconds(headers.get("retry-after"))

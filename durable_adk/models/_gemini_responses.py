@@ -1,4 +1,4 @@
-"""From Gemini's answers to ours, without I/O."""
+"""Converts Gemini's responses to `LlmResponse`, without I/O."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,13 +12,13 @@ _TEXT = {"text", "thought"}
 
 
 def to_llm_response(response: types.GenerateContentResponse) -> LlmResponse:
-    """What a whole answer means (semantics EVT-21, FLW-5).
+    """Convert a complete response (semantics EVT-21, FLW-5).
 
-    An answer that says something is content, whatever its finish reason. One that says nothing
-    (no parts, blank text, thoughts only) is an error named after its finish reason, and for
-    ``STOP`` after `NO_CONTENT`; thoughts stay in `content`. Without candidates the reason the
-    prompt was blocked for is the error, or `UNKNOWN`. A safety block is an answer, not an
-    exception: asking again would not help (TRAP-40).
+    A response with something to say is content, whatever its finish reason. An empty response (no
+    parts, blank text, thoughts only) is an error named after its finish reason, or `NO_CONTENT`
+    for ``STOP``; thoughts stay in `content`. Without candidates, the error is the prompt's block
+    reason or `UNKNOWN`. A safety block is returned, not raised, because a retry would not help
+    (TRAP-40).
     """
     candidate = _candidate(response)
     if candidate is None:
@@ -41,7 +41,7 @@ def to_llm_response(response: types.GenerateContentResponse) -> LlmResponse:
 
 
 def to_partial(chunk: types.GenerateContentResponse) -> LlmResponse | None:
-    """What a chunk of a stream adds, to be shown but not stored; None if nothing (FLW-71)."""
+    """Convert a stream chunk for display (never stored); None if it adds nothing (FLW-71)."""
     parts = [part for part in _parts(_candidate(chunk)) if not _is_empty(part)]
     if not parts:
         return None
@@ -53,10 +53,10 @@ def to_partial(chunk: types.GenerateContentResponse) -> LlmResponse | None:
 
 
 def merge(chunks: Sequence[types.GenerateContentResponse]) -> types.GenerateContentResponse:
-    """The whole answer whose stream `chunks` was (semantics FLW-72, FLW-73).
+    """Merge the chunks of a stream into a complete response (semantics FLW-72, FLW-73).
 
-    Parts keep their order; texts and thoughts are joined where they touch. Of everything else,
-    token counts included, the last one given counts: Gemini's are running totals.
+    Parts keep their order; adjacent texts and adjacent thoughts are joined. For all other fields
+    the last value wins, including token counts, which Gemini sends as running totals.
     """
     candidates = [candidate for chunk in chunks if (candidate := _candidate(chunk)) is not None]
     whole = types.GenerateContentResponse(
@@ -79,7 +79,7 @@ def merge(chunks: Sequence[types.GenerateContentResponse]) -> types.GenerateCont
 
 
 def is_complete(whole: types.GenerateContentResponse) -> bool:
-    """Whether the stream that gave `whole` was not cut: the model stopped, or never began."""
+    """Whether the stream of `whole` was complete: the model finished, or never started."""
     candidate = _candidate(whole)
     if candidate is None:
         return whole.prompt_feedback is not None or whole.usage_metadata is not None
@@ -139,8 +139,8 @@ def _joined_content(candidates: Iterable[types.Candidate]) -> types.Content | No
 
 
 def _can_join(left: types.Part, right: types.Part) -> bool:
-    # A signature belongs to exactly its part, even an empty one: joined with another part, the
-    # next request would be refused (FLW-30). So only parts of nothing but text are joined.
+    # A signature belongs to exactly one part, even an empty one; joining it with another part
+    # makes the next request fail (FLW-30). So only parts that contain just text are joined.
     plain = _fields(left) <= _TEXT and _fields(right) <= _TEXT
     texts = left.text is not None and right.text is not None
     return plain and texts and bool(left.thought) == bool(right.thought)

@@ -29,9 +29,9 @@ class BaseLlm(BaseModel):
     def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        """Answer a request.
+        """Generate the response to a request.
 
-        Yields exactly one whole response, before it any number of partial ones if `stream`.
+        Yields exactly one complete response, preceded by any number of partial ones if `stream`.
 
         Raises:
             ModelUnavailableError: A transient failure; the runtime retries after `retry_after`.

@@ -40,27 +40,27 @@ class Gemini(BaseLlm):
 
     The client reads its key from GEMINI_API_KEY or GOOGLE_API_KEY, and GOOGLE_GENAI_USE_VERTEXAI
     with GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION, as in ADK. It never retries: the engine
-    does, durably, and a second layer would multiply the attempts.
+    retries durably, and a second layer would multiply the attempts.
     """
 
     model: str = "gemini-2.5-flash"
     base_url: str | None = None
-    """Another endpoint than Google's, e.g. a gateway."""
+    """Endpoint to use instead of Google's, e.g. a gateway."""
     api_key: SecretStr | None = None
-    """The key; without it the environment's."""
+    """The API key; by default read from the environment."""
     timeout: float = Field(default=120, gt=0)
-    """Seconds the provider may be silent: before the answer, or between two chunks of a stream."""
+    """Timeout in seconds for the response, or for the next chunk of a stream."""
     http_options: types.HttpOptions | None = Field(default=None, repr=False, exclude=True)
-    """More of the client's settings (headers, API version); its retry options are ignored.
+    """Additional client settings (headers, API version); its retry options are ignored.
 
-    Never shown or written, because headers may hold credentials.
+    Excluded from repr and serialization, because headers may hold credentials.
     """
 
     _clients: _Clients = PrivateAttr(default_factory=_Clients)
 
     @classmethod
     def supported_models(cls) -> list[str]:
-        """Gemini by name, and tuned models by their Vertex AI resource name."""
+        """Match Gemini models by name, and tuned models by their Vertex AI resource name."""
         return [
             r"(models/)?gemini-.*",
             r"model-optimizer-.*",
@@ -71,11 +71,11 @@ class Gemini(BaseLlm):
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        """Ask Gemini; with `stream`, yield its chunks before the whole (semantics FLW-70 to 73).
+        """Call Gemini; with `stream`, yield chunks before the whole (semantics FLW-70 to 73).
 
         Raises:
-            ModelUnavailableError: Overload, a server error, a timeout, a broken line or stream.
-            ModelError: The request is refused, or there is no key.
+            ModelUnavailableError: Overload, a server or network error, a timeout or a cut stream.
+            ModelError: The request was refused, or there is no API key.
         """
         call = self._prepared(llm_request)
         try:
@@ -104,12 +104,12 @@ class Gemini(BaseLlm):
             if partial is not None:
                 yield partial
         whole = merge(chunks)
-        if not is_complete(whole):  # a line cut between two chunks looks like an end
+        if not is_complete(whole):  # a disconnect between two chunks looks like an end
             raise ModelUnavailableError("Gemini's stream ended before the model did.")
         yield to_llm_response(whole)
 
     async def _in_time(self, awaitable: Awaitable[T]) -> T:
-        # The client's own timeout means something else with each of its HTTP libraries.
+        # The meaning of the client's own timeout depends on its HTTP library.
         try:
             async with asyncio.timeout(self.timeout):
                 return await awaitable
@@ -121,7 +121,7 @@ class Gemini(BaseLlm):
     def _prepared(self, request: LlmRequest) -> dict[str, Any]:
         copy = request.snapshot()
         config = copy.config
-        # Calls are the engine's to run, one activity each, never the client's.
+        # The engine runs function calls, one activity each; the client must not.
         config.automatic_function_calling = types.AutomaticFunctionCallingConfig(disable=True)
         if config.http_options is not None:
             config.http_options.retry_options = _NO_RETRIES
@@ -150,7 +150,7 @@ class Gemini(BaseLlm):
         return client
 
     def _error(self, error: Exception) -> DurableAdkError:
-        """Our error, without the key should a gateway repeat it."""
+        """Convert an error, and remove API keys that a gateway may echo in its message."""
         known = [self.api_key.get_secret_value()] if self.api_key else []
         known += [os.environ.get(name, "") for name in _KEY_VARIABLES]
         ours = to_error(error)

@@ -1,4 +1,4 @@
-"""One attempt of asking a model that gave no answer, and what it cost."""
+"""Outcome and cost of a failed attempt at a model call."""
 
 from enum import StrEnum
 
@@ -8,40 +8,40 @@ from durable_adk.json_model import JsonModel
 
 
 class AttemptEnd(StrEnum):
-    """How an attempt ended that gave no answer."""
+    """How an attempt without a response ended."""
 
     FAILED = "failed"
-    """The model, or what is run round it, raised an error."""
+    """The model, or a callback or plugin around it, raised an error."""
     CANCELLED = "cancelled"
-    """It was ended before it was done."""
+    """The attempt was cancelled before it finished."""
     LOST = "lost"
-    """Its worker died, or was given up: the model may have been asked, and charge for it."""
+    """Its worker died or timed out; the model may have been called, and may charge for it."""
 
 
 class ModelAttempt(JsonModel):
-    """What is known of it.
+    """A failed attempt at a model call.
 
-    An attempt that did answer is not among these: its tokens are on the event of its answer.
+    Successful attempts are not recorded here: their tokens are on the event of the response.
     """
 
     event_id: str
-    """Of the answer that was wanted, whichever attempt gave it in the end."""
+    """Id of the event for the response, whichever attempt eventually produces it."""
     attempt: int
-    """1, 2, ... of that answer."""
+    """Attempt number for that response: 1, 2, ..."""
     ended: AttemptEnd
     model: str = ""
-    """Empty: unknown, as next the times."""
+    """Model name; empty if unknown."""
     started: float | None = None
-    """When the model was asked: seconds since the epoch."""
+    """Start time of the model call in seconds since the epoch; None if unknown."""
     seconds: float | None = None
-    """How long it took to end."""
+    """Duration of the attempt in seconds; None if unknown."""
     error_type: str | None = None
     error_message: str | None = None
     usage_metadata: types.GenerateContentResponseUsageMetadata | None = None
-    """The tokens, as far as the model had told of them: of a stream that was cut, its last chunk's;
-    of an answer that could not be used, all."""
+    """Token counts as far as reported: for a cut stream those of the last chunk, for an unusable
+    response all."""
 
     @property
     def tokens(self) -> int | None:
-        """How many there were in all; None: unknown."""
+        """Total number of tokens, or None if unknown."""
         return self.usage_metadata.total_token_count if self.usage_metadata else None

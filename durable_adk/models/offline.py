@@ -1,4 +1,4 @@
-"""The model that needs no key."""
+"""A model that needs neither an API key nor a network."""
 
 import json
 import re
@@ -27,25 +27,25 @@ _REMEDY = "For real answers set GEMINI_API_KEY and give the agent model='gemini-
 
 
 class OfflineModel(BaseLlm):
-    """No LLM: calls the tools that the message names, and says what they returned.
+    """Calls the tools that the message names and reports their results; not an LLM.
 
-    Each part of the message (parts end with *and*, *then* or a full stop) calls the tool whose name
-    has most of its words. Arguments are the part's names with a capital letter, its numbers and its
-    quoted texts, in order. It follows no instructions and hands over to no other agent. The same
-    request always gets the same answer.
+    Each clause of the message (clauses end with *and*, *then* or a full stop) calls the tool whose
+    name shares the most words with it. Arguments are the clause's capitalized names, numbers and
+    quoted texts, in order. The model ignores instructions and does not transfer to other agents.
+    It is deterministic: the same request always gets the same response.
     """
 
     model: str = "offline"
 
     @classmethod
     def supported_models(cls) -> list[str]:
-        """Its one name."""
+        """Return the only model name."""
         return ["offline"]
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        """Call the next tool that the user's message names, or say what the tools returned."""
+        """Call the next tool that the user's message names, or report the tools' results."""
         response = LlmResponse(
             content=types.Content(role="model", parts=[_answer(llm_request)]),
             finish_reason=types.FinishReason.STOP,
@@ -57,7 +57,7 @@ class OfflineModel(BaseLlm):
 
 
 class _Clause(NamedTuple):
-    """A part of a message: its words in lower case, and what can be an argument."""
+    """A clause of a message: its words in lower case, and its possible argument values."""
 
     words: set[str]
     values: list[str | int | float]
@@ -88,7 +88,7 @@ def _parts(contents: list[types.Content]) -> list[types.Part]:
 
 
 def _declared(request: LlmRequest) -> list[types.FunctionDeclaration]:
-    """The tools, without the one to hand over: two agents could do that for ever."""
+    """Return the tools except transfer_to_agent: two agents could transfer back and forth."""
     config: Any = request.config  # its union types name libraries that need not be installed
     own = [tool for tool in config.tools or () if isinstance(tool, types.Tool)]
     declared = [item for tool in own for item in tool.function_declarations or ()]
@@ -98,7 +98,7 @@ def _declared(request: LlmRequest) -> list[types.FunctionDeclaration]:
 def _calls(
     message: str, tools: list[types.FunctionDeclaration]
 ) -> list[tuple[types.FunctionDeclaration, _Clause]]:
-    """The tools that the clauses name; a clause that names none belongs to the one before."""
+    """Match clauses to tools; a clause that names no tool is merged into the one before."""
     calls = list[tuple[types.FunctionDeclaration, _Clause]]()
     for clause in _clauses(message):
         shared = [len((_words(tool.name or "") - _STOP_WORDS) & clause.words) for tool in tools]
@@ -135,7 +135,7 @@ def _clauses(message: str) -> Iterator[_Clause]:
 def _arguments(
     tool: types.FunctionDeclaration, clause: _Clause
 ) -> tuple[dict[str, Any], list[str]]:
-    """What the clause gives of the tool's parameters, and which required ones it lacks."""
+    """Return the arguments found in the clause, and the names of missing required ones."""
     schema = tool.parameters_json_schema
     if schema is None and tool.parameters is not None:
         schema = tool.parameters.model_dump(mode="json", exclude_none=True)
@@ -146,7 +146,7 @@ def _arguments(
 
 
 def _take(schema: dict[str, Any], clause: _Clause) -> Any:
-    """The first value that fits a parameter; it is not there for the next one."""
+    """Remove and return the clause's first value that fits a parameter."""
     options: list[dict[str, Any]] = [schema, *(schema.get("anyOf") or ())]
     choices = [choice for option in options for choice in option.get("enum") or ()]
     if choices:
@@ -164,7 +164,7 @@ def _take(schema: dict[str, Any], clause: _Clause) -> Any:
 
 
 def _plain(response: dict[str, Any] | None) -> str:
-    """A tool's response as words; a function's plain result is under `result`."""
+    """Format a tool's response as text; a function's plain result is under `result`."""
     values = response or {"result": "nothing"}
     texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in values.items()}
     plain = [text if key == "result" else f"{key} {text}" for key, text in texts.items()]

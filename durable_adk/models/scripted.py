@@ -1,4 +1,4 @@
-"""The model for tests: it answers from a script."""
+"""A model for tests, which responds from a script."""
 
 import asyncio
 import hashlib
@@ -20,29 +20,29 @@ from durable_adk.models.llm_request import LlmRequest, is_message
 from durable_adk.models.llm_response import LlmResponse
 
 Answer: TypeAlias = str | types.Part | list[types.Part] | types.Content | LlmResponse | Exception
-"""What a scripted model says; an exception is raised instead."""
+"""A scripted response; an exception is raised."""
 
 Reply: TypeAlias = Answer | Callable[[LlmRequest], Answer]
-"""An answer, or what makes one of the request."""
+"""A scripted response, or a function that creates one from the request."""
 
 
 class ScriptedModel(BaseLlm):
-    """Answers the n-th time it is asked in a conversation with the n-th reply.
+    """Responds to the n-th call in a conversation with the n-th reply.
 
-    n is read off the request, by `turn_of`, and not counted in memory: a retried activity, another
-    worker process or a replay asks with the same request, so it gets the same reply. It follows
-    that a reply which is an exception is raised again by every retry; to fail only at first, pass a
-    callable that counts. A reply the prompt later leaves out (the text between a long-running call
-    and its result, FLW-25) is not counted either; a callable for `replies` decides freely.
+    `turn_of` derives n from the request instead of counting in memory: a retried activity, another
+    worker process or a replay sends the same request and thus gets the same reply. Consequently,
+    an exception is raised again on every retry; to fail only once, pass a callable that counts.
+    Replies that later prompts omit (text between a long-running call and its result, FLW-25) are
+    not counted; pass a callable as `replies` for full control.
     """
 
     model: str = "scripted"
     replies: Annotated[Sequence[Reply] | Callable[[LlmRequest], Answer], SkipValidation] = ()
-    """One reply per turn, or one function that answers every turn."""
+    """One reply per turn, or one function for all turns."""
     delay: float = 0
-    """Seconds it thinks before it answers."""
+    """Seconds to wait before responding."""
     chunk_delay: float = 0
-    """Seconds before each chunk of a streamed text."""
+    """Seconds to wait before each chunk of a streamed text."""
     log: Path | None = None
     """A file that gets one JSON line per call, for counting calls made by several processes."""
 
@@ -50,13 +50,13 @@ class ScriptedModel(BaseLlm):
 
     @property
     def requests(self) -> list[LlmRequest]:
-        """The requests this process made, oldest first, as they were when they were made."""
+        """Snapshots of the requests made in this process, oldest first."""
         return self._requests
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        """Answer with the reply of this turn; with `stream`, its texts word by word before it.
+        """Yield the reply of this turn; with `stream`, preceded by its text word by word.
 
         Raises:
             ModelError: The script has no reply for this turn.
@@ -84,11 +84,11 @@ class ScriptedModel(BaseLlm):
 
 
 def turn_of(request: LlmRequest) -> int:
-    """How often the agent's model was asked before in this conversation, as the request shows it.
+    """Derive from the request how many model calls the agent has made in this conversation.
 
-    That is the number of its turns, plus the user's messages that are directly followed by another
-    one: those were answered with an error, and errors are not part of a prompt. Turns of other
-    agents have the role ``user`` (FLW-22) and do not count.
+    Counts the agent's turns, plus user messages directly followed by another one: their response
+    was an error, and errors are not part of a prompt. Turns of other agents have the role ``user``
+    (FLW-22) and are not counted.
     """
     turns = sum(content.role == "model" for content in request.contents)
     messages = [is_message(content) for content in request.contents]
@@ -101,9 +101,9 @@ def _as_response(reply: Reply, request: LlmRequest) -> LlmResponse:
         reply = reply(request)
     match reply:
         case Exception():
-            raise reply.with_traceback(None)  # raised by every retry: do not let tracebacks grow
+            raise reply.with_traceback(None)  # re-raised by every retry: reset the traceback
         case LlmResponse():
-            return reply.model_copy(deep=True)  # callbacks may change what they get
+            return reply.model_copy(deep=True)  # callbacks may modify it
         case types.Content():
             content = reply.model_copy(deep=True)
         case _:
@@ -120,7 +120,7 @@ def _parts(reply: str | types.Part | list[types.Part]) -> list[types.Part]:
 
 def _append(path: Path, request: LlmRequest) -> None:
     line = {"digest": _digest(request), "index": turn_of(request), "pid": os.getpid()}
-    # One write with O_APPEND: lines of processes that write at the same moment do not mix.
+    # A single write with O_APPEND, so that lines of concurrent processes do not mix.
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(file, (json.dumps(line) + "\n").encode())
