@@ -64,7 +64,7 @@ class BaseAgent(BaseModel):
         names = [agent.name for agent in self.walk()]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            # Steps name agents: two of a name in one tree could not be told apart.
+            # Steps refer to agents by name, so names must be unique within a tree.
             raise AgentDefinitionError(
                 f"Agent name {twice[0]!r} occurs twice below {self.name!r}; names are unique."
             )
@@ -75,7 +75,7 @@ class BaseAgent(BaseModel):
 
     @property
     def root_agent(self) -> "BaseAgent":
-        """The top of the tree this agent is in."""
+        """The root of this agent's tree."""
         return self if self.parent_agent is None else self.parent_agent.root_agent
 
     def find_agent(self, name: str) -> "BaseAgent | None":
@@ -102,7 +102,7 @@ class BaseAgent(BaseModel):
         return parent_context.loop.run_agent(self, parent_context)
 
     def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        """The body, an async generator of events; subclasses define it."""
+        """Yield the events of the body; subclasses override this."""
         del ctx
         raise AgentDefinitionError(f"{type(self).__name__} does not define _run_async_impl.")
 

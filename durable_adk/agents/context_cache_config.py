@@ -1,15 +1,15 @@
-"""ADK's options for a provider's cache of prompts."""
+"""ADK's options for a provider's prompt cache."""
 
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field
 
 
 class ContextCacheConfig(BaseModel):
-    """Accepted for ADK's sake, and passed on to nobody (semantics CMP-3).
+    """Accepted for compatibility with ADK, and ignored (semantics CMP-3).
 
-    ADK has Gemini keep the beginning of prompts under an id of its own. That id would be state
-    outside the session that one attempt makes and the next one does not know. Gemini caches equal
-    beginnings by itself; `LlmAgent.static_instruction` keeps them equal.
+    ADK stores prompt prefixes in Gemini under an explicit cache id. That id would be state outside
+    the session, created by one attempt and unknown to its retry. Gemini caches equal prefixes
+    implicitly; `LlmAgent.static_instruction` keeps them equal.
     """
 
     model_config = ConfigDict(extra="forbid")

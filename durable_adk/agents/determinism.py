@@ -1,9 +1,10 @@
-"""The guard round a custom agent's body: what cannot be replayed raises, in process too.
+"""Guards a custom agent's body: operations that are not replay-safe raise, in process too.
 
-A body runs again, from its first line, whenever a worker takes its invocation over. A clock, a
-random number or any I/O would then answer differently and the run could not go on. So the body's
-own global names are swapped for guarded ones: the mistake shows at its first run, in a unit test
-without a server, and not at the first crash. Functions that the body calls are not guarded.
+A body is replayed from its first line whenever another worker takes over its invocation. A clock,
+random number or I/O would then return a different result and the run could not continue. The
+body's global names are therefore replaced by guarded ones, so that a mistake shows at the first
+run, in a unit test without a server, and not at the first crash. Functions that the body calls
+are not guarded.
 """
 
 import asyncio
@@ -44,13 +45,13 @@ _CLIENTS = frozenset({"requests", "httpx", "aiohttp", "urllib", "urllib3", "sock
 def body(
     agent: BaseAgent, *, sleep: Callable[..., Any] | None = None
 ) -> Callable[[InvocationContext], AsyncGenerator[Event, None]]:
-    """The agent's `_run_async_impl`, guarded.
+    """Return the agent's `_run_async_impl` with guarded globals.
 
-    Calling what is banned raises DeterminismError naming it and where it belongs.
+    A banned call raises DeterminismError, which names it and suggests where to put it.
 
     Args:
-        agent: Whose body it is.
-        sleep: What the body gets as `asyncio.sleep`; None: that itself.
+        agent: The agent whose body to guard.
+        sleep: Replacement for `asyncio.sleep`; None keeps the original.
     """
     method = agent._run_async_impl  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]: ADK's name of the body
     function = getattr(method, "__func__", None)
@@ -78,7 +79,7 @@ def _guarded_function(
 
 
 def _sleeping(function: types.FunctionType, sleep: Callable[..., Any]) -> dict[str, Any]:
-    """The body's names for asyncio and its `sleep`, with another `sleep`."""
+    """Return replacements for the body's references to asyncio and `asyncio.sleep`."""
     swapped: dict[str, Any] = {}
     for name in _used(function) & function.__globals__.keys():
         value = function.__globals__[name]
@@ -95,13 +96,13 @@ def _used(function: types.FunctionType) -> set[str]:
 
 
 def _names(function: types.FunctionType) -> set[str]:
-    """The global names the body uses that have to be swapped."""
+    """Return the global names used by the body that must be replaced."""
     known = _used(function) & function.__globals__.keys()
     return {name for name in known if _guarded(function.__globals__[name]) is not None}
 
 
 def _guarded(value: Any) -> Any:
-    """The guarded form of a global; None if it needs none."""
+    """Return the guarded form of a global, or None if it needs no guard."""
     if isinstance(value, types.ModuleType):
         banned = _EVERYTHING if value.__name__.partition(".")[0] in _CLIENTS else _BANNED.get(value)
         if value is dt:
@@ -119,7 +120,7 @@ def _guarded(value: Any) -> Any:
 
 
 class _Module:
-    """A module with some of its members refused or replaced."""
+    """A proxy of a module with some members banned or replaced."""
 
     def __init__(self, module: types.ModuleType, members: Mapping[str, Any]) -> None:
         self._module = module
@@ -149,7 +150,7 @@ def _refuse(name: str) -> Callable[..., NoReturn]:
 
 
 class _Instances(type):
-    """Makes a guarded class answer isinstance like the class it stands for."""
+    """Makes isinstance on a guarded class behave like on the original class."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, cls.__mro__[1])

@@ -24,17 +24,17 @@ async def render(
     """Fill the placeholders of an instruction.
 
     ``{name}`` and ``{app:name}`` become the state value as text, None the empty string;
-    ``{artifact.file}`` becomes the artifact's text. With ``?`` before the closing brace, what is
-    missing becomes the empty string. Braces round anything that is not a name are left alone, so
-    JSON needs no escaping. What is filled in is not searched for placeholders again.
+    ``{artifact.file}`` becomes the artifact's text. With ``?`` before the closing brace, a missing
+    value becomes the empty string. Braces around anything but a name are left alone, so JSON needs
+    no escaping. Inserted values are not searched for placeholders.
 
     Args:
         template: The instruction.
         state: The state as the step sees it, with prefixed keys.
-        load_artifact: None when there is no artifact service.
+        load_artifact: Loads artifacts; None if there is no artifact service.
 
     Raises:
-        InstructionError: A name has no value, and never will have in this step.
+        InstructionError: A name has no value; a retry of the step would not help.
     """
     pieces: list[str] = []
     end = 0

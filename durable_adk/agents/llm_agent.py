@@ -62,36 +62,37 @@ class LlmAgent(BaseAgent):
     """
 
     model: str | BaseLlm = ""
-    """A name for `LLMRegistry` or a model; empty: that of the nearest LlmAgent above (AGT-11)."""
+    """A name for `LLMRegistry` or a model; if empty, inherited from the nearest LlmAgent above
+    (AGT-11)."""
     instruction: str | InstructionProvider = ""
-    """A template over state (AGT-13), or a provider whose text is taken as it is (AGT-12)."""
+    """A template over state (AGT-13), or a provider whose text is used verbatim (AGT-12)."""
     global_instruction: str | InstructionProvider = ""
-    """The root's applies to every agent of the tree, before its own (AGT-14)."""
+    """The root agent's global instruction precedes every agent's own in the tree (AGT-14)."""
     tools: list[Any] = Field(default_factory=list[Any])
     """Callables and `BaseTool`s (AGT-24)."""
     generate_content_config: types.GenerateContentConfig | None = None
-    """Of every request; what has a field of its own here may not be in it (AGT-18)."""
+    """Base config of every request; must not set options that the agent has fields for (AGT-18)."""
     static_instruction: StaticInstruction | None = None
-    """Sent first and verbatim as the system instruction; `instruction` then goes to the contents,
-    so that a provider's cache of the beginning stays valid (AGT-16)."""
+    """Sent verbatim as the system instruction; `instruction` is then sent in the contents, so
+    that the provider's prefix cache stays valid (AGT-16)."""
     mode: Literal["chat"] | None = None
-    """How it takes part in a conversation. ADK's other modes make it a task for the agent above;
-    that is an `AgentTool` here."""
+    """How the agent takes part in a conversation. For ADK's other modes, which delegate a task,
+    use an `AgentTool`."""
     planner: BasePlanner | None = None
-    """Makes the model plan (AGT-23, FLW-95)."""
+    """Planner that makes the model plan before it acts (AGT-23, FLW-95)."""
     code_executor: BaseCodeExecutor | None = None
-    """Runs code that the model writes; none is run without (AGT-23, FLW-90)."""
+    """Runs code that the model writes; without it no code is run (AGT-23, FLW-90)."""
     disallow_transfer_to_parent: bool = False
     disallow_transfer_to_peers: bool = False
     include_contents: Literal["default", "none"] = "default"
-    """``none``: the model sees the current turn only (AGT-17)."""
+    """With ``none``, the model sees only the current turn (AGT-17)."""
     input_schema: type[BaseModel] | None = None
-    """What it is asked with where it is used as a tool; text by default (AGT-20)."""
+    """Schema of the agent's input when it is used as a tool; text by default (AGT-20)."""
     output_schema: Any = None
-    """The shape of its answer: a pydantic model, or another type such as ``list[Model]``. With
-    tools, or agents to hand over to, the model answers by calling `set_model_response` (AGT-19)."""
+    """Schema of the response: a pydantic model, or another type such as ``list[Model]``. With
+    tools or transfer targets, the model responds by calling `set_model_response` (AGT-19)."""
     output_key: str | None = None
-    """State key for the agent's answer (AGT-21)."""
+    """State key that the agent's response is saved under (AGT-21)."""
     before_model_callback: BeforeModelCallback | Sequence[BeforeModelCallback] | None = None
     after_model_callback: AfterModelCallback | Sequence[AfterModelCallback] | None = None
     on_model_error_callback: OnModelErrorCallback | Sequence[OnModelErrorCallback] | None = None
@@ -109,7 +110,7 @@ class LlmAgent(BaseAgent):
     def _only_generation(
         cls, value: types.GenerateContentConfig | None
     ) -> types.GenerateContentConfig | None:
-        """Refuse what has a field of its own on the agent (AGT-18)."""
+        """Reject options that have their own field on the agent (AGT-18)."""
         elsewhere = {
             "tools": "tools",
             "system_instruction": "instruction",
@@ -139,7 +140,7 @@ class LlmAgent(BaseAgent):
 
     @property
     def answers_by_tool(self) -> bool:
-        """Whether its answer comes as a call of `set_model_response`, and not as text (AGT-19)."""
+        """Whether the model responds by calling `set_model_response` instead of text (AGT-19)."""
         return self.output_schema is not None and bool(self.tools or self.transfer_targets)
 
     @property
@@ -152,7 +153,7 @@ class LlmAgent(BaseAgent):
         if isinstance(self.model, BaseLlm):
             return self.model
         if self.model:
-            # Made once: a model keeps its connections.
+            # Created once, because a model holds connections.
             if self._model is None or self._model.model != self.model:
                 self._model = LLMRegistry.new_llm(self.model)
             return self._model
@@ -165,7 +166,7 @@ class LlmAgent(BaseAgent):
 
     @property
     def _model_name(self) -> str | None:
-        """The name of `canonical_model`, which is not made for it; None: nobody names one."""
+        """The name of `canonical_model`, without creating it; None if no agent sets a model."""
         if self.model:
             return self.model if isinstance(self.model, str) else self.model.model
         above = self.parent_agent
@@ -174,7 +175,7 @@ class LlmAgent(BaseAgent):
         return above._model_name if above else None  # noqa: SLF001 - of the same class
 
     async def close(self) -> None:
-        """Let go of the model's connections, of the calling event loop."""
+        """Close toolsets, and the model's connections in the calling event loop."""
         model = self.model if isinstance(self.model, BaseLlm) else self._model
         if model is not None:
             await model.aclose()
@@ -184,7 +185,7 @@ class LlmAgent(BaseAgent):
 
     @property
     def transfer_targets(self) -> list[BaseAgent]:
-        """The agents its model may hand over to: those below, above and beside it (AGT-51)."""
+        """The agents that the model may transfer to: sub-agents, parent and peers (AGT-51)."""
         targets = list(self.sub_agents)
         parent = self.parent_agent
         if isinstance(parent, LlmAgent):
@@ -195,22 +196,22 @@ class LlmAgent(BaseAgent):
         return targets
 
     def transfer_target(self, name: str) -> BaseAgent | None:
-        """The target of that name; None if it may not be handed over to (AGT-53)."""
+        """Return the transfer target of that name, or None if there is none (AGT-53)."""
         return next((agent for agent in self.transfer_targets if agent.name == name), None)
 
     def static_tools(self) -> dict[str, BaseTool]:
-        """The tools that are known without asking a toolset, callables wrapped, by name.
+        """Return the tools outside of toolsets by name, with callables wrapped.
 
-        The last of a name wins (TOL-2).
+        Of tools with the same name the last one wins (TOL-2).
         """
         single = (item for item in self.tools if not isinstance(item, BaseToolset))
         return {tool.name: tool for tool in map(self._wrapped, single)}
 
     async def canonical_tools(self, ctx: ReadonlyContext | None = None) -> list[BaseTool]:
-        """All the agent's tools, those of its toolsets included (AGT-24).
+        """Return all tools of the agent, including those of its toolsets (AGT-24).
 
-        A toolset that cannot be asked is logged and left out: the agent goes on without. All are
-        asked at once, so that several that do not answer take no longer than one.
+        An unavailable toolset is logged and skipped; the agent continues without it. Toolsets are
+        queried concurrently, so that several timeouts take no longer than one.
         """
         found = await asyncio.gather(*(self._unpacked(item, ctx) for item in self.tools))
         return list({tool.name: tool for tools in found for tool in tools}.values())
@@ -221,14 +222,14 @@ class LlmAgent(BaseAgent):
         return [self._wrapped(item)]
 
     def _wrapped(self, item: Any) -> BaseTool:
-        """An entry of `tools` as a tool, made once: reading a signature takes milliseconds."""
+        """Convert an entry of `tools`; cached, since inspecting a signature takes milliseconds."""
         known = self._tools.get(id(item))
         if known is None or known[0] is not item:
             known = self._tools[id(item)] = (item, as_tool(item))
         return known[1]
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        """Ask the model and run its tools until it gives a final answer (FLW-1)."""
+        """Call the model and run its tools until it gives a final response (FLW-1)."""
         node = self.node()
         node.kind = "llm"
         async with closing(ctx.loop.run_built_in(node, ctx)) as events:
@@ -236,9 +237,9 @@ class LlmAgent(BaseAgent):
                 yield event
 
     def node(self) -> AgentNode:
-        """What the manifest records; see `BaseAgent.node`."""
+        """Return the manifest entry; see `BaseAgent.node`."""
         node = super().node()
-        # A subclass with a body of its own is driven by that body, in the loop.
+        # A subclass that overrides the body is driven by that body, in the loop.
         if type(self)._run_async_impl is LlmAgent._run_async_impl:  # noqa: SLF001 - of the subclass
             node.kind = "llm"
         specs = {name: _spec(tool) for name, tool in self.static_tools().items()}

@@ -1,4 +1,4 @@
-"""The agent that runs its sub-agents again and again."""
+"""An agent that runs its sub-agents repeatedly."""
 
 from pydantic import Field
 
@@ -7,14 +7,14 @@ from durable_adk.wire.manifest import AgentNode, NodeKind
 
 
 class LoopAgent(WorkflowAgent):
-    """Runs its sub-agents in order, over and over, until one escalates (semantics AGT-32).
+    """Runs its sub-agents in order, repeatedly, until one escalates (semantics AGT-32).
 
     The sub-agent that escalates finishes its own run first (OPEN-2). An escalation in a nested loop
     ends the outer one too, because its event passes through both (TRAP-31).
     """
 
     max_iterations: int | None = Field(default=None, ge=0)
-    """Rounds at most; 0: none at all; None: until somebody escalates."""
+    """Maximum number of iterations; None to run until a sub-agent escalates."""
 
     def _kind(self) -> NodeKind:
         return "loop"

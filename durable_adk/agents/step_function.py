@@ -1,7 +1,7 @@
-"""The functions that a custom agent runs as steps: how they are named, and found again by name.
+"""Naming and lookup of the functions that a custom agent runs as steps.
 
-A step is run by whichever worker takes it, so what travels is a name. Only what the agent's own
-module holds can be named: nothing is imported by a name that came out of a history (S12).
+Any worker may run a step, so functions are passed by name. Only names in the agent's own module
+are resolved: nothing is imported by a name that comes from a history (S12).
 """
 
 from collections.abc import Callable
@@ -15,10 +15,10 @@ _OWN = "self."
 
 
 def name_of(agent: BaseAgent, function: Callable[..., Any]) -> str:
-    """The name under which `find` has the function.
+    """Return the name by which `find` finds the function.
 
     Raises:
-        AgentDefinitionError: It is neither a method of the agent nor a global of its module.
+        AgentDefinitionError: The function is neither a method of the agent nor a module global.
     """
     name = getattr(function, "__name__", "")
     if getattr(function, "__self__", None) is agent:
@@ -32,10 +32,10 @@ def name_of(agent: BaseAgent, function: Callable[..., Any]) -> str:
 
 
 def find(agent: BaseAgent, name: str) -> Callable[..., Any]:
-    """The function of that name.
+    """Return the function of that name.
 
     Raises:
-        AgentDefinitionError: The agent's module has it no more.
+        AgentDefinitionError: The agent's module no longer has such a function.
     """
     if name.startswith(_OWN):
         found = getattr(agent, name.removeprefix(_OWN), None)
@@ -50,7 +50,7 @@ def find(agent: BaseAgent, name: str) -> Callable[..., Any]:
 
 
 def _globals(agent: BaseAgent) -> list[dict[str, Any]]:
-    """The names of the modules that define the agent's class and those it inherits from."""
-    # Read off the functions and not sys.modules, which the workflow sandbox replaces.
+    """Return the globals of the modules that define the agent's class and its bases."""
+    # Taken from the functions, because the workflow sandbox replaces sys.modules.
     bodies = [vars(kind).get("_run_async_impl") for kind in type(agent).__mro__]
     return [body.__globals__ for body in bodies if isinstance(body, FunctionType)]
