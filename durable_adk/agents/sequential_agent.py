@@ -1,4 +1,4 @@
-"""The agent that runs its sub-agents one after the other."""
+"""An agent that runs its sub-agents one after another."""
 
 from durable_adk.agents.workflow_agent import WorkflowAgent
 from durable_adk.wire.manifest import NodeKind

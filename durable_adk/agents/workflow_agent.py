@@ -1,4 +1,4 @@
-"""The base of the agents that only drive other agents."""
+"""Base class of agents that only run other agents."""
 
 from abc import abstractmethod
 from collections.abc import AsyncGenerator
@@ -11,14 +11,14 @@ from durable_adk.wire.manifest import AgentNode, NodeKind
 
 
 class WorkflowAgent(BaseAgent):
-    """An agent without a model: the loop drives its sub-agents as its node says (semantics 8.3)."""
+    """An agent without a model; the loop runs its sub-agents per its node (semantics 8.3)."""
 
     @abstractmethod
     def _kind(self) -> NodeKind:
-        """Which built-in body drives the sub-agents."""
+        """Return the built-in body that runs the sub-agents."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        """Drive the sub-agents; for subclasses that have a body of their own and call this one."""
+        """Run the sub-agents; called by subclasses that override the body."""
         node = self.node()
         node.kind = self._kind()
         async with closing(ctx.loop.run_built_in(node, ctx)) as events:
@@ -26,7 +26,7 @@ class WorkflowAgent(BaseAgent):
                 yield event
 
     def node(self) -> AgentNode:
-        """What the manifest records; see `BaseAgent.node`."""
+        """Return the manifest entry; see `BaseAgent.node`."""
         node = super().node()
         # A subclass with a body of its own is driven by that body, in the loop.
         if type(self)._run_async_impl is WorkflowAgent._run_async_impl:  # noqa: SLF001 - of the subclass

@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
 class App(BaseModel):
-    """A named tree of agents, and the plugins round them (semantics APP-1, PLG-1)."""
+    """A named tree of agents with its plugins (semantics APP-1, PLG-1)."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
@@ -30,13 +30,13 @@ class App(BaseModel):
     plugins: list[BasePlugin] = Field(default_factory=list[BasePlugin])
     """In the order in which their hooks run; their names are unique."""
     events_compaction_config: EventsCompactionConfig | None = None
-    """When a session's events are summarised, as it grows; None: never (CMP-1)."""
+    """When to summarise the events of a growing session; None for never (CMP-1)."""
     budget: Budget | None = None
-    """What each invocation may use up at most; None: what its `RunConfig.budget` says."""
+    """Maximum usage of each invocation; None to use its `RunConfig.budget`."""
     resumability_config: ResumabilityConfig | None = None
     """When an invocation waits for a long-running tool (RES-1)."""
     context_cache_config: ContextCacheConfig | None = None
-    """Accepted for ADK's sake; see there."""
+    """Accepted for compatibility with ADK, and ignored; see `ContextCacheConfig`."""
     _manifest: AgentNode | None = PrivateAttr(default=None)
     _plugin_manager: PluginManager = PrivateAttr()
 
@@ -51,11 +51,11 @@ class App(BaseModel):
         return value
 
     def model_post_init(self, context: Any, /) -> None:
-        """Check the names of all agents together, and make the manager of the plugins.
+        """Check that agent names are unique, and create the plugin manager.
 
         Raises:
-            AgentDefinitionError: Two agents, one of them used as a tool, have the same name: steps
-                name agents, so they could not be told apart. Or two plugins have.
+            AgentDefinitionError: Two agents have the same name, including agents used as tools
+                (steps refer to agents by name), or two plugins have.
         """
         super().model_post_init(context)
         self._plugin_manager = PluginManager(self.plugins)
@@ -69,11 +69,11 @@ class App(BaseModel):
 
     @property
     def plugin_manager(self) -> PluginManager:
-        """What runs the plugins' hooks."""
+        """The manager that runs the plugins' hooks."""
         return self._plugin_manager
 
     def agents(self) -> list[BaseAgent]:
-        """Every agent: those of the tree, and those used as tools with the ones below them."""
+        """Return all agents: the tree, and agents used as tools with their sub-agents."""
         found: dict[int, BaseAgent] = {}
         waiting = [self.root_agent]
         while waiting:
@@ -84,7 +84,7 @@ class App(BaseModel):
         return list(found.values())
 
     def manifest(self) -> AgentNode:
-        """What an invocation records of the agents when it opens; made once (design D6)."""
+        """Return the agent manifest that an invocation records when it opens; cached (D6)."""
         if self._manifest is None:
             self._manifest = self.root_agent.node()
         return self._manifest
@@ -93,7 +93,7 @@ class App(BaseModel):
         """Close every agent and every plugin, in the event loop that ran them.
 
         Raises:
-            CallbackError: A plugin could not be closed; all others are.
+            CallbackError: A plugin could not be closed; all others have been closed.
         """
         try:
             for agent in self.agents():
@@ -107,10 +107,10 @@ class App(BaseModel):
         return self.resumability_config is not None and self.resumability_config.is_resumable
 
     def find_agent(self, name: str) -> BaseAgent:
-        """The agent of that name.
+        """Return the agent of that name.
 
         Raises:
-            AgentNotFoundError: The app has none (any more).
+            AgentNotFoundError: The app does not, or no longer, have such an agent.
         """
         agents = self.agents()
         agent = next((agent for agent in agents if agent.name == name), None)
@@ -123,6 +123,6 @@ class App(BaseModel):
 
 
 def _asked_by(agent: BaseAgent) -> list[BaseAgent]:
-    """The agents that an agent has as tools."""
+    """Return the agents that an agent uses as tools."""
     tools: list[Any] = agent.tools if isinstance(agent, LlmAgent) else []
     return [tool.agent for tool in tools if isinstance(tool, AgentTool)]

@@ -1,4 +1,4 @@
-"""The port to what summarises events."""
+"""The interface of event summarizers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -7,15 +7,15 @@ from durable_adk.events.event import Event
 
 
 class BaseEventsSummarizer(ABC):
-    """Makes one event of many (semantics CMP-1); it runs in an activity and may do any I/O."""
+    """Summarises many events in one (semantics CMP-1); runs in an activity and may do any I/O."""
 
     @abstractmethod
     async def maybe_summarize_events(self, *, events: Sequence[Event]) -> Event | None:
-        """The event whose `actions.compaction` holds the summary of `events`, or None for none.
+        """Return an event whose `actions.compaction` summarises `events`, or None to skip.
 
-        An exception is logged, and the summary is due again after the next invocation (CMP-2).
+        An exception is logged, and the summary is retried after the next invocation (CMP-2).
 
         Args:
-            events: Copies of those that the summary will stand for, in order, at least one; the
-                first may be an earlier summary, with that as its content.
+            events: Copies of the events to summarise, in order, at least one; the first may be an
+                earlier summary, which is then its content.
         """

@@ -1,8 +1,8 @@
 """The apps that the workers of this process serve.
 
-Workflow code cannot be handed objects, it can only look them up: this module passes the sandbox,
-so the workflow sees the same registry as the worker that runs it. A registry is named after its
-worker's task queue, because one process may run several workers.
+Workflow code cannot receive objects and must look them up. This module passes through the sandbox,
+so that the workflow sees the same registry as its worker. A registry is named after its worker's
+task queue, because one process may run several workers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,10 +54,10 @@ _by_name: dict[str, AppRegistry] = {}
 
 
 def serve(name: str, registry: AppRegistry) -> None:
-    """Make apps visible to workflows; a worker does it, and whoever replays histories must too."""
+    """Make apps visible to workflows; called by workers, and required before history replay."""
     _by_name[name] = registry
 
 
 def serving(name: str) -> AppRegistry:
-    """The registry of that name; an empty one if this process has none."""
+    """Return the registry of that name, or an empty one if this process has none."""
     return _by_name.get(name, AppRegistry([]))
