@@ -12,20 +12,20 @@ from durable_adk.errors import AgentDefinitionError
 
 
 class EventsCompactionConfig(BaseModel):
-    """When to summarise, and by whom (semantics CMP-1); at least one trigger, each a pair."""
+    """When and how to summarise (semantics CMP-1); needs at least one trigger (pair of fields)."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     compaction_interval: int | None = Field(default=None, gt=0)
-    """After so many invocations since the last summary ..."""
+    """Number of invocations after which to summarise; used with `overlap_size`."""
     overlap_size: int | None = Field(default=None, ge=0)
-    """... those are summarised together with so many before them."""
+    """Number of earlier invocations to include in the summary."""
     summarizer: BaseEventsSummarizer | None = None
-    """None: the model of the first agent that has one is asked."""
+    """None to use the model of the first LlmAgent in the tree."""
     token_threshold: int | None = Field(default=None, gt=0)
-    """When a prompt had so many tokens ..."""
+    """Prompt tokens at which to summarise; used with `event_retention_size`."""
     event_retention_size: int | None = Field(default=None, ge=0)
-    """... all events but the last so many are summarised."""
+    """Number of latest events to leave out of the summary."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

@@ -1,4 +1,4 @@
-"""The one message everything travels in."""
+"""`Event`: the message type that carries everything in a session."""
 
 from google.genai import types
 from pydantic import Field, field_serializer
@@ -10,8 +10,8 @@ from durable_adk.models.llm_response import LlmResponse
 class Event(LlmResponse):
     """One thing that happened in a session: a message, a call, a result, a change (semantics 2).
 
-    An event draws no id and reads no clock: the loop gives it both when it commits it (design D5),
-    so that a step which is run again produces the same event. Once committed it never changes.
+    An event does not generate its own id or timestamp: the loop sets both at commit (design D5), so
+    that a retried step produces the same event. A committed event never changes.
     """
 
     author: str = ""

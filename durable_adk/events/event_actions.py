@@ -20,7 +20,7 @@ class EventCompaction(JsonModel):
     end_timestamp: float
     """Of the last event; seconds since the epoch."""
     compacted_content: types.Content
-    """What a model is shown in the place of the events."""
+    """Content sent to models instead of the events."""
     first_event_id: str | None = None
     last_event_id: str | None = None
 

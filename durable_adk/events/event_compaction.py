@@ -14,9 +14,9 @@ def compaction_event(
     *,
     usage_metadata: types.GenerateContentResponseUsageMetadata | None = None,
 ) -> Event:
-    """The event that puts `summary` in the place of the events from the first to the last given.
+    """Create the event that replaces the covered events by `summary`.
 
-    It has neither id nor invocation nor timestamp: who commits it gives it those.
+    Its id, invocation and timestamp are unset; the committer sets them.
 
     Args:
         covered: At least one event, in order. Where the first is itself an earlier summary, the new
