@@ -30,7 +30,7 @@ async def test_the_example_in_the_docstring_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     text = inspect.getdoc(embedded_runner)
     assert text
-    example = textwrap.dedent(text.partition("::\n")[2].partition("Sessions that")[0])
+    example = textwrap.dedent(text.partition("::\n")[2].partition("Missing sessions")[0])
     source = f"async def main():\n{textwrap.indent(example, '    ')}"
     scope = {"embedded_runner": embedded_runner, "root_agent": agent("Good morning!")}
     exec(source, scope)  # noqa: S102  # the documentation's own code

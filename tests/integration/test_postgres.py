@@ -64,8 +64,8 @@ def test_the_tables_are_made_and_looked_at_by_commands(terminal: Terminal) -> No
     assert [one.returncode for one in said] == [0] * 3
     texts = [one.stdout + one.stderr for one in said]
     assert not any(SECRET in text for text in texts)
-    assert "is empty" in texts[0]
-    assert "It was empty." in texts[1]
+    assert "empty; the first use" in texts[0]
+    assert "(was: empty)" in texts[1]
     assert "as this package requires" in texts[2]
 
 
@@ -106,7 +106,7 @@ async def test_old_tables_stop_a_worker_at_its_start(
     (command,) = re.findall(r"Run: durable-adk (db upgrade .*)$", done.stderr, re.MULTILINE)
     words = [word.replace("***", SECRET) for word in shlex.split(command)]
     done = await asyncio.to_thread(terminal.run, *words)
-    assert "It was 0005." in done.stdout
+    assert "(was: 0005)" in done.stdout
 
 
 def test_an_approval_and_a_second_look(terminal: Terminal, server: TemporalServer) -> None:

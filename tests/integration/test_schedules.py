@@ -105,7 +105,7 @@ async def test_what_a_schedule_sends_may_be_encrypted(
         await handle.delete()
     assert result["text"] == "Hear!"
     outside = {**private.config(), "data_converter": stored_in(tmp_path / "payloads", threshold=0)}
-    with pytest.raises(InvalidRequestError, match="kept outside of Temporal"):
+    with pytest.raises(InvalidRequestError, match="go to external storage"):
         await create_schedule(Client(**outside), name, request(), cron=CRON)
 
 
@@ -156,7 +156,7 @@ async def test_the_command_line_makes_pauses_and_fires_schedules(
         return done.stdout or done.stderr
 
     new = ["create", name, "herald", "What is new?", "--task-queue", task_queue]
-    assert "write a number" in await run(*new, "--every", "soon", code=1)
+    assert "use a number" in await run(*new, "--every", "soon", code=1)
     await run(*new, "--every", "6h", "--session", "daily")
     await run("pause", name)
     while f"{name}  paused" not in await run("list"):

@@ -143,7 +143,7 @@ async def test_hung_threads_stop_nobody_until_the_worker_leaves(place: Place) ->
     while code == 0:
         code, text = await place.health()
     reason = f"{HUNG + 1} threads still run user code of steps that have ended"
-    assert f"failed  worker: process {process.pid} of this machine is stuck: {reason}" in text
+    assert f"failed  worker: process {process.pid} on this machine is stuck: {reason}" in text
     assert process.returncode is None  # it gives what runs the time that it has at any end
 
     await place.worker()

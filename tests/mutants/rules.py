@@ -282,7 +282,7 @@ def bounded_cache() -> str:
     """What a worker keeps of sessions takes no more memory than it may, and is kept (I22)."""
     cache = SessionCache(max_bytes=100_000)
     for size in (30_000, 30_000, 30_000, 200_000, 60_000):
-        event = Event(id="1", invocation_id="i", content=types.UserContent(TEXT[: size // 4]))
+        event = Event(id="1", invocation_id="i", content=types.UserContent(TEXT[: size - 3_000]))
         cache.begin(SessionKey("app", "u", f"{size}-{cache.bytes}"), event)
         if not 30_000 <= cache.bytes <= 100_000:
             return f"sessions are kept in {cache.bytes} bytes"
