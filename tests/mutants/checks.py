@@ -130,7 +130,7 @@ CHECKS: dict[str, Check] = {
     "lanes": simulated("side by side", "I7"),
     "approval": simulated("approval"),
     "tickets": simulated("steered", "I24"),
-    "refused": followed("refused", "rival", "ghost", start="call_model.2/1 report"),
+    "refused": followed("refused", "competing", "ghost", start="call_model.2/1 report"),
     "roll": simulated("rolls over"),
     "answers over a roll": _answers_over_a_roll,
     "same id, same answer": rules.same_id_same_answer,
