@@ -1,8 +1,9 @@
-"""Defines valid JSON values, which are checked where they are written rather than stored.
+"""Defines valid JSON values, and the base class of models that are stored as JSON.
 
-The rules are the intersection of what all stores keep unchanged (reliability 1j): PostgreSQL's
-jsonb rejects NaN, NUL and lone surrogates; a JSON round trip silently turns tuples into lists and
-integer keys into strings. A value that passes `check_json` reads back equal from every store.
+Values are checked where they are written rather than stored. The rules are the intersection of
+what all stores keep unchanged (reliability 1j): PostgreSQL's jsonb rejects NaN, NUL and lone
+surrogates; a JSON round trip silently turns tuples into lists and integer keys into strings. A
+value that passes `check_json` reads back equal from every store.
 """
 
 import dataclasses
@@ -12,10 +13,11 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time
 from enum import Enum
-from typing import Any, cast
+from typing import Any, Self, cast
 from uuid import UUID
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 
 from durable_adk.errors import InvalidRequestError, StateValueError
 
@@ -28,6 +30,38 @@ MAX_KEY = 1_000
 session they fit into the 2,704 bytes that an entry of a PostgreSQL index may have."""
 _BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
 _BAD_ID = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+class JsonModel(BaseModel):
+    """Base class of every value that crosses a process or is stored.
+
+    It serializes as ADK's JSON: camelCase keys, no nulls, bytes as base64 (EVT-3). The constructor
+    rejects unknown fields. Reading ignores them, so that an older reader accepts what a newer
+    writer wrote.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        ser_json_bytes="base64",
+        val_json_bytes="base64",
+        protected_namespaces=(),
+    )
+
+    def to_json(self) -> str:
+        """Return the value as one line of JSON."""
+        return self.model_dump_json(by_alias=True, exclude_none=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Parse the output of `to_json`, written by this version or a newer one."""
+        return cls.model_validate_json(text, extra="ignore")
+
+    @classmethod
+    def read(cls, value: Any) -> Self:
+        """Validate a JSON object that was written by this version or a newer one."""
+        return cls.model_validate(value, extra="ignore")
 
 
 def check_json(value: Any, path: str = "value") -> None:

@@ -14,11 +14,11 @@ from durable_adk.auth.credential_service.base_credential_service import BaseCred
 from durable_adk.auth.credential_service.in_memory_credential_service import (
     InMemoryCredentialService,
 )
-from durable_adk.client.attempts import read_attempts
 from durable_adk.client.debugging import iterate, show
 from durable_adk.client.invocation_client import Backend, InvocationClient
 from durable_adk.client.invocations import Invocations
 from durable_adk.client.local_backend import LocalBackend
+from durable_adk.client.queries import read_attempts
 from durable_adk.client.rewind import Rewinding
 from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.context.activity import Services

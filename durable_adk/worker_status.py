@@ -8,7 +8,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from durable_adk.private_folder import check_private, private_folder
+from durable_adk.storage.files import check_private, private_folder
 
 
 def report_stuck(task_queue: str, reason: str) -> None:

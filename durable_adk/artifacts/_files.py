@@ -38,7 +38,7 @@ from durable_adk.artifacts._stored import Draft
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.failpoints import failpoint
-from durable_adk.storage.file_sync import sync_folder, write_durably
+from durable_adk.storage.files import sync_folder, write_durably
 
 _TRIES = 100
 """Attempts of a save; each failed one means that the name was deleted in the meantime."""

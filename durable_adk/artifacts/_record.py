@@ -7,7 +7,7 @@ from pydantic import Field
 
 from durable_adk.artifacts._stored import Draft
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 
 Content: TypeAlias = Literal["text", "inline_data"]
 

@@ -20,7 +20,7 @@ from google.genai import types
 from pydantic import Field
 
 from durable_adk.errors import InvalidRequestError
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 
 
 class ArtifactVersion(JsonModel):

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from pydantic import ConfigDict
 
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 
 
 class AuthModel(JsonModel):

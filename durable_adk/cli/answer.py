@@ -27,7 +27,7 @@ from durable_adk.cli.execution import command, note
 from durable_adk.cli.pending import InvocationOptions, auth_config, find_call, show_calls
 from durable_adk.cli.terminal import EventPrinter, read_secret
 from durable_adk.client.invocation_client import Feed
-from durable_adk.client.pending import LocatedCall, pending_calls_of
+from durable_adk.client.queries import LocatedCall, pending_calls_of
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import InvalidRequestError
 from durable_adk.wire.messages import InvocationRequest

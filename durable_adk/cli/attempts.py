@@ -14,8 +14,7 @@ from durable_adk.cli.connection import CliConnection
 from durable_adk.cli.execution import command
 from durable_adk.cli.pending import OneSession, OneUser, app_name
 from durable_adk.cli.target import AnyTarget
-from durable_adk.client.attempts import read_attempts
-from durable_adk.client.pending import InvocationFilter, find_invocations
+from durable_adk.client.queries import InvocationFilter, find_invocations, read_attempts
 from durable_adk.log import printable
 from durable_adk.models.model_attempt import ModelAttempt
 from durable_adk.sessions.session import SessionKey

@@ -18,7 +18,7 @@ from durable_adk.cli.connection import CliConnection
 from durable_adk.cli.execution import command
 from durable_adk.cli.target import AnyTarget, defines_app, load_app
 from durable_adk.cli.terminal import Detach, Json, call_text
-from durable_adk.client.pending import (
+from durable_adk.client.queries import (
     InvocationFilter,
     LocatedCall,
     find_invocations,

@@ -16,7 +16,7 @@ from durable_adk.cli.pending import InvocationOptions, find_invocation, show_cal
 from durable_adk.cli.target import Target, load_app
 from durable_adk.cli.terminal import EventPrinter, Json, LivePrinter, Session, User, read_line
 from durable_adk.client.feed import follow
-from durable_adk.client.pending import pending_calls_of
+from durable_adk.client.queries import pending_calls_of
 from durable_adk.errors import DurableAdkError
 from durable_adk.json_values import check_id
 from durable_adk.runners import Runner

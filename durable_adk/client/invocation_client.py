@@ -18,7 +18,7 @@ from durable_adk.client.answers import (
     sent_before,
 )
 from durable_adk.client.feed import DeliveredToOther, follow
-from durable_adk.client.pending import InvocationFilter, find_pending_calls
+from durable_adk.client.queries import InvocationFilter, find_pending_calls
 from durable_adk.client.streaming import with_partials
 from durable_adk.conversation.answers import answer_message
 from durable_adk.conversation.pending_calls import PendingCall

@@ -10,12 +10,12 @@ from durable_adk.activities.effects import EffectPerformer
 from durable_adk.activities.invocation.tool_run_check import require_no_tool_run
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
+from durable_adk.client.local_runtime import LocalRuntime
 from durable_adk.context.activity import Services
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 from durable_adk.flows.event_loop import run_invocation
-from durable_adk.local_runtime import LocalRuntime
+from durable_adk.flows.runtime import Inbox
 from durable_adk.partials import PartialChannel
-from durable_adk.runtime import Inbox
 from durable_adk.sessions.lease_owner import LOCAL_PREFIX, LOCAL_TTL
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey

@@ -15,7 +15,7 @@ from durable_adk.auth.redaction import without_secrets
 from durable_adk.conversation.call_ids import ID_PREFIX
 from durable_adk.events.event import Event
 from durable_adk.events.tool_confirmation import ConfirmationRequester, ToolConfirmation
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 from durable_adk.tools.require_confirmation import runtime_hint
 
 REQUEST_CONFIRMATION = "adk_request_confirmation"

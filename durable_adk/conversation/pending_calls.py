@@ -15,8 +15,7 @@ from pydantic import ConfigDict, Field
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
 from durable_adk.conversation.history import USER, not_rewound
 from durable_adk.events.event import Event
-from durable_adk.json_model import JsonModel
-from durable_adk.json_values import canonical
+from durable_adk.json_values import JsonModel, canonical
 
 FINAL_RESPONSES = "adk_settled"
 """Key of an event's `custom_metadata`: true, or the ids of its responses that are final.

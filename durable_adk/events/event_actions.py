@@ -5,7 +5,7 @@ from typing import Any
 from google.genai import types
 from pydantic import Field
 
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 
 
 class EventCompaction(JsonModel):

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import StrictBool
 
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 
 ConfirmationRequester = Literal["runtime", "callback", "tool"]
 """What requested a confirmation: the runtime because of the tool's `require_confirmation`, a

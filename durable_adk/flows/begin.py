@@ -18,8 +18,8 @@ from durable_adk.errors import (
 from durable_adk.flows.continue_as_new import past_entries
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.plugin_hooks import prepared
+from durable_adk.flows.runtime import Runtime
 from durable_adk.flows.state import LoopState
-from durable_adk.runtime import Runtime
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.checkpoint import Checkpoint, Cursor, ReadCheckpointStep, unpacked

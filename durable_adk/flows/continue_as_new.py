@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from durable_adk.context.journal import Entry, Journal
 from durable_adk.errors import DurableAdkError, PayloadTooLargeError
 from durable_adk.flows.agent_scope import AgentScope
+from durable_adk.flows.runtime import Runtime
 from durable_adk.flows.state import LoopState
 from durable_adk.json_values import canonical
-from durable_adk.runtime import Runtime
 from durable_adk.wire.checkpoint import (
     Checkpoint,
     Cursor,

@@ -29,7 +29,7 @@ from durable_adk.flows.agent_run import AgentLoop
 from durable_adk.flows.begin import Ended, Steered, begin, resume
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.plugin_hooks import hooked_run, run_failed
-from durable_adk.runtime import Runtime
+from durable_adk.flows.runtime import Runtime
 from durable_adk.sessions.records import Status
 from durable_adk.wire.checkpoint import Cursor
 from durable_adk.wire.messages import InvocationRequest, InvocationResult

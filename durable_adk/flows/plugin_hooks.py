@@ -13,9 +13,9 @@ from durable_adk.errors import DurableAdkError, LeaseLostError, as_detail
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.agent_scope import AgentScope
+from durable_adk.flows.runtime import Runtime
 from durable_adk.flows.state import LoopState
 from durable_adk.plugins.base_plugin import HookName
-from durable_adk.runtime import Runtime
 from durable_adk.sessions.state import without_temp
 from durable_adk.wire.messages import InvocationRequest
 from durable_adk.wire.run_config import RunConfig

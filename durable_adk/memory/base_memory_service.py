@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import Field
 
 from durable_adk.events.event import Event
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.sessions.session import Session
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 
 NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 """Error code of a complete response without content (semantics FLW-5)."""

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from google.genai import types
 
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 
 
 class AttemptEnd(StrEnum):

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from durable_adk.events.event import Event
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 from durable_adk.sessions.session import SessionKey
 
 MARK = "partial"

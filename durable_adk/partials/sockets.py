@@ -22,8 +22,8 @@ from durable_adk.log import get_logger
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.partials.partial import PartialEvent, encode
 from durable_adk.partials.subscription import Subscription
-from durable_adk.private_folder import check_private, private_folder
 from durable_adk.sessions.session import SessionKey
+from durable_adk.storage.files import check_private, private_folder
 
 _log = get_logger(__name__)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import Field
 
 from durable_adk.events.event import Event
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 from durable_adk.sessions.lease_owner import NAMED_HOLDER
 from durable_adk.sessions.session import Session
 

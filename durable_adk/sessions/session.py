@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from durable_adk.events.event import Event
-from durable_adk.json_model import JsonModel
-from durable_adk.json_values import check_id
+from durable_adk.json_values import JsonModel, check_id
 
 CHILD_PREFIX = "adk-tool:"
 """Prefix of the ids of child sessions, which belong to agents used as tools. They are internal, so

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
 
-from durable_adk.storage.file_sync import sync_folder, write_durably
+from durable_adk.storage.files import sync_folder, write_durably
 
 _KEY_BYTES = 32
 

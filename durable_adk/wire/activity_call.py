@@ -10,7 +10,7 @@ from pydantic import Field
 
 from durable_adk.errors import DurableAdkError, ToolError, ToolTimeoutError, raised
 from durable_adk.events.event_actions import EventActions
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 from durable_adk.wire.run_config import Priority
 
 Duration = Annotated[timedelta, Field(gt=timedelta(0))]

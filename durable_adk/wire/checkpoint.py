@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from durable_adk.errors import NewerReleaseError
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 from durable_adk.sessions.lease_owner import NAMED_HOLDER
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey

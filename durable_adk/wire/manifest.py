@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 from durable_adk.wire.tool_contract import RetryConfig, ToolContract
 
 OnDeadline = Literal["reject", "approve", "fail", "tell"]

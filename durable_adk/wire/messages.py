@@ -9,8 +9,7 @@ from google.genai import types
 from pydantic import Field, ValidationError
 
 from durable_adk.errors import InvalidRequestError, PayloadTooLargeError
-from durable_adk.json_model import JsonModel
-from durable_adk.json_values import canonical, check_id, check_json, check_state_key
+from durable_adk.json_values import JsonModel, canonical, check_id, check_json, check_state_key
 from durable_adk.sessions.records import Status
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.wire.run_config import RunConfig

@@ -7,8 +7,7 @@ from typing import Any
 from google.genai import types
 from pydantic import Field, field_validator
 
-from durable_adk.json_model import JsonModel
-from durable_adk.json_values import check_json
+from durable_adk.json_values import JsonModel, check_json
 from durable_adk.sessions.records import GetSessionConfig
 
 _PER_CALL = {"headers", "extra_body", "timeout", "retry_options"}

@@ -13,7 +13,7 @@ from google.genai import types
 from pydantic import Field
 
 from durable_adk.events import Event, EventActions
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 from durable_adk.sessions.lease_owner import NAMED_HOLDER
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey

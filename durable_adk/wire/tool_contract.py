@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from pydantic import ConfigDict, Field, field_validator
 
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 
 
 class ToolContract(StrEnum):

@@ -11,8 +11,8 @@ with workflow.unsafe.imports_passed_through():
     from durable_adk.errors import DurableAdkError, InvalidRequestError, as_detail, class_name
     from durable_adk.flows.event_loop import run_invocation
     from durable_adk.flows.invocation import Invocation
+    from durable_adk.flows.runtime import Inbox
     from durable_adk.json_values import MAX_ID
-    from durable_adk.runtime import Inbox
     from durable_adk.sessions.lease_owner import TemporalLeaseOwner
     from durable_adk.wire.checkpoint import Cursor
     from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, InvocationResult

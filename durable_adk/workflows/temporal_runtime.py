@@ -19,7 +19,7 @@ from durable_adk.activities.effects import CodeEffect, StoreEffect, row_of
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import serving
 from durable_adk.errors import DurableAdkError, RunError, from_detail, raised, rebuild
-from durable_adk.runtime import Inbox
+from durable_adk.flows.runtime import Inbox
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall

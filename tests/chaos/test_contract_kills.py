@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from durable_adk.client.attempts import read_attempts
+from durable_adk.client.queries import read_attempts
 from durable_adk.events import Event
 from durable_adk.models.model_attempt import AttemptEnd
 from durable_adk.sessions import Status

@@ -14,8 +14,8 @@ from durable_adk.conversation.pending_calls import pending_calls
 from durable_adk.embedded import TemporalServer
 from durable_adk.errors import StoreUnavailableError
 from durable_adk.events import Event
+from durable_adk.flows.runtime import MAX_STEERED, Inbox
 from durable_adk.runners import Runner
-from durable_adk.runtime import MAX_STEERED, Inbox
 from durable_adk.sessions import Status
 from durable_adk.settings import Limits
 from durable_adk.wire.messages import InvocationAnswer

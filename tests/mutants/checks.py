@@ -12,7 +12,7 @@ from durable_adk.conversation.answers import check_answers
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events import Event
-from durable_adk.runtime import Inbox
+from durable_adk.flows.runtime import Inbox
 from durable_adk.sessions.log.entry import Entry, decode_event
 from durable_adk.wire.checkpoint import PendingState
 from durable_adk.wire.messages import InvocationAnswer

@@ -8,8 +8,8 @@ from durable_adk.activities.tool import call as tool_call
 from durable_adk.client import invocation_client
 from durable_adk.client.invocations import Invocations
 from durable_adk.client.lease_owners import LeaseOwners
-from durable_adk.json_model import JsonModel
-from durable_adk.runtime import Inbox
+from durable_adk.flows.runtime import Inbox
+from durable_adk.json_values import JsonModel
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
 from durable_adk.sessions.log.head import Head
 from durable_adk.tools import function_tool

@@ -21,10 +21,11 @@ from durable_adk.sessions import InMemorySessionService, SessionKey, SqliteSessi
 from durable_adk.wire.checkpoint import Checkpoint
 from durable_adk.worker import WorkerOptions, worker, workflow_runner
 from tests.integration import test_holders, test_pausing, test_reset, test_when_busy
-from tests.unit import test_runtime, test_versions
+from tests.unit import test_versions
 from tests.unit.activities.commit import test_session_cache, test_staleness
 from tests.unit.activities.invocation import test_open, test_pause, test_waiting
 from tests.unit.conversation import test_denied
+from tests.unit.flows import test_runtime
 from tests.unit.sessions import test_contract_creation, test_contract_queue
 
 Check = Callable[[], str]

@@ -24,7 +24,7 @@ from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
-from durable_adk.client.pending import InvocationFilter, find_pending_calls
+from durable_adk.client.queries import InvocationFilter, find_pending_calls
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import (
     EventConflictError,
@@ -37,9 +37,9 @@ from durable_adk.errors import (
     WorkerStuckError,
 )
 from durable_adk.events import Event
+from durable_adk.flows.runtime import Inbox
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import InMemoryRunner
-from durable_adk.runtime import Inbox
 from durable_adk.sessions import (
     InMemorySessionService,
     InvocationRecord,

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from durable_adk.activities import attempt
 from durable_adk.client.invocations import as_argument
 from durable_adk.errors import InvalidRequestError, NewerReleaseError
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 from durable_adk.sessions import records
 from durable_adk.wire import activity_call, checkpoint, manifest, messages, steps
 from durable_adk.wire.checkpoint import Checkpoint, Cursor

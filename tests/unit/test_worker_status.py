@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_adk.private_folder import private_folder
+from durable_adk.storage.files import private_folder
 from durable_adk.worker_status import is_alive, report_stuck, report_working, stuck_reason
 
 

@@ -13,8 +13,7 @@ from durable_adk.activities.dependencies import STORE_TIMEOUT, Dependencies
 from durable_adk.errors import DurableAdkError, StoreUnavailableError
 from durable_adk.events.event_actions import EventActions
 from durable_adk.events.tool_confirmation import ConfirmationRequester
-from durable_adk.json_model import JsonModel
-from durable_adk.json_values import canonical
+from durable_adk.json_values import JsonModel, canonical
 from durable_adk.log import get_logger
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.retrying import again

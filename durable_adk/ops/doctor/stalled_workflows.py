@@ -9,7 +9,7 @@ from temporalio.client import WorkflowExecution, WorkflowExecutionStatus, Workfl
 from temporalio.converter import DataConverter, WorkflowSerializationContext
 
 from durable_adk.errors import DurableAdkError
-from durable_adk.json_model import JsonModel
+from durable_adk.json_values import JsonModel
 from durable_adk.ops.doctor.findings import Case, Kind, case
 from durable_adk.ops.doctor.sources import Sources, if_exists
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner

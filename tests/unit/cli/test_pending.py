@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from durable_adk.cli.pending import find_invocation, pick, short
-from durable_adk.client.pending import (
+from durable_adk.client.queries import (
     InvocationFilter as Where,
     find_pending_calls,
     pending_calls_of,

@@ -14,7 +14,7 @@ from durable_adk.errors import (
     raised,
 )
 from durable_adk.flows.event_loop import run_invocation
-from durable_adk.runtime import Runtime
+from durable_adk.flows.runtime import Runtime
 from durable_adk.sessions import InvocationRecord
 from durable_adk.wire.messages import InvocationRequest
 from durable_adk.wire.steps import CloseStep, Ending, OpenStep

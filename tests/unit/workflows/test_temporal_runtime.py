@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 from temporalio import workflow
 
-from durable_adk.runtime import Inbox
+from durable_adk.flows.runtime import Inbox
 from durable_adk.workflows.status import StatusDisplay
 from durable_adk.workflows.temporal_runtime import TemporalRuntime
 

@@ -9,7 +9,7 @@ import pytest
 from google.genai import types
 
 from durable_adk.agents import RunConfig
-from durable_adk.client.attempts import read_attempts
+from durable_adk.client.queries import read_attempts
 from durable_adk.errors import (
     CallbackError,
     ModelError,

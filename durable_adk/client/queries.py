@@ -1,14 +1,15 @@
-"""Pending calls: function calls that wait for a user's answer.
+"""Invocations, their pending calls and their failed model calls, read from the session store alone.
 
-They are read from the session store alone: no agent code is imported and Temporal is not asked.
+No agent code is imported and Temporal is not asked.
 """
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
 from durable_adk.conversation.pending_calls import PendingCall, pending_calls
+from durable_adk.models.model_attempt import ModelAttempt
 from durable_adk.sessions.reading import all_invocations, read_from
-from durable_adk.sessions.records import InvocationRecord, Status
+from durable_adk.sessions.records import ATTEMPT, InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 
@@ -74,3 +75,22 @@ async def _of(
         for call in pending_calls(item.event for item in stored)
         if call.invocation_id in records
     ]
+
+
+async def read_attempts(
+    sessions: SessionLog, key: SessionKey, invocation_id: str
+) -> list[ModelAttempt]:
+    """The model calls of an invocation that failed, were cancelled or were lost, in order.
+
+    The records outlive the invocation. Successful calls have none: their tokens are on their
+    events, as `Event.usage_metadata`.
+    """
+    notes = await sessions.read_notes(key, invocation_id=invocation_id, kind=ATTEMPT)
+    found = [ModelAttempt.model_validate_json(note.body, extra="ignore") for note in notes]
+    return sorted(found, key=_order)
+
+
+def _order(attempt: ModelAttempt) -> tuple[list[tuple[int, str]], int]:
+    """Order event ids by their numbers: ``e.10`` comes after ``e.9``."""
+    parts = attempt.event_id.split(".")
+    return [(int(part), "") if part.isdigit() else (0, part) for part in parts], attempt.attempt

@@ -1,10 +1,13 @@
-"""Files that survive a crash of the machine.
+"""Files that survive a crash of the machine, and the folder that one user's processes share.
 
 Writing a file does not suffice: without `fsync` its content, and without one of its folder its
 name, may be lost with the operating system's cache.
 """
 
+import errno
 import os
+import stat
+import tempfile
 from pathlib import Path
 
 
@@ -28,3 +31,20 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def private_folder() -> Path:
+    """Return the folder's path, which may not exist; processes must share the same ``TMPDIR``."""
+    return Path(tempfile.gettempdir()) / f"durable-adk-{os.geteuid()}"
+
+
+def check_private(folder: Path) -> None:
+    """Raise OSError unless the path is a directory that only this user may access.
+
+    Every user may write to the temporary folder, so another user may have created this folder in
+    order to read its contents.
+    """
+    found = folder.lstat()
+    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    if not ours or stat.S_IMODE(found.st_mode) & 0o077:
+        raise PermissionError(errno.EPERM, "Not a private folder of this user", str(folder))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from durable_adk.runtime import Inbox
+from durable_adk.flows.runtime import Inbox
 from durable_adk.wire.messages import InvocationAnswer, is_reserved
 
 YES = InvocationAnswer(call_id="c", confirmed=True, answer_id="ticket")

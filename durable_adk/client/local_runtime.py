@@ -15,7 +15,7 @@ from durable_adk.errors import (
     SessionBusyError,
     StoreUnavailableError,
 )
-from durable_adk.runtime import Inbox
+from durable_adk.flows.runtime import Inbox
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import LoadedCheckpoint, ReadCheckpointStep
