@@ -25,6 +25,11 @@ CONTROL_FUNCTIONS = frozenset({REQUEST_CREDENTIAL, REQUEST_CONFIRMATION})
 CONFIRMATION_REQUESTERS = "adk_asked_by"
 """Key of a response's `custom_metadata`: the id of each call to confirm, and who requested it."""
 
+_CONFIRMATION_SCHEMA = {
+    "type": "object",
+    "properties": {"confirmed": {"type": "boolean"}, "payload": {}},
+    "required": ["confirmed"],
+}
 _NAMESPACE = uuid.UUID("0b8f4f0e-5a0c-5d57-8f1e-2d7c9a6b4e10")
 
 
@@ -97,6 +102,42 @@ def _request(
         content=types.Content(role=role, parts=[types.Part(function_call=call) for call in calls]),
         long_running_tool_ids={call.id for call in calls if call.id},
     )
+
+
+def shown_request(name: str, args: dict[str, Any]) -> dict[str, Any]:
+    """Return what a person who answers a call has to see, in plain JSON.
+
+    Args:
+        name: Name of the pending call.
+        args: Its arguments.
+
+    Returns:
+        `kind` as in `PendingCall`, `tool` and its `arguments`, `hint` and `payload` of a request
+        for confirmation, `authConfig` of one for a credential, and `responseSchema`: JSON schema of
+        `InvocationAnswer.response`. Without those that do not apply.
+    """
+    match name, args:
+        case name, {"originalFunctionCall": {"name": str(tool), **call}} if (
+            name == REQUEST_CONFIRMATION
+        ):
+            asked: dict[str, Any] = args.get("toolConfirmation") or {}
+            return {
+                "kind": "confirmation",
+                "tool": tool,
+                "arguments": call.get("args") or {},
+                **{key: asked[key] for key in ("hint", "payload") if asked.get(key)},
+                "responseSchema": _CONFIRMATION_SCHEMA,
+            }
+        case name, {"authConfig": config} if name == REQUEST_CREDENTIAL:
+            return {"kind": "credential", "authConfig": config}
+        case _:
+            schema = {"type": "object"}
+            return {
+                "kind": "long_running",
+                "tool": name,
+                "arguments": args,
+                "responseSchema": schema,
+            }
 
 
 def response_to(events: Iterable[Event], request_id: str | None) -> types.FunctionResponse | None:

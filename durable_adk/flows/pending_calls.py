@@ -11,19 +11,26 @@ the workflow's history, so a replay pauses and continues at the same points.
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from google.genai import types
 
-from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, shown_request
 from durable_adk.errors import AgentError, DurableAdkError, ToolTimeoutError, raised
 from durable_adk.flows.agent_scope import AgentScope
 from durable_adk.flows.continue_as_new import ContinueAsNew
 from durable_adk.flows.state import LoopState
+from durable_adk.json_values import canonical
 from durable_adk.sessions.state import without_temp
 from durable_adk.wire.checkpoint import OpenCall
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.messages import EXPIRED, InvocationAnswer, answer_event
 from durable_adk.wire.steps import AnswerStep, AnswerTaken, PauseStep
+
+MAX_SHOWN_CALLS = 100
+MAX_SHOWN_BYTES = 8_000
+"""Calls whose arguments the loop keeps, and bytes of each. The checkpoint and the results of query
+`pending` are small; larger arguments are in the call's event only."""
 
 
 @dataclass(eq=False)
@@ -54,6 +61,19 @@ class PendingCalls:
         stopped = self._state.branches.stopped
         return [call for call in self._pending.waiting if call.branch not in stopped]
 
+    def listed(self) -> list[dict[str, Any]]:
+        """The calls in plain JSON for clients of any language: query ``pending``."""
+        return [
+            {
+                "callId": call.call_id,
+                "name": call.name,
+                "agent": call.author,
+                "due": call.due,
+                **({} if call.args is None else shown_request(call.name, call.args)),
+            }
+            for call in self.waiting
+        ]
+
     @property
     def delivered(self) -> set[str]:
         """Ids of all calls that were answered from outside."""
@@ -83,10 +103,16 @@ class PendingCalls:
                 on_deadline=wait.on_deadline,
                 due=due,
                 branch=scope.branch.prefix,
+                args=self._kept(call.args or {}),
             )
         )
         # Its answer may be here already, and its deadline may be the next one.
         self._inbox.wake()
+
+    def _kept(self, args: dict[str, Any]) -> dict[str, Any] | None:
+        """The arguments of a call, unless they would make the checkpoint large."""
+        fits = len(canonical(args).encode()) <= MAX_SHOWN_BYTES
+        return args if fits and len(self._pending.waiting) < MAX_SHOWN_CALLS else None
 
     def forget(self, call_id: str) -> None:
         """Accept no answer to a call any more: it has its response."""

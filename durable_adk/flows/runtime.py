@@ -96,6 +96,15 @@ class Inbox:
             if self.outcomes.get(name, "") in (None, self._dispute(name))
         }
 
+    def is_decided(self, answer: InvocationAnswer) -> bool:
+        """Whether an answer that was put here was accepted or refused."""
+        return answer.answer_id in self.outcomes
+
+    def refusal(self, answer: InvocationAnswer) -> str | None:
+        """Why a decided answer was refused; None: it, or an equal one of its id, was accepted."""
+        name = answer.answer_id or ""
+        return None if self.taken().get(name) == answer.digest() else self.outcomes[name]
+
     def _dispute(self, name: str) -> str:
         return (
             f"answerId {name!r} was sent with different contents. The first one was taken and "

@@ -73,6 +73,8 @@ class OpenCall(JsonModel):
     on_deadline: str
     due: float | None = None
     """Deadline in seconds since the epoch."""
+    args: dict[str, Any] | None = None
+    """Arguments of the call, for people who answer it; None: they are too large to be kept here."""
     branch: str = Field(validation_alias="lane", serialization_alias="lane")
     """Prefix of the branch whose agent made the call."""
 

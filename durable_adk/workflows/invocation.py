@@ -1,11 +1,13 @@
 """Workflow type ``Invocation``: one run of an app's agents for one user message."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
+from temporalio.workflow import HandlerUnfinishedPolicy
 
 with workflow.unsafe.imports_passed_through():
     from durable_adk.errors import DurableAdkError, InvalidRequestError, as_detail, class_name
@@ -23,7 +25,10 @@ TYPE_NAME = "Invocation"
 PENDING = "durable_adk.pending"
 """The memo with the pending calls, for a workflow run that has not read its checkpoint yet."""
 MAX_PENDING = 100
-"""How many calls the memo holds: it is small."""
+IN_MEMO = ("callId", "name", "agent", "due")
+"""How many calls the memo holds, and what of each: it is small."""
+ENDED = "The invocation has ended without it."
+"""Why an answer that came too late was refused."""
 ARGUMENT_ERRORS: list[type[Exception]] = [TypeError, ValueError, KeyError, RuntimeError]
 """Errors of a start with no argument, with two, or with an unknown encoding.
 
@@ -41,6 +46,8 @@ class InvocationWorkflow:
         self._inbox = Inbox()
         self._invocation: Invocation | None = None
         self._runtime: TemporalRuntime | None = None
+        self._over = False
+        """Whether the invocation takes no more answers."""
         self._ignored_early = False
         """Whether an ignored signal has come before the invocation was open."""
 
@@ -62,6 +69,36 @@ class InvocationWorkflow:
             # A signal has no caller, and raising here would end the invocation.
             self._inbox.refuse(_answer_id(raw), error.message)
             self._continue_if_full()
+
+    @workflow.update(name="answer", unfinished_policy=HandlerUnfinishedPolicy.ABANDON)
+    async def answer_update(self, answer: RawValue) -> dict[str, Any]:
+        """Answer pending calls as signal ``answer`` does, and wait for the outcome.
+
+        A workflow that continues as new leaves the caller without one. Sending the answer again
+        with the same `answerId` is safe.
+
+        Returns:
+            `answerId`, `accepted`, and `reason`: why it was refused, else None.
+        """
+        if self._runtime is not None:
+            self._runtime.look()
+        sent = _answer(answer)
+        self._inbox.put(sent)
+        await workflow.wait_condition(lambda: self._over or self._inbox.is_decided(sent))
+        if not self._inbox.is_decided(sent):
+            return {"answerId": sent.answer_id, "accepted": False, "reason": ENDED}
+        reason = self._inbox.refusal(sent)
+        if reason is not None:
+            self._continue_if_full()
+        return {"answerId": sent.answer_id, "accepted": reason is None, "reason": reason}
+
+    @answer_update.validator
+    def _check_answer(self, answer: RawValue) -> None:
+        """Reject what is no answer; that leaves nothing in the history."""
+        try:
+            _answer(answer)
+        except DurableAdkError as error:
+            raise _failure(error) from None
 
     @workflow.signal(dynamic=True)
     def other(self, name: str, args: Sequence[RawValue]) -> None:
@@ -96,13 +133,10 @@ class InvocationWorkflow:
 
     @workflow.query(name="pending")
     def pending(self) -> list[dict[str, Any]]:
-        """The pending calls: id, name, agent, and deadline in seconds since the epoch."""
+        """The pending calls; see `PendingCalls.listed`."""
         if self._invocation is None:
             return workflow.memo_value(PENDING, [])
-        return [
-            {"callId": call.call_id, "name": call.name, "agent": call.author, "due": call.due}
-            for call in self._invocation.pending.waiting
-        ]
+        return self._invocation.pending.listed()
 
     @workflow.run
     async def run(self, request: RawValue) -> InvocationResult:
@@ -125,20 +159,29 @@ class InvocationWorkflow:
                 lease_owner=_lease_owner(),
                 opened=self._opened,
             )
-        except DurableAdkError as error:
-            raise ApplicationError(
-                error.message, as_detail(error), type=class_name(error), non_retryable=True
-            ) from error
+        except (asyncio.CancelledError, Exception) as error:
+            await self._end_updates()
+            if isinstance(error, DurableAdkError):
+                raise _failure(error) from error
+            raise
         if isinstance(outcome, Cursor):
             workflow.continue_as_new(outcome, memo=self._memo())
+        await self._end_updates()
         return outcome
+
+    async def _end_updates(self) -> None:
+        """Let the updates that still wait return, as the workflow ends with this task."""
+        self._over = True
+        if not workflow.all_handlers_finished():
+            await workflow.wait_condition(workflow.all_handlers_finished)
 
     def _memo(self) -> dict[str, Any] | None:
         """The memo of the next workflow run; None: unchanged.
 
         Other programs' entries are passed on undecoded: this worker may be unable to read them.
         """
-        known, waiting = workflow.info().raw_memo, self.pending()[:MAX_PENDING]
+        known = workflow.info().raw_memo
+        waiting = [{name: call[name] for name in IN_MEMO} for call in self.pending()[:MAX_PENDING]]
         if not waiting and PENDING not in known:
             return None
         others = {name: RawValue(payload) for name, payload in known.items()}
@@ -148,6 +191,24 @@ class InvocationWorkflow:
         self._invocation = invocation
         if self._ignored_early:
             self._continue_if_full()
+
+
+def _answer(raw: RawValue) -> InvocationAnswer:
+    """The answer of an update.
+
+    Raises:
+        InvalidRequestError: It is none. The news of a steering message is none either.
+    """
+    answer = InvocationAnswer.parse(_decoded(raw))
+    if answer.steers is not None:
+        raise InvalidRequestError("steers is sent by signal only.")
+    return answer
+
+
+def _failure(error: DurableAdkError) -> ApplicationError:
+    return ApplicationError(
+        error.message, as_detail(error), type=class_name(error), non_retryable=True
+    )
 
 
 def _answer_id(raw: Any) -> str | None:

@@ -15,8 +15,15 @@ from typing import Any
 import pytest
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
-from temporalio.common import RawValue
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateStage,
+)
+from temporalio.common import RawValue, WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -335,7 +342,7 @@ async def test_the_documented_program_approves_a_call(
     start = "import os, sys\nsys.modules['durable_adk'] = None\n"  # importing it is an error
     out = await run_command(sys.executable, "-c", start + program)
     assert out.splitlines() == [
-        "clerk asks: adk_request_confirmation",
+        "clerk asks for confirmation of refund {'amount': 5}",
         "That was it: {'refunded': 5}",
     ]
 
@@ -370,7 +377,14 @@ async def test_refused_answers_are_seen_and_change_nothing(client: Client, task_
         "name": "adk_request_confirmation",
         "agent": "clerk",
         "due": None,
+        "kind": "confirmation",
+        "tool": "refund",
+        "arguments": {"amount": 5},
+        "hint": waiting["hint"],
+        "responseSchema": waiting["responseSchema"],
     }
+    assert "refund" in waiting["hint"]
+    assert waiting["responseSchema"]["required"] == ["confirmed"]
     asked = waiting["callId"]
     for answer in (
         {"callId": "forged", "confirmed": True, "answerId": "unknown"},
@@ -400,6 +414,86 @@ async def test_refused_answers_are_seen_and_change_nothing(client: Client, task_
     first = InvocationAnswer(call_id=asked, confirmed=True)
     assert (await handle.query("taken"))["right"] == first.digest()
     assert await handle.query("pending") == []
+
+
+async def test_an_update_says_whether_an_answer_was_accepted(
+    client: Client, task_queue: str
+) -> None:
+    """D9: one call gives the answer and returns its outcome; what is no answer leaves no trace."""
+    handle, waiting = await waiting_invocation(client, task_queue, "refund")
+    asked = waiting["callId"]
+    forged = {"callId": "forged", "confirmed": True, "answerId": "a-1"}
+    refused = await handle.execute_update("answer", forged)
+    assert (refused["answerId"], refused["accepted"]) == ("a-1", False)
+    assert "waits for no answer" in refused["reason"]
+    before = (await handle.describe()).history_length
+    for bad in ({"callId": asked}, {"steers": "e-1"}, "yes"):
+        with pytest.raises(WorkflowUpdateFailedError) as caught:
+            await handle.execute_update("answer", bad)
+        assert isinstance(caught.value.cause, ApplicationError)
+        assert caught.value.cause.type == "InvalidRequestError"
+    assert (await handle.describe()).history_length == before
+    good = {"callId": asked, "confirmed": True, "answerId": "a-2"}
+    accepted = {"answerId": "a-2", "accepted": True, "reason": None}
+    assert await handle.execute_update("answer", good) == accepted
+    assert (await handle.result())["text"] == "That was it: {'refunded': 5}"
+    assert await handle.query("answers") == {"a-1": refused["reason"], "a-2": None}
+
+
+async def test_an_update_returns_when_its_invocation_ends(client: Client, task_queue: str) -> None:
+    """D9: an answer that came too late is refused, and its caller does not wait for ever."""
+    handle = await client.start_workflow(
+        "Invocation",
+        {"app": "slow", "user": "u", "message": "Hello"},
+        id=uuid.uuid4().hex,
+        task_queue=task_queue,
+    )
+    answer = {"callId": "later", "confirmed": True, "answerId": "a-1"}
+    update = await handle.start_update(
+        "answer", answer, wait_for_stage=WorkflowUpdateStage.ACCEPTED
+    )
+    await handle.cancel()
+    told = await asyncio.wait_for(update.result(), 20)
+    ended = "The invocation has ended without it."
+    assert told == {"answerId": "a-1", "accepted": False, "reason": ended}
+
+
+async def test_an_update_returns_when_its_invocation_cannot_open(
+    client: Client, task_queue: str
+) -> None:
+    """D9: an answer to an invocation that fails before it is open is refused as well."""
+    request = {"app": "unknown", "user": "u", "message": "Hello"}
+    start = WithStartWorkflowOperation(
+        "Invocation",
+        request,
+        id=uuid.uuid4().hex,
+        task_queue=task_queue,
+        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+    )
+    answer = {"callId": "any", "confirmed": True, "answerId": "a-1"}
+    told = await asyncio.wait_for(
+        client.execute_update_with_start_workflow("answer", answer, start_workflow_operation=start),
+        20,
+    )
+    assert (told["answerId"], told["accepted"]) == ("a-1", False)
+    with pytest.raises(WorkflowFailureError):
+        await (await start.workflow_handle()).result()
+
+
+async def test_of_two_answers_by_update_one_is_accepted(client: Client, task_queue: str) -> None:
+    """S22, D9: a yes and a no at the same moment, or under one id: each caller is told its own."""
+    for names in (("yes", "no"), ("same", "same")):
+        handle, waiting = await waiting_invocation(client, task_queue, "refund")
+        updates = [
+            handle.execute_update(
+                "answer", {"callId": waiting["callId"], "confirmed": yes, "answerId": name}
+            )
+            for name, yes in zip(names, (True, False), strict=True)
+        ]
+        told = await asyncio.gather(*updates)
+        assert sorted(one["accepted"] for one in told) == [False, True]
+        text = (await handle.result())["text"]
+        assert told[0]["accepted"] == (text == "That was it: {'refunded': 5}")
 
 
 @pytest.mark.parametrize("form", ["call", "message"])
@@ -438,6 +532,8 @@ async def test_a_client_in_another_language_approves_a_call(
     told = json.loads(said)
     (pending,) = told["pending"]
     assert (pending["name"], told["status"]) == ("adk_request_confirmation", "RUNNING")
+    assert (pending["tool"], pending["arguments"]) == ("refund", {"amount": 5})
+    assert told["accepted"] == {"answerId": "a-1", "accepted": True, "reason": None}
     assert told["answers"] == {"a-1": None}
     assert told["result"]["status"] == "completed"
     assert "refunded" in told["result"]["text"]

@@ -341,6 +341,26 @@ async def test_what_waits_is_told_between_two_runs(make_runner: MakeRunner, clie
 
 
 @pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
+async def test_the_next_run_shows_arguments_and_takes_an_update(
+    make_runner: MakeRunner, client: Client
+) -> None:
+    """D10, D9: the checkpoint keeps what a pending call asks for; an update answers it there."""
+    RUNS.clear()
+    _, handle, waiting = await _paused(make_runner, client)
+    (before,) = await handle.query("pending")
+    assert (before["tool"], before["arguments"]) == ("charge", {"amount": 5})
+    await _in_the_gap(handle)
+    async with asyncio.timeout(20):
+        while (after := await handle.query("pending")) != [before]:
+            assert [call["callId"] for call in after] == [waiting]
+            await asyncio.sleep(0.02)
+    answer = {"callId": waiting, "confirmed": True, "answerId": "a-1"}
+    told = await handle.execute_update("answer", answer)
+    assert told == {"answerId": "a-1", "accepted": True, "reason": None}
+    assert (await handle.result())["text"] == "charged"
+
+
+@pytest.mark.parametrize("make_runner", ["temporal"], indirect=True)
 async def test_a_cancellation_between_two_runs_ends_the_invocation(
     make_runner: MakeRunner, client: Client
 ) -> None:

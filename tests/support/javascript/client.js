@@ -16,8 +16,9 @@ while (pending.length === 0) {
 }
 const { status } = await handle.describe();
 
-await handle.signal("answer", { callId: pending[0].callId, confirmed: true, answerId: "a-1" });
+const answer = { callId: pending[0].callId, confirmed: true, answerId: "a-1" };
+const accepted = await handle.executeUpdate("answer", { args: [answer] });
 const result = await handle.result();
 const answers = await handle.query("answers");
-console.log(JSON.stringify({ pending, status: status.name, answers, result }));
+console.log(JSON.stringify({ pending, accepted, status: status.name, answers, result }));
 await connection.close();
