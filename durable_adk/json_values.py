@@ -53,6 +53,10 @@ class JsonModel(BaseModel):
         """Return the value as one line of JSON."""
         return self.model_dump_json(by_alias=True, exclude_none=True)
 
+    def to_value(self) -> dict[str, Any]:
+        """Return the object that `to_json` writes."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Parse the output of `to_json`, written by this version or a newer one."""

@@ -10,17 +10,16 @@ from typing import Annotated
 
 import typer
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.apps.app import App
-from durable_adk.client.connect import configured_address, connect
+from durable_adk.client.connect import configured_address, connect, if_exists
 from durable_adk.client.invocation_client import InvocationClient
 from durable_adk.client.invocations import Invocations
 from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.embedded.runner import embedded_runner, embedded_task_queue
 from durable_adk.embedded.shared import embedded_client, prepare_data_dir
 from durable_adk.embedded.stores import Stores, folder_stores
-from durable_adk.errors import InvalidRequestError, NoWorkerError, TemporalUnavailableError
+from durable_adk.errors import InvalidRequestError, NoWorkerError
 from durable_adk.runners import Runner
 from durable_adk.sessions.database_session_service import (
     DatabaseSessionService,
@@ -289,13 +288,7 @@ async def _task_queue(client: Client, record: InvocationRecord) -> str:
             f"Invocation {record.invocation_id!r} runs in another process, without Temporal; "
             "answer it in that process."
         )
-    handle = client.get_workflow_handle(lease_owner.workflow_id)
-    try:
-        description = await handle.describe()
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
-        description = None
+    description = await if_exists(client.get_workflow_handle(lease_owner.workflow_id).describe())
     if description is None or description.raw_info.first_run_id != lease_owner.first_run_id:
         raise InvalidRequestError(
             f"The Temporal at {client.service_client.config.target_host} (namespace "

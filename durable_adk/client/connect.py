@@ -1,7 +1,8 @@
 """Connecting to Temporal."""
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, TypeVar
 
 from temporalio.api.workflowservice.v1 import GetClusterInfoRequest
 from temporalio.client import Client
@@ -19,6 +20,8 @@ KEEP_ALIVE = KeepAliveConfig(interval_millis=5_000, timeout_millis=3_000)
 """A silently dead connection is noticed in 20 s instead of 54 (reliability 1b)."""
 _SECURED = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 _HERE = ("127.", "localhost:", "[::1]:", "unix:")
+
+T = TypeVar("T")
 
 
 def converter_of(settings: Settings) -> DataConverter:
@@ -90,6 +93,34 @@ def _environment() -> dict[str, Any]:
             f"Temporal's environment configuration cannot be used: {error}. Check "
             "TEMPORAL_PROFILE and TEMPORAL_CONFIG_FILE."
         ) from error
+
+
+async def if_exists(call: Awaitable[T]) -> T | None:
+    """The result of a call about a workflow or another named object; None: there is no such object.
+
+    Raises:
+        TemporalUnavailableError: Temporal does not answer.
+    """
+    try:
+        return await call
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
+
+
+async def reached(call: Awaitable[None]) -> bool:
+    """Await a signal or another request; False: its workflow is closed or does not exist.
+
+    Raises:
+        TemporalUnavailableError: Temporal does not answer.
+    """
+
+    async def done() -> bool:
+        await call
+        return True
+
+    return await if_exists(done()) is True
 
 
 def is_local(target: str) -> bool:

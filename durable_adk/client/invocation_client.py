@@ -2,9 +2,10 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from google.genai import types
@@ -31,10 +32,11 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.partials import PartialChannel, Subscription
-from durable_adk.sessions.records import InvocationRecord, StoredEvent
+from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.telemetry.clients import following
+from durable_adk.telemetry.tracing import RunningSpan
 from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, user_content
 from durable_adk.wire.run_config import StreamingMode
 
@@ -81,6 +83,24 @@ class Backend(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Start:
+    """How to begin or find an invocation, and where to start in its events."""
+
+    key: SessionKey
+    invocation_id: str
+    begin: Callable[[], Awaitable["asyncio.Task[Any] | None"]]
+    """Starts it, answers it or finds it; its task, or None if it does not run here."""
+    after: int
+    """The cursor: events up to this sequence number are skipped."""
+    pauses: int = 0
+    """The number of pauses before the cursor; the next pause ends the feed."""
+    streams: bool = True
+    """Whether partial events are expected."""
+    span: str | None = None
+    """What to call the span over all of it; None: it has none."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class InvocationClient:
     """A client of the invocations of a session store, whatever backend runs them."""
 
@@ -102,20 +122,23 @@ class InvocationClient:
         if not request.invocation_id:
             request = request.model_copy(update={"invocation_id": f"e-{uuid.uuid4()}"})
         key = SessionKey(request.app, request.user, request.session or "")
+        name = request.invocation_id or ""
         cursor = await self._revision(key)
-        record = await self.sessions.get_invocation(key, request.invocation_id or "")
+        record = await self.sessions.get_invocation(key, name)
         if record is not None:
             cursor = await self._start_of(key, record, request)
-        streaming = request.run_config.streaming_mode is StreamingMode.SSE
-        name = request.invocation_id or ""
-        with following("run", key, name) as shown:
-            async with self._watch(key, name, wanted=streaming) as chunks:
-                with shown.current():
-                    run = await self.backend.start(request)
-                async with aclosing(self._follow(key, name, cursor, run, chunks)) as events:
-                    async for event in events:
-                        _require_sent(event, name, request)
-                        yield event
+        start = _Start(
+            key=key,
+            invocation_id=name,
+            begin=partial(self.backend.start, request),
+            after=cursor,
+            streams=request.run_config.streaming_mode is StreamingMode.SSE,
+            span="run",
+        )
+        async with aclosing(self._follow(start)) as events:
+            async for event in events:
+                _require_sent(event, name, request)
+                yield event
 
     async def attach(self, key: SessionKey, invocation_id: str) -> Feed:
         """Yield the events of an invocation that was started earlier, from the user's on.
@@ -125,42 +148,10 @@ class InvocationClient:
         """
         record = await self.sessions.get_invocation(key, invocation_id)
         over = record is not None and record.status.closed
-        async with self._watch(key, invocation_id, wanted=not over) as chunks:
-            run = await self.backend.attach(key, invocation_id, record)
-            if record is None and run is None:
-                async for event in self._delivered(key, invocation_id):
-                    yield event
-                return
-            cursor = record.start_seq - 1 if record else 0
-            feed = self._follow(key, invocation_id, cursor, run, chunks)
-            async with aclosing(feed) as events:
-                async for event in events:
-                    yield event
-
-    async def _delivered(self, key: SessionKey, invocation_id: str) -> Feed:
-        """Follow a message that was delivered to another invocation and has no workflow."""
-        event = await delivered_event(self.sessions, key, invocation_id)
-        if event is None:
-            raise InvocationNotFoundError(
-                f"Session {key.session_id!r} has no invocation {invocation_id!r}."
-            )
-        feed = self._follow_delivered(key, invocation_id, event.invocation_id)
-        async with aclosing(feed) as events:
+        start = self._attaching(key, invocation_id, record, streams=not over)
+        async with aclosing(self._follow(start)) as events:
             async for event in events:
                 yield event
-
-    async def _follow_delivered(self, key: SessionKey, invocation_id: str, recipient: str) -> Feed:
-        """Follow the invocation that a message was delivered to, from the message on."""
-        record = await self.sessions.get_invocation(key, recipient)
-        cursor = record.start_seq - 1 if record else 0
-        # Watch its workflow, which may be terminated.
-        run = await self.backend.attach(key, recipient, record)
-        found = False
-        async with aclosing(self._follow(key, recipient, cursor, run, None)) as events:
-            async for event in events:
-                found = found or event.id == f"{invocation_id}.0"
-                if found:
-                    yield event
 
     async def answer(self, request: InvocationRequest) -> Feed:
         """Answer pending calls of an invocation, and yield the events that follow (D9).
@@ -171,40 +162,7 @@ class InvocationClient:
         Raises:
             InvalidRequestError: It answers no pending call; nothing was stored (TRAP-28).
         """
-        key = SessionKey(request.app, request.user, request.session or "")
-        cursor = await self._revision(key)
-        answer_id = answer_id_of(request)
-        if request.invocation_id and (
-            first := await sent_before(self.sessions, key, request, answer_id)
-        ):
-            async with aclosing(self._follow_stored(key, first)) as events:
-                async for event in events:
-                    yield event
-            return
-        answers = await checked_answers(self.sessions, key, request)
-        await save_credentials(self.credentials, key, answers)
-        message = answer_message(answers)
-        name = answers[0].call.invocation_id
-        record = await self.sessions.get_invocation(key, name)
-        if answers[0].update or record is None:
-            request = request.model_copy(update={"message": message})
-            feed = self.start(request)
-        else:
-            answer = InvocationAnswer(
-                message=message, state_delta=request.state_delta, answer_id=answer_id
-            )
-            feed = self._send_answer(key, record, answer, cursor)
-        async with aclosing(feed) as events:
-            async for event in events:
-                yield event
-
-    async def _follow_stored(self, key: SessionKey, first: StoredEvent) -> Feed:
-        """Follow an invocation from an answer that is already stored."""
-        name = first.event.invocation_id
-        record = await self.sessions.get_invocation(key, name)
-        over = record is None or record.status.closed
-        run = None if over else await self.backend.attach(key, name, record)
-        async with aclosing(self._follow(key, name, first.seq - 1, run, None)) as events:
+        async with aclosing(await self._answered(request)) as events:
             async for event in events:
                 yield event
 
@@ -226,22 +184,39 @@ class InvocationClient:
         if await self.backend.cancel(key, invocation_id, record):
             return True
         if record is None:
-            raise InvocationNotFoundError(
-                f"Session {key.session_id!r} has no invocation {invocation_id!r}."
-            )
+            raise _not_found(key, invocation_id)
         return False
 
-    async def _send_answer(
-        self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer, cursor: int
-    ) -> Feed:
-        name = record.invocation_id
-        with following("answer", key, name):
-            async with self._watch(key, name) as chunks:
-                run = await self._accepted(key, record, answer)
-                feed = self._follow(key, name, cursor, run, chunks, pauses=record.pauses)
-                async with aclosing(feed) as events:
-                    async for event in events:
-                        yield event
+    async def _answered(self, request: InvocationRequest) -> Feed:
+        """The feed of an answer, which is sent when the feed is read."""
+        key = SessionKey(request.app, request.user, request.session or "")
+        cursor = await self._revision(key)
+        answer_id = answer_id_of(request)
+        if request.invocation_id and (
+            first := await sent_before(self.sessions, key, request, answer_id)
+        ):
+            name = first.event.invocation_id
+            record = await self.sessions.get_invocation(key, name)
+            return self._follow(self._attaching(key, name, record, after=first.seq - 1))
+        answers = await checked_answers(self.sessions, key, request)
+        await save_credentials(self.credentials, key, answers)
+        message = answer_message(answers)
+        name = answers[0].call.invocation_id
+        record = await self.sessions.get_invocation(key, name)
+        if answers[0].update or record is None:
+            return self.start(request.model_copy(update={"message": message}))
+        answer = InvocationAnswer(
+            message=message, state_delta=request.state_delta, answer_id=answer_id
+        )
+        start = _Start(
+            key=key,
+            invocation_id=name,
+            begin=partial(self._accepted, key, record, answer),
+            after=cursor,
+            pauses=record.pauses,
+            span="answer",
+        )
+        return self._follow(start)
 
     async def _accepted(
         self, key: SessionKey, record: InvocationRecord, answer: InvocationAnswer
@@ -254,6 +229,44 @@ class InvocationClient:
             f"Invocation {record.invocation_id!r} ({record.lease_owner}) does not run here: its "
             "workflow was terminated, or this client uses another Temporal. Nothing was stored."
         )
+
+    def _attaching(
+        self,
+        key: SessionKey,
+        invocation_id: str,
+        record: InvocationRecord | None,
+        *,
+        after: int | None = None,
+        streams: bool = False,
+    ) -> _Start:
+        """Find an invocation; by default its events are read from the user's on."""
+        first = record.start_seq - 1 if record else 0
+        return _Start(
+            key=key,
+            invocation_id=invocation_id,
+            begin=partial(self._attached, key, invocation_id, record),
+            after=first if after is None else after,
+            streams=streams,
+        )
+
+    async def _attached(
+        self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
+    ) -> "asyncio.Task[Any] | None":
+        """The task of an invocation that is not closed, if it runs here.
+
+        Raises:
+            DeliveredToOther: There is only a message of this id, without a workflow of its own.
+            InvocationNotFoundError: There is none either.
+        """
+        if record is not None and record.status.closed:
+            return None
+        run = await self.backend.attach(key, invocation_id, record)
+        if record is None and run is None:
+            event = await delivered_event(self.sessions, key, invocation_id)
+            if event is None:
+                raise _not_found(key, invocation_id)
+            raise DeliveredToOther(event.invocation_id)
+        return run
 
     async def _start_of(
         self, key: SessionKey, record: InvocationRecord, request: InvocationRequest
@@ -268,56 +281,48 @@ class InvocationClient:
             )
         return start
 
-    async def _follow(
-        self,
-        key: SessionKey,
-        invocation_id: str,
-        cursor: int,
-        run: "asyncio.Task[Any] | None",
-        chunks: Subscription | None,
-        *,
-        pauses: int = 0,
-    ) -> Feed:
-        feed = follow(
-            self.sessions,
-            key,
-            invocation_id=invocation_id,
-            after=cursor,
-            run=run,
-            pauses=pauses,
-        )
+    async def _follow(self, start: _Start) -> Feed:
+        """Begin or find an invocation, and yield its events."""
+        key, name = start.key, start.invocation_id
+        run: asyncio.Task[Any] | None = None
         recipient: str | None = None
-        try:
-            async with aclosing(self._with_partials(feed, chunks, cursor)) as events:
-                async for event in events:
-                    yield event
-        except DeliveredToOther as elsewhere:
-            recipient = elsewhere.recipient
-        finally:
-            if run is not None:
-                self.backend.release(run)
-        if recipient is not None:
-            async with aclosing(self._follow_delivered(key, invocation_id, recipient)) as events:
-                async for event in events:
+        opened = following(start.span, key, name) if start.span else nullcontext(RunningSpan(None))
+        with opened as running:
+            try:
+                async with self._subscribed(key, name, wanted=start.streams) as chunks:
+                    with running.current():
+                        run = await start.begin()
+                    after, pauses = start.after, start.pauses
+                    feed = follow(
+                        self.sessions, key, invocation_id=name, after=after, run=run, pauses=pauses
+                    )
+                    merged = with_partials(feed, chunks, after=after)
+                    async with aclosing(feed), aclosing(merged) as events:
+                        async for event in events:
+                            yield event
+            except DeliveredToOther as other:
+                recipient = other.recipient
+            finally:
+                if run is not None:
+                    self.backend.release(run)
+            if recipient is not None:
+                async with aclosing(self._delivered(key, name, recipient)) as events:
+                    async for event in events:
+                        yield event
+
+    async def _delivered(self, key: SessionKey, invocation_id: str, recipient: str) -> Feed:
+        """Follow the invocation that a message was delivered to, from the message on."""
+        record = await self.sessions.get_invocation(key, recipient)
+        start = self._attaching(key, recipient, record)
+        found = False
+        async with aclosing(self._follow(start)) as events:
+            async for event in events:
+                found = found or event.id == f"{invocation_id}.0"
+                if found:
                     yield event
 
-    async def _with_partials(
-        self,
-        feed: AsyncGenerator[StoredEvent, None],
-        chunks: Subscription | None,
-        cursor: int,
-    ) -> Feed:
-        async with aclosing(feed):
-            if chunks is None:
-                async for stored in feed:
-                    yield stored.event
-                return
-            async with aclosing(with_partials(feed, chunks, after=cursor)) as events:
-                async for event in events:
-                    yield event
-
-    def _watch(
-        self, key: SessionKey, invocation_id: str, *, wanted: bool = True
+    def _subscribed(
+        self, key: SessionKey, invocation_id: str, *, wanted: bool
     ) -> AbstractAsyncContextManager[Subscription | None]:
         """Subscribe to partial events; enter this before the invocation is started.
 
@@ -330,6 +335,7 @@ class InvocationClient:
         return self.partials.subscribe(key, invocation_id)
 
     async def _revision(self, key: SessionKey) -> int:
+        """The revision of the session, which may be missing if it is to be created."""
         try:
             revision, _ = await self.sessions.read_state(key)
         except SessionNotFoundError:
@@ -341,6 +347,12 @@ class InvocationClient:
                 "app name and user, or pass auto_create_session=True to Runner."
             ) from None
         return revision
+
+
+def _not_found(key: SessionKey, invocation_id: str) -> InvocationNotFoundError:
+    return InvocationNotFoundError(
+        f"Session {key.session_id!r} has no invocation {invocation_id!r}."
+    )
 
 
 def _require_sent(event: Event, invocation_id: str, request: InvocationRequest) -> None:

@@ -2,7 +2,6 @@
 
 import hashlib
 import time
-from collections.abc import Awaitable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -31,6 +30,7 @@ from temporalio.exceptions import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
+from durable_adk.client.connect import reached
 from durable_adk.client.search_attributes import forget, search_attributes
 from durable_adk.errors import (
     InvalidRequestError,
@@ -104,12 +104,11 @@ class InvocationHandle:
 
     async def cancel(self) -> bool:
         """Request cancellation; committed events stay (CAN-1). False: the workflow is closed."""
-        return await self._reached(self.workflow.cancel())
+        return await reached(self.workflow.cancel())
 
     async def answer(self, answer: InvocationAnswer) -> bool:
         """Signal an answer to pending calls; False if the workflow is closed (D9)."""
-        payload = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return await self._reached(self.workflow.signal("answer", payload))
+        return await reached(self.workflow.signal("answer", answer.to_value()))
 
     async def took(self, answer: InvocationAnswer) -> bool:
         """Whether the workflow has accepted an answer.
@@ -160,15 +159,6 @@ class InvocationHandle:
             if kind == SessionRegressedError.__name__:
                 cause = await description.data_converter.decode_failure(failure)
                 raise SessionRegressedError(getattr(cause, "message", failure.message))
-
-    async def _reached(self, call: Awaitable[None]) -> bool:
-        try:
-            await call
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return False
-            raise TemporalUnavailableError(f"Temporal did not answer: {error.message}") from error
-        return True
 
 
 @dataclass(frozen=True)

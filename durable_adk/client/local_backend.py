@@ -84,7 +84,8 @@ class LocalBackend:
         task = self._tasks.get(name)
         if task is None:
             runtime = self._runtime()
-            task = asyncio.create_task(self._run(runtime, key, request))
+            trace = current_identity(TraceIdentity.of(*name))
+            task = asyncio.create_task(self._run(runtime, key, request, trace))
             self._tasks[name], self._inboxes[name] = task, runtime.inbox
             task.add_done_callback(lambda done: self._forget(name, done))
         return task
@@ -186,8 +187,7 @@ class LocalBackend:
         key = SessionKey(request.app, request.user, request.session or "")
         name, callers = request.invocation_id or "", identity()
         carrier = callers and callers.carrier(workflow_id(key, name))
-        with for_invocation(key, name, TraceIdentity.of(key, name, carrier)):
-            return await self._driven(self._runtime(), key, request)
+        return await self._run(self._runtime(), key, request, TraceIdentity.of(key, name, carrier))
 
     def _forget(self, name: tuple[SessionKey, str], task: asyncio.Task[Any]) -> None:
         self._tasks.pop(name, None)
@@ -196,35 +196,29 @@ class LocalBackend:
             task.exception()  # clients read it from the store; retrieve it to avoid a warning
 
     async def _run(
-        self, runtime: LocalRuntime, key: SessionKey, request: InvocationRequest
+        self,
+        runtime: LocalRuntime,
+        key: SessionKey,
+        request: InvocationRequest,
+        trace: TraceIdentity,
     ) -> InvocationResult:
         name = request.invocation_id or ""
-        trace_of = current_identity(TraceIdentity.of(key, name))
-        with for_invocation(key, name, trace_of):
-            return await self._driven(runtime, key, request)
-
-    async def _driven(
-        self, runtime: LocalRuntime, key: SessionKey, request: InvocationRequest
-    ) -> InvocationResult:
-        lease_owner = self._lease_owner(request.invocation_id or "")
-        renewing = asyncio.create_task(self._renew(key, request.invocation_id or ""))
-        try:
-            return await self._to_end(runtime, request, lease_owner)
-        except asyncio.CancelledError:
-            await self._leave(key, request.invocation_id or "", lease_owner)
-            raise
-        finally:
-            renewing.cancel()
-            with suppress(asyncio.CancelledError):
-                await renewing
-
-    async def _to_end(
-        self, runtime: LocalRuntime, request: InvocationRequest, lease_owner: str
-    ) -> InvocationResult:
-        outcome = await run_invocation(runtime, request, lease_owner=lease_owner)
-        while isinstance(outcome, Cursor):
-            outcome = await run_invocation(runtime, outcome, lease_owner=lease_owner)
-        return outcome
+        lease_owner = self._lease_owner(name)
+        with for_invocation(key, name, trace):
+            renewing = asyncio.create_task(self._renew(key, name))
+            try:
+                outcome = await run_invocation(runtime, request, lease_owner=lease_owner)
+                while isinstance(outcome, Cursor):
+                    outcome = await run_invocation(runtime, outcome, lease_owner=lease_owner)
+            except asyncio.CancelledError:
+                await self._leave(key, name, lease_owner)
+                raise
+            else:
+                return outcome
+            finally:
+                renewing.cancel()
+                with suppress(asyncio.CancelledError):
+                    await renewing
 
     async def _leave(self, key: SessionKey, invocation_id: str, lease_owner: str) -> None:
         """Leave the queue after a cancellation before opening, so that later messages continue."""

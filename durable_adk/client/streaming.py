@@ -21,7 +21,7 @@ _GAP = -1
 
 
 async def with_partials(
-    committed: AsyncIterator[StoredEvent], subscription: Subscription, *, after: int = 0
+    committed: AsyncIterator[StoredEvent], subscription: Subscription | None, *, after: int = 0
 ) -> AsyncGenerator[Event]:
     """Yield all committed events and, before each, its partial events that have arrived.
 
@@ -30,12 +30,16 @@ async def with_partials(
 
     Args:
         committed: The feed, e.g. `feed.follow`, with the user's events. The caller closes it.
-        subscription: The chunks of the same invocation.
+        subscription: The chunks of the same invocation; None: no partial events.
         after: The feed's cursor.
 
     Raises:
         DurableAdkError: What the feed raises, after its last event.
     """
+    if subscription is None:
+        async for stored in committed:
+            yield stored.event
+        return
     chunks = _Chunks(after)
     item = asyncio.ensure_future(anext(committed, None))
     chunk = asyncio.ensure_future(subscription.get())

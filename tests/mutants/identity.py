@@ -69,7 +69,7 @@ IDENTITY = [
         rewrites(
             LeaseOwners,
             "is_alive",
-            ("description.raw_info.first_run_id != parsed.first_run_id", "False"),
+            (" or description.raw_info.first_run_id != parsed.first_run_id", ""),
         ),
     ),
     mutant(

@@ -118,7 +118,7 @@ async def _send(
             state_delta=item.event.actions.state_delta,
             answer_id=item.event.id.removeprefix(answer_event(record.invocation_id)),
         )
-        payload = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        payload = answer.to_value()
         try:
             await handle.signal("answer", payload)
         except RPCError as error:
