@@ -45,7 +45,7 @@ IN_PLACE_TIMEOUT = 10.0
 """Maximum seconds that an attempt waits in place."""
 MIN_BUSY_DELAY = 0.25
 MAX_BUSY_DELAY = 20.0
-"""Seconds. Tickets of resumptions live longer than this, see `pausing.RESUMING_TTL`."""
+"""Seconds. Tickets of resumptions live longer than this, see `pause.RESUMING_TTL`."""
 UNREGISTERED_DELAY = 0.5
 """Seconds until a step that needs another worker is offered to the workers again."""
 STORE_DELAY = 2.0

@@ -21,7 +21,7 @@ from durable_adk.activities.effects import (
     EffectRow,
     StoreEffect,
 )
-from durable_adk.activities.invocation.waiting import InPlaceWaits
+from durable_adk.activities.invocation.queue import InPlaceWaits
 from durable_adk.activities.lost_attempts import LostAttempts
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.wire.steps import HookStep, ModelStep, OpenStep, Step

@@ -15,7 +15,7 @@ from durable_adk.activities.attempt import history_after
 from durable_adk.activities.commit.commit import commit_event
 from durable_adk.activities.commit.early_commit import run_and_commit
 from durable_adk.activities.dependencies import Dependencies
-from durable_adk.activities.invocation import checkpoint, take_over, waiting
+from durable_adk.activities.invocation import checkpoint, queue, take_over
 from durable_adk.activities.invocation.close import close_invocation
 from durable_adk.activities.invocation.compact import compact
 from durable_adk.activities.invocation.open import open_invocation
@@ -273,6 +273,6 @@ class EffectPerformer:
         """See `delegated.run_activity`; on Temporal, an external worker runs the activity."""
         return await delegated.run_activity(self.deps, step, call)
 
-    async def wait_for_turn(self, step: waiting.WaitingStep, busy: SessionBusyError) -> None:
-        """See `waiting.wait_locally`."""
-        await waiting.wait_locally(self.deps, step, busy)
+    async def wait_for_turn(self, step: queue.WaitingStep, busy: SessionBusyError) -> None:
+        """See `queue.wait_locally`."""
+        await queue.wait_locally(self.deps, step, busy)

@@ -15,7 +15,7 @@ from durable_adk.conversation.answers import (
 )
 from durable_adk.errors import InvalidRequestError
 from durable_adk.json_values import canonical
-from durable_adk.sessions.reading import read_from_calls
+from durable_adk.sessions.queries import read_from_calls
 from durable_adk.sessions.records import Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from durable_adk.conversation.pending_calls import PendingCall, pending_calls
 from durable_adk.models.model_attempt import ModelAttempt
-from durable_adk.sessions.reading import all_invocations, read_from
+from durable_adk.sessions.queries import all_invocations, read_from
 from durable_adk.sessions.records import ATTEMPT, InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog

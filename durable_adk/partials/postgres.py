@@ -10,7 +10,7 @@ from durable_adk.partials.partial import PartialEvent, encode
 from durable_adk.partials.subscription import Subscription
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.sql.database import PostgresDatabase
-from durable_adk.sessions.sql.notices import MAX_BYTES, Listener
+from durable_adk.sessions.sql.notifications import MAX_BYTES, Listener
 
 MAX_CHUNK = 32 * 1024
 """Maximum size of a chunk in bytes; larger ones are dropped. A text chunk has a few hundred."""
@@ -41,7 +41,7 @@ class PostgresPartials(PartialChannel):
             return
         with suppress(DurableAdkError):  # without a driver there are no sessions either
             channel = channel_name(partial.key, partial.invocation_id)
-            self._database.notices.send(channel, *_pieces(data.decode()))
+            self._database.notifications.send(channel, *_pieces(data.decode()))
 
     @asynccontextmanager
     async def subscribe(self, key: SessionKey, invocation_id: str) -> AsyncGenerator[Subscription]:
@@ -49,7 +49,7 @@ class PostgresPartials(PartialChannel):
         subscription = Subscription()
         pieces = _Pieces(subscription)
         listener = Listener(channel=channel_name(key, invocation_id), heard=pieces.add)
-        notices = self._database.notices
+        notices = self._database.notifications
         try:
             with suppress(DurableAdkError):
                 notices.listen(listener)

@@ -11,7 +11,7 @@ from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sessions.sql.database import PostgresDatabase
 from durable_adk.sessions.sql.database_url import file_of, parse
 from durable_adk.sessions.sql.polling import Poll
-from durable_adk.sessions.sql.postgres import CommitNotices, PostgresStore
+from durable_adk.sessions.sql.postgres import CommitNotifications, PostgresStore
 from durable_adk.sessions.sql.schema_version import SchemaVersion
 from durable_adk.sessions.sql.sqlite import SqliteStore
 
@@ -107,8 +107,8 @@ class SqliteSessionService(DatabaseSessionService):
         super().__init__(URL.create("sqlite", database=os.fspath(path)))
 
 
-def _news(store: SqliteStore | PostgresStore, changes: Changes) -> Poll | CommitNotices:
+def _news(store: SqliteStore | PostgresStore, changes: Changes) -> Poll | CommitNotifications:
     """Build the task that wakes the watches when another process commits."""
     if isinstance(store, SqliteStore):
         return Poll(store, changes)
-    return CommitNotices(store, changes)
+    return CommitNotifications(store, changes)

@@ -109,7 +109,7 @@ class QueueBounds(NamedTuple):
     """Limit for all sessions of one user of an app."""
 
 
-class Place(IntEnum):
+class QueuePlace(IntEnum):
     """Place at which an invocation joins the queue of a busy session."""
 
     FIRST = 0
@@ -124,7 +124,7 @@ class Ticket(JsonModel):
     lease_owner: Annotated[str, NAMED_HOLDER]
     """The waiting workflow or process; see `lease_owner`. The next in the queue drops the ticket of
     a dead owner."""
-    place: Place
+    place: QueuePlace
     number: int
     """Increases with every ticket while the queue is not empty. A ticket for closing events gets a
     number before all others."""

@@ -98,7 +98,7 @@ async def test_a_message_is_cancelled_or_heard_and_its_sender_knows_which(
     """CAN-1, I12: a cancellation that comes when it was heard comes too late."""
     # So long nobody asks whether it was heard.
     monkeypatch.setattr("durable_adk.activities.attempt.MIN_BUSY_DELAY", 3.0)
-    monkeypatch.setattr("durable_adk.activities.invocation.waiting.IN_PLACE_TICKETS", 0)
+    monkeypatch.setattr("durable_adk.activities.invocation.queue.IN_PLACE_TICKETS", 0)
     one, two = uuid.uuid4().hex, uuid.uuid4().hex
     runner = await make_runner(two_gates(one, two))
     first, second = await steered(runner, one)

@@ -12,7 +12,7 @@ from durable_adk.activities import definitions, effects
 from durable_adk.activities.commit import commit, early_commit
 from durable_adk.activities.commit.session_cache import SessionCache
 from durable_adk.activities.invocation import close, open as opening, pause, take_over
-from durable_adk.activities.tool import call as tool_call, toolbox
+from durable_adk.activities.tool import agent_tools, call as tool_call
 from durable_adk.activities.tool.run import ToolAttempt
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.threads import UserCodeThreads
@@ -343,7 +343,7 @@ MUTANTS = [
     mutant(
         "a toolset that is away has no tools",
         "calls wait for their toolsets",
-        replaces(toolbox, "missed_toolsets", lambda: nullcontext([])),
+        replaces(agent_tools, "missed_toolsets", lambda: nullcontext([])),
     ),
     # ----- endings
     mutant(

@@ -23,7 +23,7 @@ from durable_adk.worker import WorkerOptions, worker, workflow_runner
 from tests.integration import test_holders, test_pausing, test_reset, test_when_busy
 from tests.unit import test_versions
 from tests.unit.activities.commit import test_session_cache, test_staleness
-from tests.unit.activities.invocation import test_open, test_pause, test_waiting
+from tests.unit.activities.invocation import test_open, test_pause, test_queue
 from tests.unit.conversation import test_denied
 from tests.unit.flows import test_runtime
 from tests.unit.sessions import test_contract_creation, test_contract_queue
@@ -129,11 +129,11 @@ PROOFS: dict[str, Check] = {
     # ----- who waits
     "bounded queues": proven(test_contract_queue.test_queues_have_bounds),
     "rare attempts": proven(
-        test_waiting.test_all_who_wait_for_one_session_ask_some_times_a_second_together,
+        test_queue.test_all_who_wait_for_one_session_ask_some_times_a_second_together,
         running=60.0,
     ),
-    "few attempts in place": proven(test_waiting.test_who_is_not_next_waits_elsewhere),
-    "room for work": proven(test_waiting.test_a_worker_has_only_so_many_attempts_that_wait),
+    "few attempts in place": proven(test_queue.test_who_is_not_next_waits_elsewhere),
+    "room for work": proven(test_queue.test_a_worker_has_only_so_many_attempts_that_wait),
     "lease first": proven(test_pause.test_an_answer_to_a_busy_session_reads_no_events),
     "withdrawn for a while": proven(test_contract_queue.test_withdrawn_notes_go_after_a_while),
     # ----- ends of what is paused

@@ -43,13 +43,13 @@ from durable_adk.runners import InMemoryRunner
 from durable_adk.sessions import (
     InMemorySessionService,
     InvocationRecord,
-    Place,
+    QueuePlace,
     SessionKey,
     SqliteSessionService,
     Status,
     Ticket,
 )
-from durable_adk.sessions.reading import PAGE
+from durable_adk.sessions.queries import PAGE
 from durable_adk.sessions.sql._tables import SqlTables
 from durable_adk.settings import Limits
 from durable_adk.tools import BaseTool, BaseToolset, FunctionTool
@@ -377,7 +377,7 @@ async def _look_for_the_turn(folder: Path, *, others: int) -> None:
             invocation_id=name,
             lease_owner=name,
             user_event=event,
-            place=Place.LAST,
+            place=QueuePlace.LAST,
             create_session=True,
         )
 
@@ -390,7 +390,9 @@ async def _look_for_the_turn(folder: Path, *, others: int) -> None:
     )
     for _ in range(2):
         with suppress(SessionBusyError):
-            await sessions.check_turn(KEY, invocation_id=last, lease_owner=last, place=Place.LAST)
+            await sessions.check_turn(
+                KEY, invocation_id=last, lease_owner=last, place=QueuePlace.LAST
+            )
         with suppress(SessionBusyError):
             await opening(last)
     await sessions.close()

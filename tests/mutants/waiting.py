@@ -3,9 +3,9 @@
 from typing import Any
 
 from durable_adk.activities import attempt
-from durable_adk.activities.invocation import close, pause, take_over, waiting
+from durable_adk.activities.invocation import close, pause, queue, take_over
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
-from durable_adk.sessions.log import pausing, queue
+from durable_adk.sessions.log import pause as log_pause, queue as log_queue
 from durable_adk.workflows.temporal_runtime import TemporalRuntime
 from tests.mutants.mutant import does_nothing, ignored, mutant, replaces, rewrites
 
@@ -23,7 +23,7 @@ WAITING = [
     mutant(
         "any number of messages may wait",
         "bounded queues",
-        replaces(queue, "_check_bounds", ignored),
+        replaces(log_queue, "_check_bounds", ignored),
     ),
     mutant(
         "all who wait ask as often as who is next",
@@ -33,14 +33,16 @@ WAITING = [
     mutant(
         "attempts wait in place whose turn is far away",
         "few attempts in place",
-        replaces(waiting, "IN_PLACE_TICKETS", 10**9),
+        replaces(queue, "IN_PLACE_TICKETS", 10**9),
     ),
     mutant(
         "any number of attempts wait in place",
         "room for work",
-        rewrites(waiting.InPlaceWaits, "attempt", ("self._count >= deps.max_in_place", "False")),
+        rewrites(queue.InPlaceWaits, "attempt", ("self._count >= deps.max_in_place", "False")),
     ),
-    mutant("a look at one ticket reads all of them", "small looks", replaces(queue, "live", _all)),
+    mutant(
+        "a look at one ticket reads all of them", "small looks", replaces(log_queue, "live", _all)
+    ),
     mutant(
         "an answer reads its session before it asks for the lease",
         "lease first",
@@ -56,7 +58,7 @@ WAITING = [
         "the end of a paused invocation waits for its session",
         "paused ends at once",
         rewrites(
-            pausing,
+            log_pause,
             "close",
             (
                 "if record.status is Status.PAUSED:",
@@ -67,7 +69,7 @@ WAITING = [
     mutant(
         "what seals a paused invocation is under the epoch of its pause",
         "paused ends at once",
-        rewrites(pausing, "_sealed", (".leased(record.invocation_id, None, now)", "")),
+        rewrites(log_pause, "_sealed", (".leased(record.invocation_id, None, now)", "")),
     ),
     mutant(
         "a paused invocation that is abandoned is not sealed",
@@ -91,7 +93,7 @@ WAITING = [
     mutant(
         "an interrupting message opens before what is sealed",
         "seals first",
-        rewrites(pausing, "close", (", before_all=True", "")),
+        rewrites(log_pause, "close", (", before_all=True", "")),
     ),
     mutant(
         "only an opening ends a lease owner that is gone",

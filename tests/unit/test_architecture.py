@@ -86,16 +86,6 @@ COMPUTING = """
 
 SMALL = "at by for from of on the to"
 
-NOT_YET_NAMED = """
-    notices past_state pausing reading toolbox waiting
-"""
-"""Modules of today that wait for a name."""
-
-NOT_YET_UNIQUE = """
-    Place
-"""
-"""Class names of today that two modules have."""
-
 
 @cache
 def tree(path: Path) -> ast.Module:
@@ -187,8 +177,7 @@ def test_a_module_has_the_name_of_a_known_thing() -> None:
         str(module): other
         for module in MODULES
         if "migrations" not in module.parts
-        if (stem := module.stem.strip("_")) not in NOT_YET_NAMED.split()
-        if (other := set(stem.split("_")) - known - {"init", "main"})
+        if (other := set(module.stem.strip("_").split("_")) - known - {"init", "main"})
     }
     assert not unknown, (
         "Name the module by a word of ADK, Temporal, OpenTelemetry or the glossary in "
@@ -204,7 +193,7 @@ def test_a_public_class_name_is_unique() -> None:
         for node in tree(FOLDER / module).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
-    assert {name for name, number in names.items() if number > 1} <= set(NOT_YET_UNIQUE.split())
+    assert [name for name, number in names.items() if number > 1] == []
 
 
 def imported(module: Path, known: set[str]) -> set[str]:

@@ -7,8 +7,8 @@ taken over, which is closed by the one that takes over.
 
 from durable_adk.activities.commit.staleness import require_known
 from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.invocation.queue import check_turn
 from durable_adk.activities.invocation.steering import delivered_event
-from durable_adk.activities.invocation.waiting import check_turn
 from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
 from durable_adk.conversation.tool_responses import closing_responses
 from durable_adk.errors import (

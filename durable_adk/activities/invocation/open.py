@@ -3,12 +3,12 @@
 from typing import Any
 
 from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.invocation.checkpoint import state_for_bodies
 from durable_adk.activities.invocation.close import close_invocation, read_ending
-from durable_adk.activities.invocation.past_state import state_for_bodies
+from durable_adk.activities.invocation.queue import QUEUE_PLACES, check_turn
 from durable_adk.activities.invocation.steering import delivered_to, is_steering
 from durable_adk.activities.invocation.take_over import closing_step, end_abandoned, free_session
 from durable_adk.activities.invocation.tool_run_check import check_tool_run
-from durable_adk.activities.invocation.waiting import PLACES, check_turn
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
 from durable_adk.conversation.answers import (
@@ -31,7 +31,7 @@ from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.sessions.lease_owner import ttl_of
-from durable_adk.sessions.reading import read_from_calls
+from durable_adk.sessions.queries import read_from_calls
 from durable_adk.sessions.records import GetSessionConfig, InvocationRecord, QueueBounds, Status
 from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp
 from durable_adk.wire.messages import WhenBusy
@@ -305,7 +305,7 @@ async def _open(deps: Dependencies, step: OpenStep) -> InvocationRecord:
         user_event=user_event,
         create_session=step.create_session,
         ttl=ttl_of(step.lease_owner),
-        place=PLACES[step.when_busy],
+        place=QUEUE_PLACES[step.when_busy],
         steers=is_steering(step),
         bounds=QueueBounds(limits.max_queued_per_session, limits.max_queued_per_user),
     )

@@ -6,9 +6,9 @@ from google.genai import types
 
 from durable_adk.activities.commit.staleness import require_known
 from durable_adk.activities.dependencies import Dependencies
-from durable_adk.activities.invocation.past_state import state_as_of
+from durable_adk.activities.invocation.checkpoint import state_as_of
+from durable_adk.activities.invocation.queue import check_turn
 from durable_adk.activities.invocation.steering import deliver
-from durable_adk.activities.invocation.waiting import check_turn
 from durable_adk.activities.lifecycle import resumed
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.conversation.answers import answer_message, check_answers

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.close import close_invocation
+from durable_adk.activities.invocation.queue import WaitingStep
 from durable_adk.activities.invocation.steering import is_steering, notify_active
-from durable_adk.activities.invocation.waiting import WaitingStep
 from durable_adk.activities.lifecycle import taken_over
 from durable_adk.errors import (
     DurableAdkError,

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from google.genai import types
 
 from durable_adk.activities.model.static_instruction import static_files, static_texts, with_dynamic
-from durable_adk.activities.tool.toolbox import TRANSFER, tools_of
+from durable_adk.activities.tool.agent_tools import TRANSFER, tools_of
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.instructions import render
 from durable_adk.agents.llm_agent import InstructionProvider, LlmAgent

@@ -14,6 +14,7 @@ from durable_adk.activities.commit.early_commit import (
 from durable_adk.activities.commit.notes import ReceivedResult
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.lifecycle import others_have_answered
+from durable_adk.activities.tool.agent_tools import AgentTools, agent_tools
 from durable_adk.activities.tool.confirmation import (
     record_requester,
     request_metadata,
@@ -32,7 +33,6 @@ from durable_adk.activities.tool.run import (
     ToolNotStartedError,
     unconfirmed,
 )
-from durable_adk.activities.tool.toolbox import Toolbox, toolbox_of
 from durable_adk.activities.user_code.callbacks import answer_of
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained, time_limit
@@ -214,7 +214,7 @@ class _ToolCall:
     arrived: ReceivedResult | None
     """The stored result, if an earlier attempt ran the tool."""
     plugins: PluginManager
-    toolbox: Toolbox = field(default_factory=Toolbox)
+    toolbox: AgentTools = field(default_factory=AgentTools)
 
     @classmethod
     async def of(cls, run: ToolAttempt, scope: StepScope) -> "_ToolCall":
@@ -256,7 +256,7 @@ class _ToolCall:
         Raises:
             ToolsetUnavailable: A toolset that may contain the tool could not be asked.
         """
-        self.toolbox = await toolbox_of(self.run.agent, self.context)
+        self.toolbox = await agent_tools(self.run.agent, self.context)
         if self.name not in self.toolbox.tools:
             self.run.require_asked(self.name, self.toolbox.missed)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from durable_adk.activities.dependencies import Dependencies
-from durable_adk.activities.tool.toolbox import Toolbox, toolbox_of
+from durable_adk.activities.tool.agent_tools import AgentTools, agent_tools
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained
 from durable_adk.context.activity import ToolContext
@@ -130,7 +130,7 @@ async def run_activity(deps: Dependencies, step: ToolStep, call: ActivityCall) -
     """
     agent, scope = await deps.scope(step)
     context = ToolContext(scope, function_call_id=step.call_id)
-    toolbox = await toolbox_of(agent, context) if isinstance(agent, LlmAgent) else Toolbox()
+    toolbox = await agent_tools(agent, context) if isinstance(agent, LlmAgent) else AgentTools()
     tool = toolbox.tools.get(step.tool)
     if tool is None and toolbox.missed:
         raise toolbox.missed[0]

@@ -21,7 +21,7 @@ from durable_adk.ops.doctor.sources import Missing, Sources
 from durable_adk.ops.doctor.stale_workflows import stale_workflow
 from durable_adk.ops.doctor.stalled_workflows import stalled_workflows
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
-from durable_adk.sessions.reading import all_invocations
+from durable_adk.sessions.queries import all_invocations
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 

@@ -10,7 +10,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.apps.app import App
 from durable_adk.errors import TemporalUnavailableError
-from durable_adk.sessions.reading import all_invocations
+from durable_adk.sessions.queries import all_invocations
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.sessions.session_log import SessionLog

@@ -13,7 +13,7 @@ from durable_adk.memory import BaseMemoryService
 from durable_adk.ops.erasure.schedules import UserSchedules, delete_schedules, user_schedules
 from durable_adk.ops.erasure.workflows import UserRuns, delete_runs, user_runs, wait_until_deleted
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
-from durable_adk.sessions.reading import all_invocations
+from durable_adk.sessions.queries import all_invocations
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.storage import FileBlobs, ObjectBlobs, OwnedStorage, PayloadDriver, SharedBlobs

@@ -7,13 +7,13 @@ from typing import Any
 from durable_adk.errors import InvalidRequestError, SessionBusyError
 from durable_adk.events.event import Event
 from durable_adk.json_values import check_id
-from durable_adk.sessions.log import invocations, pausing, steering
+from durable_adk.sessions.log import invocations, pause, steering
 from durable_adk.sessions.log.entry import entry_of
 from durable_adk.sessions.log.transactions import Transactions
 from durable_adk.sessions.records import (
     InvocationRecord,
-    Place,
     QueueBounds,
+    QueuePlace,
     Status,
     StoredEvent,
 )
@@ -32,7 +32,7 @@ class InvocationLog(Transactions):
         user_event: Event,
         create_session: bool = False,
         ttl: float | None = None,
-        place: Place | None = None,
+        place: QueuePlace | None = None,
         steers: bool = False,
         bounds: QueueBounds | None = None,
     ) -> InvocationRecord:
@@ -140,7 +140,7 @@ class InvocationLog(Transactions):
                 the session was deleted.
         """
         work = partial(
-            pausing.pause, key=key, invocation_id=invocation_id, epoch=epoch, revision=revision
+            pause.pause, key=key, invocation_id=invocation_id, epoch=epoch, revision=revision
         )
         return await self._change(key, work)
 
@@ -178,7 +178,7 @@ class InvocationLog(Transactions):
             StateValueError: The delta is not JSON.
         """
         work = partial(
-            pausing.resume,
+            pause.resume,
             key=key,
             entry=user_event and entry_of(user_event, invocation_id),
             invocation_id=invocation_id,
@@ -302,7 +302,7 @@ class InvocationLog(Transactions):
                 built.
         """
         work = partial(
-            pausing.close,
+            pause.close,
             key=key,
             invocation_id=invocation_id,
             epoch=epoch,

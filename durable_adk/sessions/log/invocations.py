@@ -30,8 +30,8 @@ from durable_adk.sessions.records import (
     RESERVED,
     WITHDRAWN,
     InvocationRecord,
-    Place,
     QueueBounds,
+    QueuePlace,
     Status,
     Ticket,
 )
@@ -147,7 +147,7 @@ def open_invocation(
     lease_owner: str,
     create_session: bool,
     ttl: float | None,
-    place: Place | None,
+    place: QueuePlace | None,
     message: str | None = None,
     bounds: QueueBounds | None = None,
 ) -> InvocationRecord | SessionBusyError:
@@ -289,7 +289,9 @@ def invocation_not_found(key: SessionKey, invocation_id: str) -> InvocationNotFo
     )
 
 
-def wanted_ticket(invocation_id: str, lease_owner: str, place: Place, ttl: float | None) -> Ticket:
+def wanted_ticket(
+    invocation_id: str, lease_owner: str, place: QueuePlace, ttl: float | None
+) -> Ticket:
     """Build a requested ticket; its number is assigned when it is taken."""
     return Ticket(
         invocation_id=invocation_id, lease_owner=lease_owner, place=place, number=0, ttl=ttl

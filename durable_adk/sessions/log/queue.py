@@ -12,7 +12,7 @@ from durable_adk.errors import QueueFullError, SessionBusyError
 from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.log.storage import Tables
 from durable_adk.sessions.log.transactions import Transactions
-from durable_adk.sessions.records import Place, QueueBounds, Ticket
+from durable_adk.sessions.records import QueueBounds, QueuePlace, Ticket
 from durable_adk.sessions.session import SessionKey
 
 TURN = 0.2
@@ -30,7 +30,7 @@ class Queue(Transactions):
         *,
         invocation_id: str,
         lease_owner: str,
-        place: Place | None = None,
+        place: QueuePlace | None = None,
         resumes: bool = False,
     ) -> None:
         """Check whether another attempt to take the lease is worthwhile.
@@ -91,14 +91,14 @@ def behind(
     head: Head,
     *,
     invocation_id: str,
-    place: Place | None,
+    place: QueuePlace | None,
     now: float,
 ) -> str | None:
     """Return why another invocation is next; None if it is this invocation's turn."""
     first = next(iter(live(tables, key, now, limit=1)), None) if head.waiting else None
     if first is None or first.invocation_id == invocation_id:
         return None
-    if first.place > (Place.LAST if place is None else place):
+    if first.place > (QueuePlace.LAST if place is None else place):
         return None
     return (
         f"The invocation {first.invocation_id!r} waits for this session and comes first, "
@@ -117,7 +117,7 @@ def turn(
     *,
     invocation_id: str,
     lease_owner: str,
-    place: Place | None,
+    place: QueuePlace | None,
     resumes: bool,
     now: float,
 ) -> SessionBusyError | None:
@@ -225,7 +225,7 @@ def _check_bounds(
         )
 
 
-def _is_current(known: Ticket, lease_owner: str, place: Place | None, now: float) -> bool:
+def _is_current(known: Ticket, lease_owner: str, place: QueuePlace | None, now: float) -> bool:
     """Return whether the ticket needs no renewal yet.
 
     A renewal writes to disk, and attempts are frequent.

@@ -16,7 +16,7 @@ from durable_adk.log import get_logger
 from durable_adk.sessions.sql import migrate
 from durable_adk.sessions.sql.database_url import for_driver, shown
 from durable_adk.sessions.sql.forks import FirstUse
-from durable_adk.sessions.sql.notices import Notices
+from durable_adk.sessions.sql.notifications import Notifications
 from durable_adk.sessions.sql.schema_version import SchemaVersion
 from durable_adk.sessions.sql.unavailable import misconfigured, translated
 
@@ -71,7 +71,7 @@ class PostgresDatabase:
         self.url = url
         self.shown = shown(url)
         """The URL without its secrets."""
-        self.notices = Notices(self._start_loop, self._listening)
+        self.notifications = Notifications(self._start_loop, self._listening)
         self._lock = Lock()
         self._running: _Running | None = None
         self._ready = False
@@ -200,13 +200,13 @@ class PostgresDatabase:
 
     async def _end(self, running: _Running) -> None:
         """Close all connections, after running transactions have ended or `_GRACE` is over."""
-        under_way = asyncio.all_tasks() - {asyncio.current_task()} - self.notices.tasks()
+        under_way = asyncio.all_tasks() - {asyncio.current_task()} - self.notifications.tasks()
         if under_way:
             _, late = await asyncio.wait(under_way, timeout=_GRACE)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        await self.notices.close()
+        await self.notifications.close()
         await running.writer.dispose()
 
 

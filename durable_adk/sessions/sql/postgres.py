@@ -13,7 +13,7 @@ from durable_adk.sessions.log.watches import Changes, topic
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.sql._tables import SqlTables
 from durable_adk.sessions.sql.database import PostgresDatabase
-from durable_adk.sessions.sql.notices import Listener
+from durable_adk.sessions.sql.notifications import Listener
 from durable_adk.sessions.sql.schema_version import SchemaVersion
 
 CHANNEL = "durable_adk_commits"
@@ -62,7 +62,7 @@ class PostgresStore:
 
         def tell() -> None:
             texts = [f"{self.name} {topic(key)}" for key in changed]
-            self.database.notices.send(CHANNEL, *texts)
+            self.database.notifications.send(CHANNEL, *texts)
 
         return await self.database.write(transaction, committed=tell)
 
@@ -71,7 +71,7 @@ class PostgresStore:
         await self.database.close()
 
 
-class CommitNotices:
+class CommitNotifications:
     """Wakes the watches of sessions that other processes change."""
 
     def __init__(self, store: PostgresStore, changes: Changes) -> None:
@@ -84,13 +84,13 @@ class CommitNotices:
         """Start listening, unless already started."""
         if self._listener is None:
             self._listener = Listener(channel=CHANNEL, heard=self._heard, resumed=self._resumed)
-            self._store.database.notices.listen(self._listener)
+            self._store.database.notifications.listen(self._listener)
 
     def stop(self) -> None:
         """Stop listening."""
         listener, self._listener = self._listener, None
         if listener is not None:
-            self._store.database.notices.leave(listener)
+            self._store.database.notifications.leave(listener)
 
     def _resumed(self) -> None:
         if self._listener is None:

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import make_url
 
 from durable_adk.partials import PostgresPartials
-from durable_adk.sessions.sql import notices
+from durable_adk.sessions.sql import notifications
 from durable_adk.sessions.sql.database import PostgresDatabase
 from tests.support.chunks import INVOCATION, KEY, chunk
 
@@ -80,14 +80,14 @@ async def test_publishing_never_waits() -> None:
     channel = PostgresPartials(away)
 
     def publish() -> None:
-        for index in range(2 * notices.BACKLOG):
+        for index in range(2 * notifications.BACKLOG):
             channel.publish(chunk("a", index))
 
     thread = threading.Thread(target=publish)
     thread.start()
     await asyncio.to_thread(thread.join, 60)
     assert not thread.is_alive()
-    assert len(away.notices._outgoing) == notices.BACKLOG
+    assert len(away.notifications._outgoing) == notifications.BACKLOG
     async with asyncio.timeout(30), channel.subscribe(KEY, INVOCATION) as viewer:
         assert viewer.drain() == []
     await away.close()

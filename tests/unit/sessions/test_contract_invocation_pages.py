@@ -6,7 +6,7 @@ import pytest
 
 from durable_adk.errors import InvalidRequestError
 from durable_adk.sessions import Status
-from durable_adk.sessions.reading import all_invocations
+from durable_adk.sessions.queries import all_invocations
 from tests.unit.sessions.contract import abandon, names, opened, paused, resumed
 
 FEW = [("u", "a", "i"), ("u", "b", "i"), ("u", "b", "j"), ("v", "a", "i"), ("Ü", "B", "i")]

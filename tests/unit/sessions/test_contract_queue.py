@@ -14,13 +14,13 @@ from durable_adk.errors import (
     SessionBusyError,
     StaleSessionError,
 )
-from durable_adk.sessions import Place, SessionKey, Status
+from durable_adk.sessions import QueuePlace, SessionKey, Status
 from durable_adk.sessions.log import invocations
 from durable_adk.sessions.records import QueueBounds
 from tests.support.examples import examples
 from tests.unit.sessions.contract import abandon, event, log, names, opened, paused, resumed
 
-FIRST, LAST = Place.FIRST, Place.LAST
+FIRST, LAST = QueuePlace.FIRST, QueuePlace.LAST
 
 
 async def asks(service, key, invocation_id, place=LAST, **options):

@@ -8,14 +8,14 @@ from durable_adk.errors import (
     LeaseLostError,
     SessionBusyError,
 )
-from durable_adk.sessions import Place
+from durable_adk.sessions import QueuePlace
 from tests.unit.sessions.contract import event, log, opened
 
 
 async def waits(service, key, name="m", **options):
     """Have a message wait that may be heard."""
     with pytest.raises(SessionBusyError):
-        await opened(service, key, name, place=Place.LAST, steers=True, **options)
+        await opened(service, key, name, place=QueuePlace.LAST, steers=True, **options)
 
 
 async def hear(service, key, name="m", *, epoch=1, by="i1"):
@@ -53,7 +53,7 @@ async def test_what_was_heard_neither_opens_nor_waits_again(service, key):
     await opened(service, key)
     await waits(service, key)
     await hear(service, key)
-    for place in (Place.LAST, Place.FIRST):
+    for place in (QueuePlace.LAST, QueuePlace.FIRST):
         with pytest.raises(EventConflictError):
             await opened(service, key, "m", place=place, steers=True)
     assert await service.waiting(key) == []
@@ -63,7 +63,7 @@ async def test_only_what_waits_to_be_heard_is_heard(service, key):
     """Not what only waits its turn, what was withdrawn, or what nobody has sent."""
     await opened(service, key)
     with pytest.raises(SessionBusyError):
-        await opened(service, key, "turn", place=Place.LAST)
+        await opened(service, key, "turn", place=QueuePlace.LAST)
     await waits(service, key, "gone")
     await service.withdraw_invocation(key, invocation_id="gone", lease_owner="local:1")
     await waits(service, key, "left")
@@ -71,7 +71,7 @@ async def test_only_what_waits_to_be_heard_is_heard(service, key):
     for name in ("turn", "gone", "left", "never"):
         assert await hear(service, key, name) is None
     with pytest.raises(InvocationCancelledError):
-        await opened(service, key, "gone", place=Place.LAST, steers=True)
+        await opened(service, key, "gone", place=QueuePlace.LAST, steers=True)
     assert len(await log(service, key)) == 1
 
 

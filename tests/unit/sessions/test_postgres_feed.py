@@ -7,7 +7,7 @@ import pytest
 
 from durable_adk.sessions import DatabaseSessionService, SessionKey, session_log
 from durable_adk.sessions.log.watches import topic
-from durable_adk.sessions.sql import notices, postgres as store
+from durable_adk.sessions.sql import notifications, postgres as store
 from tests.support.postgres import Databases
 from tests.unit.sessions.contract import event, opened
 
@@ -70,7 +70,7 @@ async def test_no_event_is_missed_while_listeners_are_killed(
 ) -> None:
     """D8: what was lost with a connection is looked up when there is a new one."""
     monkeypatch.setattr(session_log, "_LONGEST_WAIT", NEVER)  # only notices end a wait
-    monkeypatch.setattr(notices, "_DELAYS", (0.5, 0.5))  # what is committed meanwhile is lost
+    monkeypatch.setattr(notifications, "_DELAYS", (0.5, 0.5))  # what is committed meanwhile is lost
     writer, reader = make(), make()
     await opened(writer, key)
     reading = asyncio.create_task(_read(reader, key, last=22))
@@ -112,7 +112,7 @@ async def test_a_notice_tells_nobody_who_has_written(
     assert database is not None
     await listener.prepare()
     from_others = store.Listener(channel=store.CHANNEL, heard=lambda _, text: heard.append(text))
-    database.notices.listen(from_others)
+    database.notifications.listen(from_others)
     await asyncio.wrap_future(from_others.ready)
     await opened(writer, key)
     async with asyncio.timeout(30):

@@ -10,7 +10,7 @@ from durable_adk.ops.doctor.broken_logs import broken_logs
 from durable_adk.ops.doctor.findings import Kind
 from durable_adk.ops.doctor.sources import Sources
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
-from durable_adk.sessions.reading import all_invocations
+from durable_adk.sessions.queries import all_invocations
 from durable_adk.sessions.records import StoredEvent
 from durable_adk.sessions.session import CHILD_PREFIX
 

@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import make_url
 
 from durable_adk.sessions.log.watches import Changes
-from durable_adk.sessions.sql import notices
+from durable_adk.sessions.sql import notifications
 from durable_adk.sessions.sql.database import PostgresDatabase
-from durable_adk.sessions.sql.notices import Listener, Notices
-from durable_adk.sessions.sql.postgres import CommitNotices, PostgresStore
+from durable_adk.sessions.sql.notifications import Listener, Notifications
+from durable_adk.sessions.sql.postgres import CommitNotifications, PostgresStore
 from tests.support.postgres import HAS_POSTGRES
 
 pytestmark = pytest.mark.skipif(not HAS_POSTGRES, reason="needs a PostgreSQL")
@@ -62,16 +62,16 @@ class Way:
 @pytest.fixture
 def way(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Way:
     """To an empty database, with little patience."""
-    monkeypatch.setattr(notices, "_DELAYS", (0.01, 0.02))
-    monkeypatch.setattr(notices, "_TOLERATED", 0.3)
-    monkeypatch.setattr(notices, "_PROBED_AGAIN", 0.1)
+    monkeypatch.setattr(notifications, "_DELAYS", (0.01, 0.02))
+    monkeypatch.setattr(notifications, "_TOLERATED", 0.3)
+    monkeypatch.setattr(notifications, "_PROBED_AGAIN", 0.1)
     return Way(postgres_url)
 
 
 @asynccontextmanager
-async def used(way: Way) -> AsyncIterator[Notices]:
-    """Notices of a process that listens."""
-    made = Notices(asyncio.get_running_loop, way.connect)
+async def used(way: Way) -> AsyncIterator[Notifications]:
+    """Notifications of a process that listens."""
+    made = Notifications(asyncio.get_running_loop, way.connect)
     made.listen(Listener(channel="news", heard=lambda _, _text: None))
     try:
         yield made
@@ -127,7 +127,7 @@ async def test_a_pooler_that_lets_another_listen_is_told_with_the_remedy(
     way: Way, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I23: LISTEN is no error there, and nothing arrives; what is sent is sent all the same."""
-    monkeypatch.setattr(notices, "_ARRIVAL", 0.5)
+    monkeypatch.setattr(notifications, "_ARRIVAL", 0.5)
     caplog.set_level("INFO")
     heard: list[str] = []
     async with used(Way(way.database.url.render_as_string(hide_password=False))) as direct:
@@ -162,6 +162,6 @@ async def test_closing_waits_for_no_probe(way: Way) -> None:
 
 async def test_who_has_left_does_not_look_again(postgres_url: str) -> None:
     """A store that is being closed begins nothing that its loop would not end."""
-    commits = CommitNotices(PostgresStore(make_url(postgres_url)), Changes())
+    commits = CommitNotifications(PostgresStore(make_url(postgres_url)), Changes())
     commits._resumed()
     assert commits._looking is None

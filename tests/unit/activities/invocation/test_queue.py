@@ -9,12 +9,12 @@ from temporalio.testing import ActivityEnvironment
 
 from durable_adk.activities.attempt import MAX_BUSY_DELAY, busy_delay
 from durable_adk.activities.dependencies import Dependencies
-from durable_adk.activities.invocation.waiting import IN_PLACE_TICKETS, InPlaceWaits
+from durable_adk.activities.invocation.queue import IN_PLACE_TICKETS, InPlaceWaits
 from durable_adk.apps import AppRegistry
 from durable_adk.errors import SessionBusyError
 from durable_adk.events import Event
 from durable_adk.sessions import InMemorySessionService, InvocationRecord, SessionKey, Status
-from durable_adk.sessions.log.pausing import RESUMING_TTL
+from durable_adk.sessions.log.pause import RESUMING_TTL
 from durable_adk.wire.steps import AnswerStep
 
 KEY = SessionKey("app", "u", "s")

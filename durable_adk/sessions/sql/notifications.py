@@ -103,7 +103,7 @@ class _Arrival:
         self._told = True
 
 
-class Notices:
+class Notifications:
     """One connection that sends and listens for a whole process, opened at the first use.
 
     Args:

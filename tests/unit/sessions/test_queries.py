@@ -10,9 +10,9 @@ from hypothesis import given, settings, strategies as st
 
 from durable_adk.conversation.pending_calls import blocked_by, pending_calls, track_calls
 from durable_adk.events import Event
-from durable_adk.sessions import InMemorySessionService, SessionKey, reading, session_log
+from durable_adk.sessions import InMemorySessionService, SessionKey, queries, session_log
 from durable_adk.sessions.log.rebuild import Rebuilt
-from durable_adk.sessions.reading import read_from, read_from_calls
+from durable_adk.sessions.queries import read_from, read_from_calls
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from tests.support.examples import examples
 from tests.support.histories import call, event, rewind, session, slow
@@ -99,7 +99,7 @@ def test_what_is_read_says_how_calls_stand(events: list[Event], ids: set[str]) -
         return [item.event for item in await read_from_calls(sessions, KEY, ids)]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "_TAIL", 1)
+        patch.setattr(queries, "_TAIL", 1)
         some = track_calls(asyncio.run(found()))
     whole = track_calls(events)
     for name in ids:

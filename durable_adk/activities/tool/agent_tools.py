@@ -26,7 +26,7 @@ async def tools_of(agent: LlmAgent, context: ReadonlyContext) -> dict[str, BaseT
 
 
 @dataclass(frozen=True)
-class Toolbox:
+class AgentTools:
     """The tools by name, for a call that the model has made."""
 
     tools: dict[str, BaseTool] = field(default_factory=dict[str, BaseTool])
@@ -34,7 +34,7 @@ class Toolbox:
     """Errors of the toolsets that could not be asked; the tool may belong to one of them."""
 
 
-async def toolbox_of(agent: LlmAgent, context: ReadonlyContext) -> Toolbox:
+async def agent_tools(agent: LlmAgent, context: ReadonlyContext) -> AgentTools:
     """Like `tools_of`, but also return the errors of unavailable toolsets."""
     with missed_toolsets() as missed:
-        return Toolbox(await tools_of(agent, context), missed)
+        return AgentTools(await tools_of(agent, context), missed)
