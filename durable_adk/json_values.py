@@ -37,7 +37,7 @@ class JsonModel(BaseModel):
 
     It serializes as ADK's JSON: camelCase keys, no nulls, bytes as base64 (EVT-3). The constructor
     rejects unknown fields. Reading ignores them, so that an older reader accepts what a newer
-    writer wrote.
+    writer wrote, and this package what ADK wrote.
     """
 
     model_config = ConfigDict(
@@ -66,6 +66,21 @@ class JsonModel(BaseModel):
     def read(cls, value: Any) -> Self:
         """Validate a JSON object that was written by this version or a newer one."""
         return cls.model_validate(value, extra="ignore")
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Validate an object; unknown fields are ignored unless `extra` says otherwise."""
+        return super().model_validate(obj, **_lenient(cls, options))
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """Parse JSON; unknown fields are ignored unless `extra` says otherwise."""
+        return super().model_validate_json(json_data, **_lenient(cls, options))
+
+
+def _lenient(model: type[BaseModel], options: dict[str, Any]) -> dict[str, Any]:
+    forbids = model.model_config.get("extra") == "forbid"
+    return {"extra": "ignore", **options} if forbids else options
 
 
 def check_json(value: Any, path: str = "value") -> None:

@@ -361,11 +361,9 @@ class ToolContext(CallbackContext):
 
         The invocation pauses until then, whatever this run returns.
         """
-        self.actions.requested_tool_confirmations[self.function_call_id] = {
-            "hint": hint,
-            "confirmed": False,
-            "payload": payload,
-        }
+        self.actions.requested_tool_confirmations[self.function_call_id] = ToolConfirmation(
+            hint=hint, payload=payload
+        )
         self.actions.skip_summarization = True
 
     def request_credential(self, auth_config: AuthConfig) -> None:
@@ -373,9 +371,7 @@ class ToolContext(CallbackContext):
 
         The event, and so every store and history, contains no secrets (TOL-55).
         """
-        self.actions.requested_auth_configs[self.function_call_id] = without_secrets(
-            auth_config
-        ).model_dump(mode="json", by_alias=True, exclude_none=True)
+        self.actions.requested_auth_configs[self.function_call_id] = without_secrets(auth_config)
 
     async def get_auth_response(self, auth_config: AuthConfig) -> AuthCredential | None:
         """Return the credential that the user gave for this configuration, if any (TOL-53)."""

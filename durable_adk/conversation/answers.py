@@ -216,10 +216,10 @@ def _confirmation(item: TrackedCall, data: dict[str, Any]) -> Answer:
     if "confirmed" not in data:
         _refuse(f"The answer to {item.call.name} has no `confirmed`: {shape}.")
     try:
-        decision = ToolConfirmation.model_validate(data)
+        decision = ToolConfirmation.model_validate(data, extra="forbid")
     except ValidationError as error:
         _refuse(f"The answer to {item.call.name} is malformed ({_problems(error)}): {shape}.")
-    return _answered(item, decision.model_dump(mode="json", exclude_none=True))
+    return _answered(item, decision.model_dump(mode="json", exclude_none=True, exclude_unset=True))
 
 
 def _credential(item: TrackedCall, data: dict[str, Any]) -> Answer:

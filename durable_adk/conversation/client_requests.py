@@ -10,7 +10,6 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.conversation.call_ids import ID_PREFIX
 from durable_adk.events.event import Event
@@ -49,7 +48,7 @@ def confirmation_request(calls: Event, responses: Event, *, event_id: str) -> Ev
     requests = {
         call.id: {
             "originalFunctionCall": {"id": call.id, "name": call.name, "args": call.args or {}},
-            "toolConfirmation": _undecided(wanted[call.id]),
+            "toolConfirmation": _as_json(wanted[call.id].model_copy(update={"confirmed": False})),
         }
         for call in calls.get_function_calls()
         if call.id and call.id in wanted
@@ -67,16 +66,12 @@ def credential_request(calls: Event, responses: Event, *, event_id: str) -> Even
     requests = {
         call.id: {
             "functionCallId": call.id,
-            "authConfig": _as_json(without_secrets(AuthConfig.model_validate(wanted[call.id]))),
+            "authConfig": _as_json(without_secrets(wanted[call.id])),
         }
         for call in calls.get_function_calls()
         if call.id and call.id in wanted
     }
     return _request(REQUEST_CREDENTIAL, requests, responses, event_id=event_id, role="user")
-
-
-def _undecided(requested: Any) -> dict[str, Any]:
-    return _as_json(ToolConfirmation.read(requested).model_copy(update={"confirmed": False}))
 
 
 def _as_json(value: JsonModel) -> dict[str, Any]:

@@ -105,24 +105,17 @@ def summaries(events: Sequence[Event]) -> list[Summary]:
         if compaction is None:
             positions[event.id] = position
             continue
-        covered = _by_ids(compaction, positions) or _by_times(compaction, events[:position])
+        covered = _by_ids(event, positions) or _by_times(compaction, events[:position])
         if covered:
             first, last = covered
-            resolved = compaction.model_copy(
-                update={
-                    "first_event_id": events[first].id or None,
-                    "last_event_id": events[last].id or None,
-                }
-            )
-            found.append(Summary(first, last, _as_shown(event, resolved)))
+            ids = [events[first].id, events[last].id]
+            found.append(Summary(first, last, _as_shown(event, compaction, ids)))
     return found
 
 
-def _by_ids(compaction: EventCompaction, positions: dict[str, int]) -> tuple[int, int] | None:
-    first = positions.get(compaction.first_event_id or "")
-    last = positions.get(compaction.last_event_id or "")
-    named = compaction.first_event_id and compaction.last_event_id
-    return (first, last) if named and first is not None and last is not None else None
+def _by_ids(summary: Event, positions: dict[str, int]) -> tuple[int, int] | None:
+    first, last = (positions.get(name) for name in summary.compacted_event_ids or ("", ""))
+    return (first, last) if first is not None and last is not None else None
 
 
 def _by_times(compaction: EventCompaction, before: Sequence[Event]) -> tuple[int, int] | None:
@@ -136,10 +129,11 @@ def _by_times(compaction: EventCompaction, before: Sequence[Event]) -> tuple[int
     return (within[0], within[-1]) if within else None
 
 
-def _as_shown(event: Event, compaction: EventCompaction) -> Event:
+def _as_shown(event: Event, compaction: EventCompaction, ids: list[str]) -> Event:
     content = compaction.compacted_content
     return event.model_copy(
         update={
+            "compacted_event_ids": ids if all(ids) else None,
             "actions": EventActions(compaction=compaction),
             "author": SUMMARY_AUTHOR,
             "timestamp": compaction.start_timestamp,

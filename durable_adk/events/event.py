@@ -1,18 +1,31 @@
 """`Event`: the message type that carries everything in a session."""
 
+from typing import Any, cast
+from uuid import uuid4
+
 from google.genai import types
-from pydantic import Field, field_serializer
+from pydantic import ConfigDict, Field, field_serializer, model_validator
 
 from durable_adk.events.event_actions import EventActions
 from durable_adk.models.llm_response import LlmResponse
+
+_ACTIONS = {
+    key for name, field in EventActions.model_fields.items() for key in (name, field.alias or name)
+}
 
 
 class Event(LlmResponse):
     """One thing that happened in a session: a message, a call, a result, a change (semantics 2).
 
     An event does not generate its own id or timestamp: the loop sets both at commit (design D5), so
-    that a retried step produces the same event. A committed event never changes.
+    that a retried step produces the same event, and `append_event` where there is no loop. A
+    committed event never changes. Unknown fields are ignored, as in ADK (EVT-3).
+
+    ``Event(message="Hi!", state={"k": 1})`` is short for the content of that message, and for
+    actions with that `state_delta`.
     """
+
+    model_config = ConfigDict(extra="ignore")
 
     author: str = ""
     invocation_id: str = ""
@@ -22,28 +35,43 @@ class Event(LlmResponse):
     actions: EventActions = Field(default_factory=EventActions)
     branch: str | None = None
     long_running_tool_ids: set[str] | None = None
+    compacted_event_ids: list[str] | None = None
+    """The first and the last event that `actions.compaction` stands for; None if ADK wrote it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _routed(cls, data: Any) -> Any:
+        """Move fields to where they belong: ADK's shorthands, and ids where they once stood."""
+        if not isinstance(data, dict):
+            return data
+        fields = cast("dict[str, Any]", data)
+        actions = fields.get("actions")
+        if isinstance(actions, dict):
+            fields = _with_actions(fields, cast("dict[str, Any]", actions))
+        return _without_shorthands(fields) if "message" in fields or "state" in fields else fields
 
     @field_serializer("long_running_tool_ids")
     def _sorted_ids(self, ids: set[str] | None) -> list[str] | None:
         return None if ids is None else sorted(ids)  # a set's own order differs between processes
 
+    @staticmethod
+    def new_id() -> str:
+        """Return a random id, for events that are made outside of a run."""
+        return str(uuid4())
+
     @property
-    def parts(self) -> list[types.Part]:
-        """The content's parts; empty when there is no content."""
-        return (self.content.parts or []) if self.content else []
+    def message(self) -> types.Content | None:
+        """The content."""
+        return self.content
+
+    @message.setter
+    def message(self, value: Any) -> None:
+        self.content = None if value is None else _content(value)
 
     @property
     def text(self) -> str:
         """The text of all parts that are not thoughts."""
         return "".join(part.text for part in self.parts if part.text and not part.thought)
-
-    def get_function_calls(self) -> list[types.FunctionCall]:
-        """The calls the model asks for, in order (semantics EVT-6)."""
-        return [part.function_call for part in self.parts if part.function_call]
-
-    def get_function_responses(self) -> list[types.FunctionResponse]:
-        """The results of calls, in order (semantics EVT-7)."""
-        return [part.function_response for part in self.parts if part.function_response]
 
     def has_trailing_code_execution_result(self) -> bool:
         """Whether the last part is the result of executed code (semantics EVT-8)."""
@@ -65,3 +93,42 @@ class Event(LlmResponse):
             and not self.partial
             and not self.has_trailing_code_execution_result()
         )
+
+
+def _with_actions(fields: dict[str, Any], actions: dict[str, Any]) -> dict[str, Any]:
+    """Leave out actions that only another ADK knows; raise ids that stood in the compaction."""
+    known = {name: value for name, value in actions.items() if name in _ACTIONS}
+    compaction = known.get("compaction")
+    if isinstance(compaction, dict) and "firstEventId" in compaction:
+        rest = cast("dict[str, Any]", compaction).copy()
+        ids = [rest.pop("firstEventId"), rest.pop("lastEventId", None)]
+        fields = {"compactedEventIds": ids if all(ids) else None, **fields}
+        known["compaction"] = rest
+    return {**fields, "actions": known}
+
+
+def _without_shorthands(data: dict[str, Any]) -> dict[str, Any]:
+    """Replace `message` and `state` by content and actions."""
+    fields = dict(data)
+    message, state = fields.pop("message", None), fields.pop("state", None)
+    if message is not None:
+        if fields.get("content") is not None:
+            raise ValueError("give either 'message' or 'content', not both")
+        fields["content"] = _content(message)
+    if state is not None:
+        actions = EventActions.model_validate(fields.get("actions") or {})
+        fields["actions"] = actions.model_copy(update={"state_delta": state})
+    return fields
+
+
+def _content(message: Any) -> types.Content:
+    """Convert what google-genai accepts as a content: text, a part, several, or a content."""
+    if isinstance(message, types.Content):
+        return message
+    if isinstance(message, dict):
+        whole = "parts" in message
+        kind = types.Content if whole else types.Part
+        return _content(kind.model_validate(message))
+    called = isinstance(message, types.Part) and message.function_call
+    made = types.ModelContent(message) if called else types.UserContent(message)
+    return types.Content(role=made.role, parts=made.parts)

@@ -3,16 +3,18 @@
 from typing import Any
 
 from google.genai import types
-from pydantic import Field
+from pydantic import Field, field_serializer, field_validator
 
+from durable_adk.auth.auth_tool import AuthConfig
+from durable_adk.auth.redaction import without_secrets
+from durable_adk.events.tool_confirmation import ToolConfirmation
 from durable_adk.json_values import JsonModel
 
 
 class EventCompaction(JsonModel):
-    """A summary, and the stretch of events that it stands for (semantics CMP-1).
+    """A summary, and the times of the events that it stands for (semantics CMP-1).
 
-    ADK names the stretch by timestamps only, and those can tie (TRAP-15). The ids are ours, go
-    before them, and are missing from what ADK wrote.
+    Times can tie (TRAP-15), so `Event.compacted_event_ids` names the events as well.
     """
 
     start_timestamp: float
@@ -21,8 +23,6 @@ class EventCompaction(JsonModel):
     """Of the last event; seconds since the epoch."""
     compacted_content: types.Content
     """Content sent to models instead of the events."""
-    first_event_id: str | None = None
-    last_event_id: str | None = None
 
 
 class EventActions(JsonModel):
@@ -33,11 +33,25 @@ class EventActions(JsonModel):
     artifact_delta: dict[str, int] = Field(default_factory=dict[str, int])
     transfer_to_agent: str | None = None
     escalate: bool | None = None
-    requested_auth_configs: dict[str, Any] = Field(default_factory=dict[str, Any])
-    requested_tool_confirmations: dict[str, Any] = Field(default_factory=dict[str, Any])
+    requested_auth_configs: dict[str, AuthConfig] = Field(default_factory=dict[str, AuthConfig])
+    """The credential that each call asks for, by the call's id; without secrets (TOL-55)."""
+    requested_tool_confirmations: dict[str, ToolConfirmation] = Field(
+        default_factory=dict[str, ToolConfirmation]
+    )
+    """The confirmation that each call asks for, by the call's id."""
     compaction: EventCompaction | None = None
     end_of_agent: bool | None = None
     agent_state: dict[str, Any] | None = None
     rewind_before_invocation_id: str | None = None
     set_model_response: Any | None = None
     """The agent's final answer, by the tool of that name; it ends the agent's run (AGT-19)."""
+
+    @field_serializer("requested_auth_configs", when_used="json")
+    def _with_defaults(self, configs: dict[str, AuthConfig]) -> dict[str, Any]:
+        # Payloads leave out defaults, and the type of a scheme is one that its reader needs.
+        return {call_id: config.to_value() for call_id, config in configs.items()}
+
+    @field_validator("requested_auth_configs")
+    @classmethod
+    def _without_secrets(cls, configs: dict[str, AuthConfig]) -> dict[str, AuthConfig]:
+        return {call_id: without_secrets(config) for call_id, config in configs.items()}

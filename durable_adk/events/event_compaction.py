@@ -29,8 +29,12 @@ def compaction_event(
         start_timestamp=first.start_timestamp if first else covered[0].timestamp,
         end_timestamp=last.end_timestamp if last else covered[-1].timestamp,
         compacted_content=summary.model_copy(update={"role": summary.role or "model"}),
-        first_event_id=(first.first_event_id if first else covered[0].id) or None,
-        last_event_id=(last.last_event_id if last else covered[-1].id) or None,
     )
-    actions = EventActions(compaction=compaction)
-    return Event(author="user", usage_metadata=usage_metadata, actions=actions)
+    first_id = (covered[0].compacted_event_ids or [covered[0].id])[0]
+    last_id = (covered[-1].compacted_event_ids or [covered[-1].id])[-1]
+    return Event(
+        author="user",
+        usage_metadata=usage_metadata,
+        actions=EventActions(compaction=compaction),
+        compacted_event_ids=[first_id, last_id] if first_id and last_id else None,
+    )

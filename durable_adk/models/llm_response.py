@@ -34,13 +34,61 @@ class LlmResponse(JsonModel):
     citation_metadata: types.CitationMetadata | None = None
     usage_metadata: types.GenerateContentResponseUsageMetadata | None = None
     avg_logprobs: float | None = None
+    logprobs_result: types.LogprobsResult | None = None
     custom_metadata: dict[str, Any] | None = None
+    interaction_id: str | None = None
+    environment_id: str | None = None
+
+    @staticmethod
+    def create(generate_content_response: types.GenerateContentResponse) -> "LlmResponse":
+        """Convert a whole response of google-genai as ADK does, for models of one's own.
+
+        A prompt that was blocked, and a candidate that ended for another reason than ``STOP`` and
+        has no parts, are errors named after the reason. No candidate and no reason is an empty
+        content.
+        """
+        response = generate_content_response
+        shared: dict[str, Any] = {
+            "usage_metadata": response.usage_metadata,
+            "model_version": response.model_version,
+        }
+        candidate = response.candidates[0] if response.candidates else None
+        feedback = response.prompt_feedback
+        if candidate is None:
+            if feedback is None:
+                return LlmResponse(content=types.Content(role="model", parts=[]), **shared)
+            code, message = feedback.block_reason, feedback.block_reason_message
+            return LlmResponse(error_code=code, error_message=message, **shared)
+        shared |= {
+            "finish_reason": candidate.finish_reason,
+            "citation_metadata": candidate.citation_metadata,
+            "avg_logprobs": candidate.avg_logprobs,
+            "logprobs_result": candidate.logprobs_result,
+        }
+        parts = candidate.content and candidate.content.parts
+        if parts or candidate.finish_reason is types.FinishReason.STOP:
+            grounding = candidate.grounding_metadata
+            return LlmResponse(content=candidate.content, grounding_metadata=grounding, **shared)
+        code, message = candidate.finish_reason, candidate.finish_message
+        return LlmResponse(error_code=code, error_message=message, **shared)
+
+    @property
+    def parts(self) -> list[types.Part]:
+        """The content's parts; empty when there is no content."""
+        return (self.content.parts or []) if self.content else []
+
+    def get_function_calls(self) -> list[types.FunctionCall]:
+        """Return the calls the model asks for, in order (semantics EVT-6)."""
+        return [part.function_call for part in self.parts if part.function_call]
+
+    def get_function_responses(self) -> list[types.FunctionResponse]:
+        """Return the results of calls, in order (semantics EVT-7)."""
+        return [part.function_response for part in self.parts if part.function_response]
 
     def or_silence(self) -> "LlmResponse":
         """Return the response; as an error if it is complete and empty (semantics 17.1)."""
-        parts = (self.content.parts or []) if self.content else []
         stopped = self.finish_reason is types.FinishReason.STOP and not self.error_code
-        if self.partial or not stopped or any(map(says_something, parts)):
+        if self.partial or not stopped or any(map(says_something, self.parts)):
             return self
         message = "The model stopped without an answer."
         return self.model_copy(update={"error_code": NO_CONTENT, "error_message": message})

@@ -84,7 +84,8 @@ class BaseSessionService(ABC):
         """Append an event outside any invocation, and update the passed session (SSN-10).
 
         A partial event changes nothing. An event without an id gets a new uuid, one without a
-        timestamp the current time. `temp:` keys are set in `session.state` only.
+        timestamp the current time; the passed object has them from then on, so that appending it
+        again stores nothing. `temp:` keys are set in `session.state` only.
 
         Returns:
             The event as stored.

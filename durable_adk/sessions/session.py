@@ -56,8 +56,11 @@ class Session(JsonModel):
     events: list[Event] = Field(default_factory=list[Event])
     last_update_time: float = 0.0
     """Seconds since the epoch."""
-    revision: int = 0
-    """Sequence number of the last event in storage; detects stale writes (SSN-30)."""
+    revision: int = Field(default=0, exclude=True)
+    """Sequence number of the last event in storage; detects stale writes (SSN-30).
+
+    Not part of the JSON form, because ADK refuses unknown fields of a session.
+    """
 
     @property
     def key(self) -> SessionKey:

@@ -111,9 +111,9 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
         """See `BaseSessionService.append_event`."""
         if event.partial:
             return event
-        event = event.model_copy(
-            update={"id": event.id or str(uuid4()), "timestamp": event.timestamp or time.time()}
-        )
+        # The caller's object keeps both, so that appending it again finds the first attempt.
+        event.id = event.id or Event.new_id()
+        event.timestamp = event.timestamp or time.time()
         entry = Entry.of(event)
         row, head = await self._change(
             session.key,

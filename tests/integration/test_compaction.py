@@ -113,11 +113,11 @@ async def test_nobody_waits_for_a_summary(make_runner: MakeRunner, client: Clien
     await done(runner, first, client)
     await done(runner, second, client)
     events = await summed(runner, 1)
-    told = [event.actions.compaction for event in events if event.actions.compaction]
+    told = [event.compacted_event_ids for event in events if event.compacted_event_ids]
     # One of the two may have been dropped, because the other had come before it.
     assert 1 <= len(told) <= 2
     ids = [event.id for event in events]
-    spans = [(ids.index(c.first_event_id or ""), ids.index(c.last_event_id or "")) for c in told]
+    spans = [(ids.index(first), ids.index(last)) for first, last in told]
     assert all(a[1] < b[0] or b[1] < a[0] for a in spans for b in spans if a != b)
 
 

@@ -16,7 +16,7 @@ from durable_adk.models import ScriptedModel
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.plugins import BasePlugin
 from durable_adk.runners import Runner
-from durable_adk.sessions import GetSessionConfig, SessionKey
+from durable_adk.sessions import GetSessionConfig, SessionKey, base_session_service
 from durable_adk.wire.run_config import RunConfig
 from tests.conftest import MakeRunner
 from tests.support.scripts import USER, call, ensure_session, gist, send, state, stored
@@ -111,6 +111,15 @@ async def test_the_last_so_many_events_are_seen(
     assert texts[-1] == [*seen, "three"]
     assert states == [1, 1, 1]
     assert len(await stored(runner)) == 6
+
+
+def test_there_is_one_config_of_reads() -> None:
+    """The class that ADK's path gives is the one that RunConfig takes (SSN-6)."""
+    assert base_session_service.GetSessionConfig is GetSessionConfig
+    config = RunConfig(
+        get_session_config=base_session_service.GetSessionConfig(num_recent_events=2)
+    )
+    assert config.get_session_config == GetSessionConfig(num_recent_events=2)
 
 
 async def test_events_since_a_time_are_seen(make_runner: MakeRunner) -> None:

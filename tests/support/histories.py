@@ -44,10 +44,10 @@ def summary(words: str, *, ids=(None, None), times=(-1.0, -1.0)) -> Event:
         start_timestamp=times[0],
         end_timestamp=times[1],
         compacted_content=types.Content(role="model", parts=[text(words)]),
-        first_event_id=ids[0],
-        last_event_id=ids[1],
     )
-    return Event(author="user", actions=EventActions(compaction=compaction))
+    named = list(ids) if all(ids) else None
+    actions = EventActions(compaction=compaction)
+    return Event(author="user", actions=actions, compacted_event_ids=named)
 
 
 def session(*turns: Event | list[Event]) -> list[Event]:

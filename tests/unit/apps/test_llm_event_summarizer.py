@@ -48,7 +48,7 @@ async def test_the_summary_is_an_event():
     assert made
     compaction = made.actions.compaction
     assert compaction
-    assert (compaction.first_event_id, compaction.last_event_id) == ("e0", "e3")
+    assert made.compacted_event_ids == ["e0", "e3"]
     assert compaction.compacted_content == types.Content(role="model", parts=[text("the summary")])
     assert "hi {there}" in model.requests[0].contents[0].model_dump_json()
 

@@ -171,8 +171,8 @@ def test_a_window_splits_no_pair_and_holds_nothing_pending(events, config):
 def earlier(live: list[Event], inside: set[str]) -> set[str]:
     """Ids of the events at or before the last summarised one."""
     ids = [one.id for one in live]
-    lasts = [c.last_event_id for one in visible_history(live) if (c := one.actions.compaction)]
-    lasts += [c.last_event_id for one in live if (c := one.actions.compaction)]
+    lasts = [span[1] for one in visible_history(live) if (span := one.compacted_event_ids)]
+    lasts += [span[1] for one in live if (span := one.compacted_event_ids)]
     last = max((ids.index(i) for i in lasts if i in ids), default=-1)
     return set(ids[: last + 1])
 
@@ -212,7 +212,7 @@ def test_a_summary_stands_for_exactly_the_window():
     assert done
     stretch = done.actions.compaction
     assert stretch
-    assert (stretch.first_event_id, stretch.last_event_id) == ("e0", "e3")
+    assert done.compacted_event_ids == ["e0", "e3"]
     assert (stretch.start_timestamp, stretch.end_timestamp) == (0.0, 1.0)
     assert (done.author, done.usage_metadata, done.content) == ("user", usage, None)
 

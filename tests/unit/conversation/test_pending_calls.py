@@ -72,7 +72,8 @@ def test_a_newer_releases_confirmation_is_read():
     """I13: a tool's step asks, and an answer is stored, by workers of the next release too."""
     added = {"addedByTheNextRelease": 1}
     turn = calls("i.1", ("a", "pay", {}))
-    actions = EventActions(requested_tool_confirmations={"a": {"hint": "Pay?", **added}})
+    asked = {"a": {"hint": "Pay?", **added}}
+    actions = EventActions.read({"requestedToolConfirmations": asked})
     request = confirmation_request(turn, responses("i.2", actions=actions), event_id="i.3")
     call = only([request])
     assert call.args["toolConfirmation"] == {"hint": "Pay?", "confirmed": False}
@@ -96,7 +97,7 @@ def test_what_was_not_asked_for_makes_no_request():
     assert confirmation_request(turn, plain, event_id="i.3") is None
     assert credential_request(turn, plain, event_id="i.3") is None
     plain.actions = EventActions(
-        requested_tool_confirmations={"b": {}}, requested_auth_configs={"b": {}}
+        requested_tool_confirmations={"b": {}}, requested_auth_configs={"b": auth_config()}
     )
     assert confirmation_request(turn, plain, event_id="i.3") is None
     assert credential_request(turn, plain, event_id="i.3") is None

@@ -12,14 +12,14 @@ SUMMARY = types.Content(parts=[types.Part(text="sum")])
 
 
 def test_it_is_written_as_adk_writes_it():
-    """Plain JSON with camelCase keys, ours beside ADK's; the role is `model` unless it has one."""
+    """ADK's JSON, the ids at a place where ADK ignores them; a role is `model` unless set."""
     made = compaction_event(session([event("user", "a"), event("me", "b")]), SUMMARY)
-    assert json.loads(made.to_json())["actions"]["compaction"] == {
+    written = json.loads(made.to_json())
+    assert written["compactedEventIds"] == ["e0", "e1"]
+    assert written["actions"]["compaction"] == {
         "startTimestamp": 0.0,
         "endTimestamp": 0.0,
         "compactedContent": {"parts": [{"text": "sum"}], "role": "model"},
-        "firstEventId": "e0",
-        "lastEventId": "e1",
     }
     assert Event.from_json(made.to_json()) == made
     assert SUMMARY.role is None
@@ -29,14 +29,23 @@ def test_it_begins_where_the_summary_it_replaces_began():
     """So the new one covers the old one's events, and takes its place (CMP-1)."""
     old = summary("old", ids=("e0", "e3"), times=(1.0, 2.0))
     later = event("me", "x", id="e5", timestamp=3)
-    made = compaction_event([old, later], SUMMARY).actions.compaction
+    made_event = compaction_event([old, later], SUMMARY)
+    made = made_event.actions.compaction
     assert made
-    assert (made.first_event_id, made.last_event_id) == ("e0", "e5")
+    assert made_event.compacted_event_ids == ["e0", "e5"]
     assert (made.start_timestamp, made.end_timestamp) == (1.0, 3.0)
 
 
 def test_events_without_ids_are_named_by_time():
     """An id that is not there is left out rather than matched with other missing ones."""
-    made = compaction_event([event("user", "a", timestamp=1)], SUMMARY).actions.compaction
-    assert made
-    assert (made.first_event_id, made.last_event_id) == (None, None)
+    made = compaction_event([event("user", "a", timestamp=1)], SUMMARY)
+    assert made.compacted_event_ids is None
+
+
+def test_ids_are_found_where_they_once_stood():
+    """Sessions keep summaries for years: those of earlier versions name their events inside."""
+    made = compaction_event(session([event("user", "a"), event("me", "b")]), SUMMARY)
+    written = json.loads(made.to_json())
+    first, last = written.pop("compactedEventIds")
+    written["actions"]["compaction"] |= {"firstEventId": first, "lastEventId": last}
+    assert Event.from_json(json.dumps(written)) == made

@@ -279,6 +279,16 @@ async def test_repeated_append_finds_its_first_attempt(service, key):
     await service.append_event(before, event("f"))
 
 
+async def test_an_appended_object_knows_its_id(service, key):
+    """An event that its maker gave no id is stored once too, however often it is appended."""
+    session = await service.create_session(**names(key))
+    made = Event(author="me", content=types.Content(role="model", parts=[types.Part(text="x")]))
+    first = await service.append_event(session, made)
+    assert (made.id, made.timestamp) == (first.id, first.timestamp)
+    assert await service.append_event(session, made) == first
+    assert session.events == (await service.get_session(**names(key))).events == [first]
+
+
 async def test_other_content_under_a_taken_id_is_refused(service, key):
     """An id names one event for ever (SSN-12)."""
     session = await service.create_session(**names(key))
