@@ -4,18 +4,17 @@ import asyncio
 import dataclasses
 import faulthandler
 import inspect
-import os
 import signal
-import sys
 import traceback
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import import_module
-from typing import Annotated, Any, NoReturn, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from durable_adk.cli.connection import CliConnection
+from durable_adk.cli.program import leave
 from durable_adk.errors import DurableAdkError
 from durable_adk.log import configure, printable
 from durable_adk.telemetry.environment import is_asked_for
@@ -59,11 +58,19 @@ def command(
 
         parameters = [*_parameters(work, hints, connection), _parameter("debug", _Debug, False)]
         parameters.sort(key=lambda one: one.kind)
-        run.__name__, run.__doc__ = work.__name__, work.__doc__
+        run.__name__, run.__doc__ = work.__name__, unwrapped(work.__doc__ or "")
         run.__dict__["__signature__"] = inspect.Signature(parameters)
         return run
 
     return decorate
+
+
+def unwrapped(docstring: str) -> str:
+    """A docstring whose paragraphs are one line each, which the terminal wraps; examples stay."""
+    paragraphs = inspect.cleandoc(docstring).split("\n\n")
+    return "\n\n".join(
+        text if text.startswith(" ") else " ".join(text.splitlines()) for text in paragraphs
+    )
 
 
 def _parameters(
@@ -160,18 +167,6 @@ def _first(error: BaseException) -> BaseException:
         causes: tuple[BaseException, ...] = error.exceptions  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]: isinstance cannot narrow the type argument
         return _first(causes[0])
     return error
-
-
-def leave(code: int) -> NoReturn:
-    """End the process at once.
-
-    The interpreter's own shutdown can abort while a client's long poll is being cancelled. Nothing
-    is left to clean up here, so skip it.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # the reader of a pipe has gone
-            stream.flush()
-    os._exit(code)
 
 
 async def until_cancelled() -> None:

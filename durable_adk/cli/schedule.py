@@ -11,13 +11,14 @@ from temporalio.client import ScheduleHandle, ScheduleOverlapPolicy
 
 from durable_adk.cli.connection import CliConnection
 from durable_adk.cli.execution import command
+from durable_adk.cli.program import group
 from durable_adk.cli.target import load_app
 from durable_adk.cli.terminal import Session, User
 from durable_adk.client.schedules import change_schedule, create_schedule, list_schedules
 from durable_adk.errors import InvalidRequestError
 from durable_adk.wire.messages import InvocationRequest
 
-schedule = typer.Typer(no_args_is_help=True, help="Have Temporal start invocations at set times.")
+schedule = group("Have Temporal start invocations at set times.")
 Name = Annotated[str, typer.Argument(help="The schedule's name.", show_default=False)]
 AppOrTarget = Annotated[
     str,

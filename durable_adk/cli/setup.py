@@ -8,6 +8,7 @@ from temporalio.converter import DataConverter
 
 from durable_adk.cli.connection import CliConnection, without_password
 from durable_adk.cli.execution import FAILED, command
+from durable_adk.cli.program import group
 from durable_adk.client.connect import connect, converter_of
 from durable_adk.client.search_attributes import register_search_attributes
 from durable_adk.encryption import Key
@@ -17,10 +18,11 @@ from durable_adk.ops.codec_server import Access, Decoder, application, serve
 from durable_adk.ops.codec_server.access import LOOPBACK, is_loopback
 from durable_adk.sessions.sql.schema_version import SchemaVersion
 
-HELP = {"help_option_names": ["-h", "--help"]}
-
-db = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", context_settings=HELP)
-key = typer.Typer(help="Make keys that encrypt what Temporal stores.", no_args_is_help=True)
+db = group(
+    "Show or upgrade the version of the session store's tables.\n\n"
+    "Also those of other databases that the settings name for memory or credentials."
+)
+key = group("Make keys that encrypt what Temporal stores.")
 
 KeyId = Annotated[
     str | None,
@@ -55,14 +57,6 @@ AllowRemote = Annotated[
         "front.",
     ),
 ]
-
-
-@db.callback()
-def db_group() -> None:
-    """Show or upgrade the version of the session store's tables.
-
-    Also those of other databases that the settings name for memory or credentials.
-    """
 
 
 @db.command("upgrade")
@@ -113,11 +107,6 @@ def _version(found: SchemaVersion) -> str:
     if found.newer:
         return f"version {found.found}, newer than this package, which requires {found.needed}"
     return f"version {found.found}; run `durable-adk db upgrade` for version {found.needed}"
-
-
-@key.callback()
-def key_group() -> None:
-    """Make keys that encrypt what Temporal stores."""
 
 
 @key.command("new")

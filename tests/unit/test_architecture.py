@@ -31,6 +31,7 @@ IMPORTERS = {
     "durable_adk/cli/target.py": "what somebody wrote on a command line",
     "durable_adk/telemetry/setup.py": "exporters that the environment of a process names",
     "durable_adk/cli/execution.py": "a constant",
+    "durable_adk/cli/program.py": "a table of constants",
     "durable_adk/extras.py": "a table of constants, which are only looked for",
     "durable_adk/models/_gemini_errors.py": "three constants",
 }

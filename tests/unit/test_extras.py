@@ -7,7 +7,8 @@ WITHOUT = """
 import sys
 for name in ("cryptography", "mcp", "obstore", "redis", "starlette", "uvicorn"):
     sys.modules[name] = None  # as if not installed
-import durable_adk.cli.program, durable_adk.embedded, durable_adk.runners
+import durable_adk.embedded, durable_adk.runners
+from durable_adk.cli.program import COMMANDS, load
 from durable_adk.artifacts import artifacts_at
 from durable_adk.auth.credential_service.postgres_credential_service import (
     PostgresCredentialService,
@@ -19,6 +20,8 @@ from durable_adk.partials import RedisPartials
 from durable_adk.tools.mcp_tool import (
     McpToolset, StdioConnectionParams, StreamableHTTPConnectionParams
 )
+for name in COMMANDS:
+    load(name)
 for make in (
     lambda: application(None, None),
     lambda: EncryptionCodec(keys=None),
