@@ -20,6 +20,9 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
 	@touch $(STAMP)
 
+# A process that may not keep bytecode compiles all that it imports, and tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
+
 demo: $(STAMP) ## Watch an agent survive the SIGKILL of its worker
 	@$(BIN)/durable-adk demo
 

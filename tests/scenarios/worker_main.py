@@ -29,7 +29,10 @@ class Order:
     scenarios: tuple[str, ...]
     queue: str
     cache: int = 1000
-    """How many workflows are kept; 0: each is replayed at every task."""
+    """How many workflows are kept; 0: each is replayed at every task.
+
+    With 0 there is no sandbox, which would be made anew at each task: it watches the same code in
+    the other modes."""
     history: int = 4000
     """How many events a run of a workflow may have; 1: it continues as new whenever it can."""
     dies_after: int | None = None
@@ -107,6 +110,7 @@ async def _serve(orders: Connection, address: str, folder: Path) -> None:
                 options=WorkerOptions(
                     task_queue=order.queue,
                     max_cached_workflows=order.cache,
+                    sandboxed=order.cache > 0,
                     limits=Limits(max_history_events=order.history),
                     graceful_shutdown=timedelta(seconds=0),
                 ),

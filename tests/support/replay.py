@@ -9,12 +9,15 @@ from durable_adk.ops.doctor.operation_log import has_workflow_task
 from durable_adk.worker import workflow_runner
 from durable_adk.workflows.invocation import InvocationWorkflow
 
+_REPLAYED: set[str] = set()
+"""Ids of the closed runs that this process has replayed."""
+
 
 async def replay_all(client: Client) -> int:
-    """Replay every history of type Invocation the server has; returns how many there were.
+    """Replay every history of type Invocation the server has; returns how many there are.
 
     All by one worker and without the sandbox, which has watched them when they ran: a run of all
-    tests leaves thousands.
+    tests leaves thousands. A closed run is replayed once, also where tests ask for all before that.
 
     Raises:
         RuntimeError: One of them does not replay.
@@ -26,19 +29,28 @@ async def replay_all(client: Client) -> int:
         workflow_runner=workflow_runner(sandboxed=False),
     )
     names: dict[str, str] = {}
+    closed: set[str] = set()
     results = await replayer.replay_workflows(
-        _histories(client, names), raise_on_replay_failure=False
+        _histories(client, names, closed), raise_on_replay_failure=False
     )
     for run_id, failure in results.replay_failures.items():
         raise RuntimeError(f"{names[run_id]} does not replay") from failure
+    _REPLAYED.update(closed)
     return len(names)
 
 
-async def _histories(client: Client, names: dict[str, str]) -> AsyncGenerator[WorkflowHistory]:
-    """All of them; their workflows' ids by those of their runs are noted in `names`."""
+async def _histories(
+    client: Client, names: dict[str, str], closed: set[str]
+) -> AsyncGenerator[WorkflowHistory]:
+    """Those not yet replayed; `names` gets the workflows' ids by those of all runs."""
     async for execution in client.list_workflows("WorkflowType = 'Invocation'"):
+        if execution.run_id in _REPLAYED:
+            names[execution.run_id] = execution.id
+            continue
         handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
         history = await handle.fetch_history()
         if has_workflow_task(history):
             names[execution.run_id] = execution.id
+            if execution.close_time is not None:
+                closed.add(execution.run_id)
             yield history
