@@ -1,8 +1,13 @@
 """Settings and limits, with measured defaults."""
 
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from dotenv import dotenv_values
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -112,3 +117,59 @@ class Settings(BaseSettings):
     the same without the ids of user and session; ``assume``: all, without reading the namespace;
     ``off``: none (D18)."""
     limits: Limits = Field(default_factory=Limits)
+
+
+OWN_PREFIXES = ("DURABLE_ADK_", "TEMPORAL_", "OTEL_")
+"""Starts of the names that a process reads before it loads any agent."""
+_DISABLED = "ADK_DISABLE_LOAD_DOTENV"
+"""ADK's variable that switches `.env` files off."""
+
+
+@cache
+def _environment() -> frozenset[str]:
+    """The names that the environment had before the first file; no file overrides them."""
+    return frozenset(os.environ)
+
+
+@dataclass(frozen=True)
+class EnvFile:
+    """The `.env` file of an agent's folder, as it was read."""
+
+    path: Path
+    names: list[str]
+    """Variables that it has set."""
+    ignored: list[str]
+    """Variables that are read from the environment only, see `OWN_PREFIXES`."""
+
+
+_searched: dict[Path, Path | None] = {}
+"""The file found for each folder whose file was looked for."""
+
+
+def read_env_file(folder: Path) -> EnvFile | None:
+    """Set the variables of the nearest `.env` file in an agent's folder or above, as ADK does.
+
+    The environment wins over the file, and the file of an agent that is loaded later over those of
+    earlier ones.
+
+    Returns:
+        The file; None if there is none, or it was read for this folder before.
+    """
+    if folder in _searched or os.environ.get(_DISABLED, "").lower() in ("1", "true"):
+        return None
+    above = (one / ".env" for one in (folder, *folder.parents))
+    path = _searched[folder] = next((one for one in above if one.is_file()), None)
+    if path is None:
+        return None
+    values = dotenv_values(path)
+    names = [n for n, text in values.items() if text is not None and n not in _environment()]
+    ignored = [name for name in names if name.startswith(OWN_PREFIXES)]
+    chosen = {name: values[name] or "" for name in names if name not in ignored}
+    os.environ.update(chosen)
+    return EnvFile(path, list(chosen), ignored)
+
+
+def env_files_searched() -> Iterator[str]:
+    """Describe where `read_env_file` has looked, for messages about a variable that is missing."""
+    for folder, path in _searched.items():
+        yield f"{path} does not set it" if path else f"no .env file is in {folder} or above"

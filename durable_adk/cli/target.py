@@ -17,6 +17,7 @@ import typer
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
 from durable_adk.errors import AgentDefinitionError
+from durable_adk.settings import read_env_file
 
 Target = Annotated[
     str,
@@ -114,6 +115,7 @@ def _load_folder(target: str, folder: Path) -> LoadedTarget:
             f"{target}: the folder {folder} has neither agent.py nor __init__.py; "
             f"{_nearest_folders(folder)}write an agent.py that defines `root_agent`."
         )
+    _read_env(folder)
     modules: list[ModuleType] = []
     if "__init__.py" in present:
         modules.append(_import_from(target, folder.parent, folder.name))
@@ -130,6 +132,7 @@ def _nearest_folders(folder: Path) -> str:
 def _load_file(target: str, file: Path) -> LoadedTarget:
     if file.name in _ENTRY_FILES:
         return _load_folder(target, file.parent)
+    _read_env(file.parent)
     root, parts = file.parent, [file.stem]
     while (root / "__init__.py").is_file():  # in a package: relative imports need all of it
         root, parts = root.parent, [root.name, *parts]
@@ -138,10 +141,23 @@ def _load_file(target: str, file: Path) -> LoadedTarget:
 
 def _load_module(target: str) -> LoadedTarget:
     _make_importable(Path.cwd())  # as `python -m` does; a console script does not
+    _read_env(Path.cwd())
     modules = [_import(target, target)]
     if not _find(modules[0]) and _has_agent_file(modules[0]):
         modules.append(_import(target, f"{target}.agent"))
     return _loaded(target, target.rpartition(".")[2], modules)
+
+
+def _read_env(folder: Path) -> None:
+    """Read the folder's `.env` file before its code, and say so."""
+    file = read_env_file(folder)
+    if file is None:
+        return
+    if file.names:
+        typer.echo(f"Environment from {file.path}: {', '.join(file.names)}", err=True)
+    if file.ignored:
+        names = ", ".join(file.ignored)
+        typer.echo(f"{file.path}: set {names} in the environment instead.", err=True)
 
 
 def _has_agent_file(module: ModuleType) -> bool:

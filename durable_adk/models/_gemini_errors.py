@@ -4,7 +4,7 @@ import email.utils
 import importlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -13,11 +13,8 @@ from google.auth.exceptions import GoogleAuthError
 from google.genai.errors import APIError, UnknownApiResponseError
 
 from durable_adk.errors import DurableAdkError, ModelError, ModelUnavailableError
+from durable_adk.settings import env_files_searched
 
-KEY_REMEDY = (
-    "Set GEMINI_API_KEY (https://aistudio.google.com/apikey), or use model='offline' to try "
-    "things without a key."
-)
 _STATUS = re.compile("[A-Z][A-Z_]+")
 _TRANSIENT_CODES = {408, 429}
 _SERVER_ERROR = 500
@@ -67,10 +64,18 @@ def to_error(error: Exception) -> DurableAdkError:
         case _ if isinstance(error, _NETWORK):
             result = ModelUnavailableError(f"No connection to Gemini: {text}", error_type=name)
         case ValueError() if "api key" in text.lower():
-            result = ModelError(f"There is no API key for Gemini. {KEY_REMEDY}")
+            result = ModelError(f"There is no API key for Gemini. {_remedy(env_files_searched())}")
         case _:
             result = ModelError(f"Gemini could not be asked: {text}", error_type=name)
     return result
+
+
+def _remedy(searched: Iterable[str] = ()) -> str:
+    where = "".join(f" ({one})" for one in searched)
+    return (
+        f"Set GEMINI_API_KEY in the environment or in the agent's .env file{where}; get a key at "
+        "https://aistudio.google.com/apikey, or use model='offline' to try things without one."
+    )
 
 
 def retry_after(error: APIError) -> float | None:
@@ -89,7 +94,7 @@ def _of_status(error: APIError) -> DurableAdkError:
     if error.code in _TRANSIENT_CODES or error.code >= _SERVER_ERROR:
         return ModelUnavailableError(text, retry_after=retry_after(error), error_type=name)
     if "api key" in text.lower():
-        text += f" {KEY_REMEDY}"
+        text += f" {_remedy()}"
     return ModelError(text, error_type=name)
 
 

@@ -1,11 +1,14 @@
+import os
 import sys
 from textwrap import dedent
 from types import SimpleNamespace
 
 import pytest
 
+from durable_adk import settings
 from durable_adk.cli.target import load_target
 from durable_adk.errors import AgentDefinitionError
+from durable_adk.models._gemini_errors import to_error
 
 AGENT = "from types import SimpleNamespace\nroot_agent = SimpleNamespace(name='a', sub_agents=[])\n"
 
@@ -173,3 +176,74 @@ def test_values_are_whatever_was_found(write):
     value = load_target("trips").value
     assert value is sys.modules["trips.agent"].root_agent
     assert type(value).__name__ == SimpleNamespace.__name__
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """An environment of the test's own, in which no `.env` file was read before."""
+    monkeypatch.setattr(os, "environ", {"FROM_SHELL": "shell", "PATH": os.environ["PATH"]})
+    monkeypatch.setattr(settings, "_searched", {})
+    settings._environment.cache_clear()
+    yield os.environ
+    settings._environment.cache_clear()
+
+
+READING = "import os\nfrom types import SimpleNamespace\n\nKEY = os.environ['TRIP_KEY']\n" + AGENT
+
+
+@pytest.mark.parametrize("place", ["trips/.env", ".env"])
+def test_the_env_file_is_read_before_the_agent(write, environment, capsys, place):
+    """The nearest file in the folder or above sets what is not set, and is named without values."""
+    file = write(place, "TRIP_KEY=secret-5e1f\nFROM_SHELL=file\nexport EMPTY=\n")
+    write("trips/agent.py", READING)
+    load_target("trips")
+    assert (environment["TRIP_KEY"], environment["FROM_SHELL"]) == ("secret-5e1f", "shell")
+    said = capsys.readouterr().err
+    assert f"Environment from {file}: TRIP_KEY, EMPTY\n" == said
+
+
+def test_a_nearer_env_file_hides_one_above(write, environment, capsys):
+    """As in ADK one file is read, not all; of two agents the later one's file wins."""
+    write(".env", "TRIP_KEY=above\nONLY_ABOVE=1\n")
+    write("trips/.env", "TRIP_KEY=near\n")
+    write("trips/agent.py", READING)
+    load_target("trips")
+    assert environment["TRIP_KEY"] == "near"
+    assert "ONLY_ABOVE" not in environment
+    write("tours/.env", "TRIP_KEY=later\n")
+    write("tours/agent.py", READING)
+    load_target("tours")
+    assert environment["TRIP_KEY"] == "later"
+
+
+def test_our_own_variables_are_not_taken_from_an_env_file(write, environment, capsys):
+    """They were read before any agent; a half-effective setting would be worse than a message."""
+    write("trips/.env", "DURABLE_ADK_STORE=x\nTEMPORAL_ADDRESS=y\nTRIP_KEY=1\n")
+    write("trips/agent.py", READING)
+    load_target("trips")
+    assert not {"DURABLE_ADK_STORE", "TEMPORAL_ADDRESS"} & set(environment)
+    said = capsys.readouterr().err
+    assert "set DURABLE_ADK_STORE, TEMPORAL_ADDRESS in the environment instead." in said
+
+
+def test_env_files_can_be_switched_off_as_in_adk(write, environment):
+    """ADK's variable is honoured."""
+    environment["ADK_DISABLE_LOAD_DOTENV"] = "1"
+    write("trips/.env", "TRIP_KEY=1\n")
+    write("trips/agent.py")
+    load_target("trips")
+    assert "TRIP_KEY" not in environment
+
+
+def test_a_missing_key_names_the_files_that_were_looked_at(write, environment, tmp_path):
+    """Whoever has no key learns where it was looked for."""
+    file = write("trips/.env", "OTHER=1\n")
+    write("trips/agent.py")
+    load_target("trips")
+    missing = to_error(ValueError("Missing key inputs argument! provide API key"))
+    assert f"{file} does not set it" in missing.message
+    write("tours/agent.py")
+    (tmp_path / "trips" / ".env").unlink()
+    load_target("tours")
+    missing = to_error(ValueError("Missing key inputs argument! provide API key"))
+    assert f"no .env file is in {tmp_path / 'tours'} or above" in missing.message
