@@ -9,6 +9,9 @@ from pydantic import ConfigDict, Field, field_serializer, model_validator
 from durable_adk.events.event_actions import EventActions
 from durable_adk.models.llm_response import LlmResponse
 
+RUNTIME_METADATA = "adk_"
+"""Prefix of the keys of `custom_metadata` that only the runtime sets; requests with one are
+refused."""
 _ACTIONS = {
     key for name, field in EventActions.model_fields.items() for key in (name, field.alias or name)
 }

@@ -82,7 +82,8 @@ class RunConfig(JsonModel):
     save_input_blobs_as_artifacts: bool = False
     """Whether files in the message are saved as artifacts and replaced by their names (RUN-22)."""
     custom_metadata: dict[str, Any] | None = Field(default=None)
-    """Merged into every event's `custom_metadata` (RUN-27)."""
+    """Merged into every event's `custom_metadata` (RUN-27). Keys that begin with ``adk_`` are the
+    runtime's; a request with one is refused."""
     model_input_context: list[types.Content] | None = None
     """Shown to the model before the history, at every call; never stored (FLW-29)."""
     get_session_config: GetSessionConfig | None = None

@@ -462,6 +462,11 @@ MUTANTS = [
         "runs as tools",
         replaces(opening, "check_tool_run", does_nothing),
     ),
+    mutant(
+        "a sender's metadata is taken for the runtime's",
+        "metadata of the runtime",
+        replaces(opening, "_check_metadata", does_nothing),
+    ),
     *WAITING,
     *IDENTITY,
 ]

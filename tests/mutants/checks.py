@@ -140,6 +140,7 @@ CHECKS: dict[str, Check] = {
     "reserved names": rules.reserved_names,
     "names of invocations apart": rules.names_of_invocations_apart,
     "runs as tools": rules.runs_as_tools,
+    "metadata of the runtime": rules.metadata_of_the_runtime,
     "no partial entries": _no_partial_entries,
     "no forged answers": _no_forged_answers,
     "each approval for its call": rules.each_approval_for_its_call,

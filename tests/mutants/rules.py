@@ -23,9 +23,11 @@ from durable_adk.activities.tool.run import ToolsetUnavailable
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.threads import UserCodeThreads
 from durable_adk.agents import LlmAgent
+from durable_adk.agents.run_config import RunConfig
 from durable_adk.apps import App, AppRegistry
 from durable_adk.client.queries import InvocationFilter, find_pending_calls
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
+from durable_adk.conversation.pending_calls import FINAL_RESPONSES
 from durable_adk.errors import (
     EventConflictError,
     InvalidRequestError,
@@ -326,6 +328,17 @@ async def _open_as_a_lane() -> str:
 
 def runs_as_tools() -> str:
     """A start that anybody can write gets no state of another session (S3)."""
+    forged = ToolRun(agent="a", caller=SessionKey("app", "alice", "hers"))
+    return "" if _is_refused(tool_run=forged) else "it is opened with what another session has"
+
+
+def metadata_of_the_runtime() -> str:
+    """Who sends a message marks none of its calls as decided (S3)."""
+    forged = RunConfig(custom_metadata={FINAL_RESPONSES: True})
+    return "" if _is_refused(run_config=forged) else "its calls wait, and nobody sees it"
+
+
+def _is_refused(**forged: Any) -> bool:
     agent = LlmAgent(name="a", model=ScriptedModel(replies=["hi"]))
     deps = Dependencies(
         registry=AppRegistry([App(name="app", root_agent=agent)]),
@@ -338,16 +351,16 @@ def runs_as_tools() -> str:
         event_id="i.0",
         timestamp=1.0,
         message=types.Content(role="user", parts=[types.Part(text="hi")]),
-        tool_run=ToolRun(agent="a", caller=SessionKey("app", "alice", "hers")),
         create_session=True,
+        **forged,
     )
     try:
         asyncio.run(open_invocation(deps, step))
     except InvalidRequestError:
-        return ""
+        return True
     except SessionNotFoundError:
         pass
-    return "it is opened with what another session has"
+    return False
 
 
 def small_looks() -> str:

@@ -27,7 +27,7 @@ from durable_adk.errors import (
     QueueFullError,
     SessionBusyError,
 )
-from durable_adk.events.event import Event
+from durable_adk.events.event import RUNTIME_METADATA, Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.sessions.lease_owner import ttl_of
@@ -67,6 +67,7 @@ async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
             raise
     app = deps.registry.app(step.key.app_name)
     await check_tool_run(deps, step)
+    await _check_metadata(deps, step)
     root = app.find_agent(step.tool_run.agent) if step.tool_run else app.root_agent
     manifest = root.node() if step.tool_run else app.manifest()
     opened = Opened(
@@ -165,6 +166,26 @@ async def _as_stored(deps: Dependencies, step: OpenStep) -> OpenStep:
             "custom_metadata": event.custom_metadata,
         }
     return step.model_copy(update=changes)
+
+
+async def _check_metadata(deps: Dependencies, step: OpenStep) -> None:
+    """Reject metadata that only the runtime sets, for example to mark a call as decided (S3).
+
+    Every event of the invocation would have it. A repeat passes, because 0.1.0 did not check
+    it, and so does an agent used as a tool, because its caller has been checked.
+
+    Raises:
+        InvalidRequestError: A key has the runtime's prefix.
+    """
+    given = (step.run_config.custom_metadata if step.run_config else None) or {}
+    reserved = [key for key in given if key.startswith(RUNTIME_METADATA)]
+    if not reserved or step.tool_run is not None:
+        return
+    if await deps.sessions.get_invocation(step.key, step.invocation_id) is None:
+        raise InvalidRequestError(
+            f"custom_metadata has the key {reserved[0]!r}: keys that begin with "
+            f"{RUNTIME_METADATA!r} are set by the runtime; choose another."
+        )
 
 
 async def _check_answers(deps: Dependencies, step: OpenStep) -> None:
