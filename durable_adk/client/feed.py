@@ -114,11 +114,17 @@ def _recipient(invocation_id: str, result: object) -> str:
     """
     name = result.steered if isinstance(result, InvocationResult) else None
     if name is None:
-        raise InvocationNotFoundError(
-            f"Invocation {invocation_id!r} has ended, but is not in this session store. Give the "
-            "client and the worker the same store."
-        )
+        raise not_in_store(invocation_id, "has ended")
     return name
+
+
+def not_in_store(invocation_id: str, what: str) -> InvocationNotFoundError:
+    """Build the error for an invocation that has run, but that its session does not contain."""
+    return InvocationNotFoundError(
+        f"Invocation {invocation_id!r} {what}, but is not in this session store: its session was "
+        "deleted, or the client and the worker have different stores. Give them the same store, or "
+        "send the message under another invocation id."
+    )
 
 
 async def _orphan(sessions: SessionLog, key: SessionKey, record: InvocationRecord | None) -> bool:

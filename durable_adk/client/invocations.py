@@ -145,6 +145,11 @@ class InvocationHandle:
         description = await self.workflow.describe()
         return description.status is not WorkflowExecutionStatus.RUNNING or only_waits(description)
 
+    async def waits(self) -> bool:
+        """Whether the workflow is open, and only waits for messages."""
+        description = await self.workflow.describe()
+        return description.status is WorkflowExecutionStatus.RUNNING and only_waits(description)
+
     async def _status(self) -> WorkflowExecutionStatus | None:
         return (await self.workflow.describe()).status
 

@@ -10,6 +10,7 @@ from durable_adk.activities.effects import EffectPerformer
 from durable_adk.activities.invocation.tool_run_check import require_no_tool_run
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
+from durable_adk.client.feed import not_in_store
 from durable_adk.client.local_runtime import LocalRuntime
 from durable_adk.context.activity import Services
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
@@ -77,6 +78,7 @@ class LocalBackend:
 
         Raises:
             InvalidRequestError: It claims to be the run of an agent tool, or uses its session.
+            InvocationNotFoundError: The running one is paused, and its session was deleted.
         """
         require_no_tool_run(request.session or "", request.tool_run)
         key = SessionKey(request.app, request.user, request.session or "")
@@ -88,6 +90,8 @@ class LocalBackend:
             task = asyncio.create_task(self._run(runtime, key, request, trace))
             self._tasks[name], self._inboxes[name] = task, runtime.inbox
             task.add_done_callback(lambda done: self._forget(name, done))
+        elif self._inboxes[name].state.paused and await self._lacks(*name):
+            raise not_in_store(name[1], "is paused")
         return task
 
     async def attach(
@@ -143,6 +147,9 @@ class LocalBackend:
                 task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
         await self._app.close()
+
+    async def _lacks(self, key: SessionKey, invocation_id: str) -> bool:
+        return await self._sessions.get_invocation(key, invocation_id) is None
 
     async def _is_closed(self, key: SessionKey, invocation_id: str) -> bool:
         with suppress(StoreUnavailableError):

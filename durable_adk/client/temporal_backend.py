@@ -8,6 +8,7 @@ from typing import Any
 
 from temporalio.service import RPCError
 
+from durable_adk.client.feed import not_in_store
 from durable_adk.client.invocations import InvocationHandle, Invocations
 from durable_adk.errors import (
     InvocationNotFoundError,
@@ -228,10 +229,18 @@ class TemporalBackend:
     async def _still_waiting(
         self, handle: InvocationHandle, lost_since: float | None
     ) -> float | None:
-        """Check that an invocation that is not open has a worker; when the connection was lost."""
+        """Check an invocation that is not open; return when the connection was lost.
+
+        Raises:
+            InvocationNotFoundError: It is paused, and its session was deleted.
+            NoWorkerError: No worker polls the task queue.
+            SessionRegressedError: It waits for the repair of a restored store.
+        """
         try:
-            opened = await self._sessions.get_invocation(handle.key, handle.invocation_id)
-            if opened is None:
+            if await self._lacks(handle):
+                # What is paused has been opened. Read the record again, after that was known.
+                if await handle.waits() and await self._lacks(handle):
+                    raise not_in_store(handle.invocation_id, "is paused")
                 await self._invocations.check_worker(handle.invocation_id)
             await handle.check_store()
         except SessionRegressedError:
@@ -239,6 +248,9 @@ class TemporalBackend:
         except (RPCError, StoreUnavailableError):
             return lost_since  # retried at the next check
         return None
+
+    async def _lacks(self, handle: InvocationHandle) -> bool:
+        return await self._sessions.get_invocation(handle.key, handle.invocation_id) is None
 
 
 async def _at_rest(handle: InvocationHandle) -> None:

@@ -1,13 +1,19 @@
 """Invocations that wait for somebody outside (semantics 11.4, 11.6, design D9)."""
 
 import asyncio
+import uuid
 from typing import Any
 
 import pytest
 from google.genai import types
 
 from durable_adk.agents import LlmAgent, ParallelAgent, SequentialAgent
-from durable_adk.errors import InvalidRequestError, ToolTimeoutError
+from durable_adk.client import temporal_backend
+from durable_adk.errors import (
+    InvalidRequestError,
+    InvocationNotFoundError,
+    ToolTimeoutError,
+)
 from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import Runner
@@ -396,3 +402,23 @@ async def test_no_answers_name_switches_a_deadline_off(make_runner: MakeRunner) 
     await closed(runner, name)
     assert await status(runner, name) is Status.COMPLETED
     assert refunds.made == []
+
+
+async def test_no_message_waits_for_an_invocation_of_a_deleted_session(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I11, I24: under the id of one that is paused, where its session was deleted and made anew.
+
+    An answer to the old call could not end it either; a message under an id of its own is answered.
+    """
+    runner = await make_runner(buyer(LongRunningFunctionTool(order)))
+    one = f"one-{uuid.uuid4()}"  # workflows of other tests are still open
+    await send(runner, "buy", invocation_id=one)
+    named = {"app_name": "app", "user_id": "u", "session_id": "s"}
+    await runner.session_service.delete_session(**named)
+    await runner.session_service.create_session(**named)
+    monkeypatch.setattr(temporal_backend, "WORKER_CHECK", 0.2)
+    async with asyncio.timeout(20):
+        with pytest.raises(InvocationNotFoundError, match="session was deleted"):
+            await send(runner, "buy", invocation_id=one)
+    assert list(map(gist, await send(runner, "hi"))) == ["buyer call order"]
