@@ -1,4 +1,4 @@
-"""Retries for services that are briefly unavailable."""
+"""Retries of calls to services that are briefly unavailable, and how long each caller waits."""
 
 import asyncio
 import time
@@ -7,49 +7,101 @@ from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from durable_adk.errors import StoreUnavailableError
+from durable_adk.log import get_logger
 
 T = TypeVar("T")
 P = ParamSpec("P")
-PATIENCE: Final = 10.0
-"""Seconds for which a tool's call to a service is retried."""
-PAUSE: Final = 0.3
+
+# How long an unavailable service is waited for, in seconds, by who waits.
+STORE_TIMEOUT: Final = 30.0
+"""A step, before its attempt ends and Temporal schedules another one."""
+SERVICE_TIMEOUT: Final = 10.0
+"""A call by a tool or a callback to its session, artifact or memory service."""
+OUTCOME_TIMEOUT: Final = 10.0
+"""A finished step that has to store its outcome."""
+COMMIT_TIMEOUT: Final = 2.0
+"""A second or later attempt's commit of its event, before the loop commits it."""
+TOOLSET_TIMEOUT: Final = 2.0
+"""A step that asks a toolset for its tools."""
+CLIENT_TIMEOUT: Final = 60.0
+"""A client that follows an invocation, and an invocation that runs in process."""
+PAUSE: Final = 0.2
 """Seconds between retries."""
+
 STREAMS: Final = ("save_artifact_stream",)
 """Methods that consume a stream of chunks and so cannot be retried."""
 
+logger = get_logger(__name__)
 
-def patient(service: T) -> T:
-    """Wrap a service so that its calls are retried while its store is unavailable.
+
+class Deadline:
+    """A point in time, by the machine's monotonic clock, until which something is waited for.
+
+    Args:
+        seconds: The time from now on.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._start = time.monotonic()
+        self._end = self._start + seconds
+
+    def postpone(self, seconds: float) -> None:
+        """Wait until `seconds` after the start, unless the deadline is later anyway."""
+        self._end = max(self._end, self._start + seconds)
+
+    def left(self) -> float:
+        """Seconds until the deadline; negative if it has passed."""
+        return self._end - time.monotonic()
+
+
+def retrying(
+    call: Callable[P, Coroutine[Any, Any, T]],
+    deadline: Deadline | float,
+    *,
+    pause: float | None = None,
+    on: type[Exception] = StoreUnavailableError,
+    warns: bool = False,
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Wrap a function so that it is retried until a deadline while a service is unavailable.
 
     A call may then take effect twice with the same arguments, as by two attempts of a step.
+
+    Args:
+        call: The function.
+        deadline: After which its error is raised; as a number, seconds from each call.
+        pause: Seconds between retries; None: `PAUSE`.
+        on: The error that is worth a retry.
+        warns: Whether the first failure is logged.
     """
-    return cast("T", _Patient(service))
+
+    @wraps(call)
+    async def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        until, failed = deadline if isinstance(deadline, Deadline) else Deadline(deadline), False
+        while True:
+            try:
+                return await call(*args, **kwargs)
+            except on as error:
+                if until.left() <= 0:
+                    raise
+                if warns and not failed:
+                    kind = getattr(error, "error_type", type(error).__name__)
+                    logger.warning("store.unavailable", error_type=kind)
+                failed = True
+            await asyncio.sleep(PAUSE if pause is None else pause)
+
+    return called
 
 
-class _Patient:
+def retrying_service(service: T) -> T:
+    """Wrap a service so that its calls are retried while its store is unavailable."""
+    return cast("T", _RetryingService(service))
+
+
+class _RetryingService:
     def __init__(self, service: object) -> None:
         self._service = service
 
     def __getattr__(self, name: str) -> Any:
         found: Any = getattr(self._service, name)
         call: Any = found
-        return found if name in STREAMS or not callable(found) else again(call, PATIENCE)
-
-
-def again(
-    call: Callable[P, Coroutine[Any, Any, T]], seconds: float
-) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Wrap a function so that it is retried for `seconds` while its store is unavailable."""
-
-    @wraps(call)
-    async def called(*args: P.args, **kwargs: P.kwargs) -> T:
-        until = time.monotonic() + seconds
-        while True:
-            try:
-                return await call(*args, **kwargs)
-            except StoreUnavailableError:
-                if time.monotonic() >= until:
-                    raise
-            await asyncio.sleep(PAUSE)
-
-    return called
+        return found if name in STREAMS or not callable(found) else retrying(call, SERVICE_TIMEOUT)

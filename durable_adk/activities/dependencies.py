@@ -1,8 +1,6 @@
 """The dependencies of all effects on one worker: apps, stores, limits and callbacks."""
 
-import asyncio
 import copy
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,11 +10,11 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.context.activity import Services, StepScope
 from durable_adk.conversation.history import recent
-from durable_adk.errors import SessionRegressedError, StoreUnavailableError
+from durable_adk.errors import SessionRegressedError
 from durable_adk.events.event import Event
-from durable_adk.log import get_logger
 from durable_adk.partials.channel import PartialChannel
 from durable_adk.plugins.plugin_manager import PluginManager
+from durable_adk.retrying import STORE_TIMEOUT, Deadline, retrying
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -24,11 +22,6 @@ from durable_adk.settings import Limits
 from durable_adk.wire.messages import InvocationAnswer
 from durable_adk.wire.run_config import RunConfig
 from durable_adk.wire.steps import Step
-
-STORE_TIMEOUT = 30.0
-"""Seconds for which a step waits for the store within one attempt."""
-
-logger = get_logger(__name__)
 
 
 def _seen(step: Step, known: KnownEvents) -> list[Event]:
@@ -159,24 +152,16 @@ class Dependencies:
         that is older than the run needs an operator, so then the wait may take all of the step's
         time.
         """
-        begun = time.monotonic()
-        until = begun + STORE_TIMEOUT
-        told = False
-        while True:
-            try:
-                revision, state = await self.sessions.read_state(step.key, epoch=step.run_epoch)
-                if revision < step.revision:
-                    until = max(until, begun + step.attempt_timeout)
-                    raise SessionRegressedError
-                known = await self.cache.read(
-                    self.sessions, step.key, step.revision, step.invocation_id
-                )
-            except StoreUnavailableError as error:
-                if time.monotonic() > until:
-                    raise
-                if not told:  # log once instead of five times a second
-                    logger.warning("store.unavailable", error_type=error.error_type)
-                told = True
-            else:
-                return revision, state, known
-            await asyncio.sleep(0.2)
+        deadline = Deadline(STORE_TIMEOUT)
+
+        async def read() -> tuple[int, dict[str, Any], KnownEvents]:
+            revision, state = await self.sessions.read_state(step.key, epoch=step.run_epoch)
+            if revision < step.revision:
+                deadline.postpone(step.attempt_timeout)
+                raise SessionRegressedError
+            known = await self.cache.read(
+                self.sessions, step.key, step.revision, step.invocation_id
+            )
+            return revision, state, known
+
+        return await retrying(read, deadline, warns=True)()

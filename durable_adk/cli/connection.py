@@ -1,6 +1,5 @@
 """The session store and the Temporal that a command works with."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from durable_adk.embedded.runner import embedded_runner, embedded_task_queue
 from durable_adk.embedded.shared import embedded_client, prepare_data_dir
 from durable_adk.embedded.stores import Stores, folder_stores
 from durable_adk.errors import InvalidRequestError, NoWorkerError
+from durable_adk.retrying import retrying
 from durable_adk.runners import Runner
 from durable_adk.sessions.database_session_service import (
     DatabaseSessionService,
@@ -311,16 +311,12 @@ async def await_worker(
     Raises:
         NoWorkerError: None does in that time.
     """
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while True:
-        try:
-            return await invocations.check_worker(invocation_id)
-        except NoWorkerError:
-            if loop.time() > deadline:
-                raise NoWorkerError(
-                    f"No worker polls task queue {invocations.task_queue!r}, so nothing was sent. "
-                    "Run the agent in this command with --target, or start `durable-adk dev` or "
-                    "`durable-adk worker`, then try again."
-                ) from None
-        await asyncio.sleep(_WORKER_POLL)
+    check = retrying(invocations.check_worker, seconds, pause=_WORKER_POLL, on=NoWorkerError)
+    try:
+        await check(invocation_id)
+    except NoWorkerError:
+        raise NoWorkerError(
+            f"No worker polls task queue {invocations.task_queue!r}, so nothing was sent. "
+            "Run the agent in this command with --target, or start `durable-adk dev` or "
+            "`durable-adk worker`, then try again."
+        ) from None

@@ -12,9 +12,9 @@ from durable_adk.errors import (
     DurableAdkError,
     InvocationNotFoundError,
     InvocationTerminatedError,
-    StoreUnavailableError,
     from_detail,
 )
+from durable_adk.retrying import CLIENT_TIMEOUT, retrying
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -24,8 +24,6 @@ POLL = 1.0
 """Seconds between two reads of the store if no notification arrives."""
 ORPHANED_READS = 3
 """An invocation that is being closed may look orphaned in one read."""
-STORE_TIMEOUT = 60.0
-"""Seconds for which an unavailable store is retried."""
 CLOSING_TIMEOUT = 3.0
 """Seconds to wait for the closing events of an invocation that ended while it was paused. They are
 committed once the session is free, which may be much later; the feed ends before that."""
@@ -65,9 +63,10 @@ async def follow(
     """
     cursor, orphaned = after, 0
     loop, until = asyncio.get_running_loop(), 0.0
+    read = retrying(_read, CLIENT_TIMEOUT, pause=POLL)
     while True:
         over = run is not None and run.done()
-        record, news = await _read(sessions, key, invocation_id, cursor)
+        record, news = await read(sessions, key, invocation_id, cursor)
         for stored in news:
             cursor = stored.seq
             if stored.event.invocation_id == invocation_id:
@@ -138,19 +137,11 @@ async def _orphan(sessions: SessionLog, key: SessionKey, record: InvocationRecor
 async def _read(
     sessions: SessionLog, key: SessionKey, invocation_id: str, cursor: int
 ) -> tuple[InvocationRecord | None, list[StoredEvent]]:
-    """The invocation and the events after the cursor; retries while the store is unavailable."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + STORE_TIMEOUT
-    while True:
-        try:
-            record = await sessions.get_invocation(key, invocation_id)
-            # Read after the record: once that has its last event, all events can be read.
-            upto = record.end_seq if record else None
-            return record, await sessions.read_events(key, after=cursor, upto=upto)
-        except StoreUnavailableError:
-            if loop.time() > until:
-                raise
-        await asyncio.sleep(POLL)
+    """The invocation and the events after the cursor."""
+    record = await sessions.get_invocation(key, invocation_id)
+    # Read after the record: once that has its last event, all events can be read.
+    upto = record.end_seq if record else None
+    return record, await sessions.read_events(key, after=cursor, upto=upto)
 
 
 async def _wait(

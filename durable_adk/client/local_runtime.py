@@ -16,6 +16,7 @@ from durable_adk.errors import (
     StoreUnavailableError,
 )
 from durable_adk.flows.runtime import Inbox
+from durable_adk.retrying import CLIENT_TIMEOUT, retrying
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import LoadedCheckpoint, ReadCheckpointStep
@@ -66,7 +67,8 @@ class Agents(Protocol):
 class LocalRuntime:
     """Implements `Runtime` in this process. An invocation does not outlive the process.
 
-    It retries what Temporal would retry, with the same ids, for `patience` seconds. For tests, with
+    It retries what Temporal would retry, with the same ids, for `CLIENT_TIMEOUT`
+    seconds. For tests, with
     `roll_every` the loop is torn down and rebuilt from its checkpoint after so many model calls, as
     on Temporal when the history has grown long.
     """
@@ -78,7 +80,6 @@ class LocalRuntime:
         *,
         limits: Limits,
         run_child: Child | None = None,
-        patience: float = 60.0,
         roll_every: int | None = None,
     ) -> None:
         self._steps = 0
@@ -86,7 +87,6 @@ class LocalRuntime:
         self.rolls = roll_every is not None
         self._effects = effects
         self._limits = limits
-        self._patience = patience
         self.agent = agents.agent
         self.inbox = Inbox()
         self._run_child = run_child
@@ -181,11 +181,4 @@ class LocalRuntime:
 
         Safe, because writes check their ids first, and steps read before they act.
         """
-        until = time.monotonic() + self._patience
-        while True:
-            try:
-                return await self._effects.perform(step, attempt)
-            except StoreUnavailableError:
-                if time.monotonic() > until:
-                    raise
-            await asyncio.sleep(0.1)
+        return await retrying(self._effects.perform, CLIENT_TIMEOUT)(step, attempt)

@@ -28,7 +28,7 @@ from durable_adk.events.tool_confirmation import ConfirmationRequester, ToolConf
 from durable_adk.json_values import canonical
 from durable_adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
 from durable_adk.memory.memory_entry import MemoryEntry
-from durable_adk.retrying import patient
+from durable_adk.retrying import retrying_service
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import State
 from durable_adk.wire.run_config import RunConfig
@@ -378,4 +378,4 @@ class ToolContext(CallbackContext):
         return await self.load_credential(auth_config)
 
     def _required(self, service: Any, name: str) -> Any:
-        return patient(super()._required(service, name))
+        return retrying_service(super()._required(service, name))

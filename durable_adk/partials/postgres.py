@@ -17,7 +17,7 @@ MAX_CHUNK = 32 * 1024
 _PIECE = MAX_BYTES // 4 - 4
 """Characters per piece; with its mark a piece never exceeds `MAX_BYTES`, whatever the text."""
 _LAST, _MORE = ".", "+"
-_PATIENCE = 1.0
+_READY_TIMEOUT = 1.0
 """Seconds to wait until a subscription is active; streaming must not hold up the run."""
 
 
@@ -54,7 +54,7 @@ class PostgresPartials(PartialChannel):
             with suppress(DurableAdkError):
                 notices.listen(listener)
                 ready = asyncio.wrap_future(listener.ready)
-                await asyncio.wait({ready}, timeout=_PATIENCE)
+                await asyncio.wait({ready}, timeout=_READY_TIMEOUT)
             yield subscription
         finally:
             with suppress(DurableAdkError):

@@ -35,7 +35,7 @@ _ANSWER = 5.0
 """Timeout in seconds for connecting, and for a reply."""
 _BATCH = 200
 """Chunks per pipeline."""
-_PATIENCE = 1.0
+_READY_TIMEOUT = 1.0
 """Seconds to wait until a subscription is active; streaming must not hold up the run."""
 _SILENCE = 10.0
 """Seconds of silence before a ping; Redis has half of that to reply."""
@@ -128,7 +128,7 @@ class RedisPartials(PartialChannel):
         """See `PartialChannel.subscribe`."""
         viewer = _Viewer(channel_name(key, invocation_id), Subscription())
         if self._in_loop(self._enter, viewer):
-            await asyncio.wait({asyncio.wrap_future(viewer.ready)}, timeout=_PATIENCE)
+            await asyncio.wait({asyncio.wrap_future(viewer.ready)}, timeout=_READY_TIMEOUT)
         try:
             yield viewer.subscription
         finally:
@@ -181,7 +181,7 @@ class RedisPartials(PartialChannel):
         await self._closing.wait()
         self._news.set()  # flush queued chunks, if that succeeds within the timeout
         self._moved.set()
-        await asyncio.wait({send, listen}, timeout=_PATIENCE)
+        await asyncio.wait({send, listen}, timeout=_READY_TIMEOUT)
         send.cancel()
         listen.cancel()
         await asyncio.gather(send, listen, return_exceptions=True)
@@ -233,7 +233,7 @@ class RedisPartials(PartialChannel):
                 await self._moved.wait()
         finally:
             hearing.cancel()
-            await asyncio.wait({hearing}, timeout=_PATIENCE)
+            await asyncio.wait({hearing}, timeout=_READY_TIMEOUT)
         if hearing.done() and not hearing.cancelled():
             hearing.result()
 

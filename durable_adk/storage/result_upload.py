@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from itertools import chain, repeat
 from typing import Any
 
 from temporalio import activity
@@ -18,11 +17,13 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from durable_adk.errors import PayloadLostError, as_detail, class_name
 from durable_adk.heartbeat import AttemptHistory
+from durable_adk.retrying import retrying
 from durable_adk.storage.payload_driver import OwnedStorage
 
 RESERVE = timedelta(seconds=5)
 """How long before the activity's timeout its result is given up."""
-_DELAYS = (0.1, 0.2, 0.5, 1.0)  # seconds between attempts; the last one repeats
+_PAUSE = 0.5
+"""Seconds between attempts."""
 
 
 class ResultUpload(Interceptor):
@@ -88,17 +89,11 @@ async def _with_heartbeats(work: asyncio.Future[None]) -> None:
 
 
 async def _keep(driver: StorageDriver, payload: Payload) -> None:
-    deadline = _deadline(activity.info())
-    delays = chain(_DELAYS, repeat(_DELAYS[-1]))
-    while True:
-        try:
-            await driver.store(StorageDriverStoreContext(), [payload])
-        except OSError as error:
-            if datetime.now(UTC) >= deadline:
-                raise _given_up(error) from error
-            await asyncio.sleep(next(delays))
-        else:
-            return
+    store = retrying(driver.store, _seconds_left(activity.info()), pause=_PAUSE, on=OSError)
+    try:
+        await store(StorageDriverStoreContext(), [payload])
+    except OSError as error:
+        raise _given_up(error) from error
 
 
 def _given_up(error: OSError) -> ApplicationError:
@@ -108,9 +103,9 @@ def _given_up(error: OSError) -> ApplicationError:
     )
 
 
-def _deadline(info: activity.Info) -> datetime:
+def _seconds_left(info: activity.Info) -> float:
     limit = info.start_to_close_timeout or timedelta(minutes=10)
-    return info.started_time + limit - RESERVE
+    return (info.started_time + limit - RESERVE - datetime.now(UTC)).total_seconds()
 
 
 def _context(info: activity.Info) -> ActivitySerializationContext:

@@ -2,7 +2,6 @@
 
 import asyncio
 import copy
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -16,14 +15,13 @@ from durable_adk.context.activity import ReadonlyContext, ToolContext
 from durable_adk.errors import DurableAdkError, ToolsetUnavailableError
 from durable_adk.log import get_logger
 from durable_adk.models.llm_request import LlmRequest
+from durable_adk.retrying import TOOLSET_TIMEOUT, retrying
 from durable_adk.tools.base_tool import BaseTool
 
 LOAD_TIMEOUT = 30.0
 """Seconds that a step waits for the tools of a set."""
-PATIENCE = 2.0
-"""Seconds for which an unreachable set is retried: its server may be starting."""
 PAUSE = 0.4
-"""Seconds between retries."""
+"""Seconds between retries for a set that cannot be reached: its server may be starting."""
 
 _Missed = list[ToolsetUnavailableError]
 _MISSED: ContextVar[_Missed | None] = ContextVar("missed", default=None)
@@ -105,7 +103,9 @@ async def load_tools(
     """
     try:
         async with asyncio.timeout(LOAD_TIMEOUT if timeout is None else timeout):
-            return await _asked(toolset, readonly_context)
+            # OSError is of connections, too.
+            ask = retrying(_asked, TOOLSET_TIMEOUT, pause=PAUSE, on=OSError)
+            return await ask(toolset, readonly_context)
     except Exception as error:  # noqa: BLE001 - a toolset may raise anything
         # The texts of these two describe the infrastructure and quote no user content (I19).
         ours = isinstance(error, DurableAdkError | ConnectionError)
@@ -120,14 +120,7 @@ async def load_tools(
 
 
 async def _asked(toolset: BaseToolset, readonly_context: ReadonlyContext | None) -> list[BaseTool]:
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return await contained(toolset.get_tools_with_prefix(readonly_context))
-        except OSError:  # of connections, too
-            if time.monotonic() >= until:
-                raise
-        await asyncio.sleep(PAUSE)
+    return await contained(toolset.get_tools_with_prefix(readonly_context))
 
 
 @contextmanager

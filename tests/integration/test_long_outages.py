@@ -64,7 +64,7 @@ async def test_an_outage_that_a_tool_meets_ends_no_invocation(
     """F16, I8: it waits `within` its run, or is run again as after a lost worker."""
     monkeypatch.setattr(retrying, "PAUSE", 0.01)
     if not within:
-        monkeypatch.setattr(retrying, "PATIENCE", -1.0)
+        monkeypatch.setattr(retrying, "SERVICE_TIMEOUT", -1.0)
     memory, keys = Forgetful(), []
 
     async def recall(tool_context: ToolContext) -> str:

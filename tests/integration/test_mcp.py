@@ -16,7 +16,8 @@ import pytest
 from mcp import StdioServerParameters
 
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
-from durable_adk.tools.base_toolset import PATIENCE, load_tools
+from durable_adk.retrying import TOOLSET_TIMEOUT
+from durable_adk.tools.base_toolset import load_tools
 from durable_adk.tools.mcp_tool import (
     McpToolset,
     SseConnectionParams,
@@ -319,7 +320,7 @@ async def test_a_silent_port_is_skipped() -> None:
     toolset = McpToolset(connection_params=StreamableHTTPConnectionParams(url=url, timeout=0.3))
     started = time.monotonic()
     assert await load_tools(toolset) is None
-    assert time.monotonic() - started < 2.0 + PATIENCE
+    assert time.monotonic() - started < 2.0 + TOOLSET_TIMEOUT
     await toolset.close()
     server.close()
     await server.wait_closed()

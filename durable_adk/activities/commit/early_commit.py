@@ -2,25 +2,22 @@
 
 import time
 from collections.abc import Coroutine
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from durable_adk.activities.commit.commit import commit_event
 from durable_adk.activities.commit.notes import find_outcome, keep_failure, keep_outcome
-from durable_adk.activities.dependencies import STORE_TIMEOUT, Dependencies
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.user_code.plugin_hooks import seen_by_plugins
 from durable_adk.closing import uninterrupted
 from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.context.activity import StepScope
 from durable_adk.errors import EventConflictError, LeaseLostError, StoreUnavailableError
 from durable_adk.events.event import Event
-from durable_adk.retrying import again
+from durable_adk.retrying import COMMIT_TIMEOUT, STORE_TIMEOUT, retrying
 from durable_adk.sessions.records import Status, StoredEvent
 from durable_adk.sessions.state import is_temp
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.steps import CommitStep, EarlyCommit, ModelStep, Step, StepResult, ToolStep
-
-RETRY_TIMEOUT: Final = 2.0
-"""Seconds for which a second or later attempt retries the commit of its event."""
 
 
 class CommittedStep(NamedTuple):
@@ -255,7 +252,7 @@ async def _commit(
     try:
         # An earlier attempt may be alive and store another result, which the loop could not accept
         # for this one. So a later attempt retries before it leaves the commit to the loop.
-        seq = await again(commit_event, RETRY_TIMEOUT if attempt.number > 1 else 0.0)(
+        seq = await retrying(commit_event, COMMIT_TIMEOUT if attempt.number > 1 else 0.0)(
             deps, commit, by_step=True
         )
     except StoreUnavailableError:
@@ -303,7 +300,7 @@ async def _left_to_loop(
     if attempt.number == 1:
         return result
     try:
-        stored = await again(deps.sessions.reserve_event, STORE_TIMEOUT)(
+        stored = await retrying(deps.sessions.reserve_event, STORE_TIMEOUT)(
             step.key,
             step.event_id,
             invocation_id=step.invocation_id,

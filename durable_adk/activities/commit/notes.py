@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from durable_adk.activities.dependencies import STORE_TIMEOUT, Dependencies
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.errors import DurableAdkError, StoreUnavailableError
 from durable_adk.events.event_actions import EventActions
 from durable_adk.events.tool_confirmation import ConfirmationRequester
 from durable_adk.json_values import JsonModel, canonical
 from durable_adk.log import get_logger
 from durable_adk.models.llm_response import LlmResponse
-from durable_adk.retrying import again
+from durable_adk.retrying import OUTCOME_TIMEOUT, STORE_TIMEOUT, retrying
 from durable_adk.wire.checkpoint import digest
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.steps import CallbackStep, FunctionStep, HookStep, Step, StepResult, ToolStep
@@ -32,8 +32,6 @@ RESULT: Final = "result"
 """Kind of the note that holds a tool's result."""
 OUTCOME: Final = "outcome"
 """Kind of the note that holds the result of a step that may not commit its event, or has none."""
-OUTCOME_PATIENCE: Final = 10.0
-"""Seconds for which storing an outcome is retried."""
 
 
 class _Arrived(JsonModel):
@@ -81,7 +79,7 @@ async def write_note(deps: Dependencies, step: Step, kind: str, name: str, body:
 
 
 async def offer_note(
-    deps: Dependencies, step: Step, kind: str, name: str, body: str, *, patience: float = 0.0
+    deps: Dependencies, step: Step, kind: str, name: str, body: str, *, retried_for: float = 0.0
 ) -> str:
     """Store a note if the store is available; the run continues without it otherwise.
 
@@ -91,13 +89,13 @@ async def offer_note(
         kind: The note's kind.
         name: The note's name.
         body: The note's text.
-        patience: Seconds for which an unavailable store is retried.
+        retried_for: Seconds for which an unavailable store is retried.
 
     Returns:
         The body that is stored under the name now.
     """
     try:
-        return await again(write_note, patience)(deps, step, kind, name, body)
+        return await retrying(write_note, retried_for)(deps, step, kind, name, body)
     except StoreUnavailableError:
         logger.warning("note.not_written", kind=kind, name=name)
     except DurableAdkError as error:
@@ -117,7 +115,7 @@ async def keep_outcome(
     callbacks that are not deterministic would lead to events other than the stored ones.
     """
     try:
-        found = await again(find_outcome, STORE_TIMEOUT)(deps, step)
+        found = await retrying(find_outcome, STORE_TIMEOUT)(deps, step)
     except BaseException:
         work.close()
         raise
@@ -141,7 +139,7 @@ async def keep_failure(deps: Dependencies, step: ToolStep, result: StepResult) -
 
 async def _kept(deps: Dependencies, step: Step, result: StepResult) -> StepResult:
     name, body = _outcome_name(step), result.to_json()
-    kept = await offer_note(deps, step, OUTCOME, name, body, patience=OUTCOME_PATIENCE)
+    kept = await offer_note(deps, step, OUTCOME, name, body, retried_for=OUTCOME_TIMEOUT)
     return result if kept == body else StepResult.from_json(kept)
 
 

@@ -1,8 +1,6 @@
 """Runs a tool as often as its contract allows (D7, I8)."""
 
-import asyncio
 import json
-import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +14,7 @@ from durable_adk.activities.commit.notes import (
     offer_note,
     write_note,
 )
-from durable_adk.activities.dependencies import STORE_TIMEOUT, Dependencies
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.user_code.callbacks import as_list
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained
@@ -31,6 +29,7 @@ from durable_adk.failpoints import failpoint
 from durable_adk.heartbeat import NO_ATTEMPTS, AttemptHistory
 from durable_adk.json_values import check_json, to_json_value
 from durable_adk.log import get_logger
+from durable_adk.retrying import STORE_TIMEOUT, retrying
 from durable_adk.sessions.state import is_temp
 from durable_adk.telemetry.content import captured
 from durable_adk.telemetry.genai import execute_tool
@@ -233,20 +232,13 @@ class ToolAttempt:
         Raises:
             ToolNotStartedError: The store does not respond, or the invocation has ended.
         """
-        until = time.monotonic() + STORE_TIMEOUT
         self._noting = True
-        while True:
-            try:
-                lease_owner = await self._lease_owner(name, token)
-            except StoreUnavailableError as error:
-                if time.monotonic() > until:
-                    raise ToolNotStartedError(error) from error
-            except DurableAdkError as error:
-                raise ToolNotStartedError(error) from error
-            else:
-                self._noting = False
-                return lease_owner
-            await asyncio.sleep(0.2)
+        try:
+            lease_owner = await retrying(self._lease_owner, STORE_TIMEOUT)(name, token)
+        except DurableAdkError as error:
+            raise ToolNotStartedError(error) from error
+        self._noting = False
+        return lease_owner
 
     async def _lease_owner(self, name: str, token: str) -> str:
         deps, step, kind = self.deps, self.step, BEGUN

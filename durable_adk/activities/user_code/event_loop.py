@@ -163,12 +163,12 @@ class _Run(Generic[T]):
 
     async def outcome(self) -> T:
         """Wait for the result, as described in `UserCodeLoop.run`."""
-        patience = None
+        timeout = None
         while not self._done.done():
             try:
-                await asyncio.wait([self._done], timeout=patience)
+                await asyncio.wait([self._done], timeout=timeout)
             except asyncio.CancelledError:
-                patience = OBEY
+                timeout = OBEY
                 self._cancel()
             else:
                 if not self._done.done():

@@ -28,7 +28,7 @@ _BATCH = 200
 """Messages sent in one statement."""
 _PING = 10.0
 """Idle seconds after which the connection is checked."""
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 """Timeout of a statement in seconds."""
 _DELAYS = (0.1, 5.0)
 """First and longest delay in seconds before a reconnect."""
@@ -208,7 +208,7 @@ class Notifications:
         try:
             await asyncio.wrap_future(probe.ready)
             async with self._connect() as other:  # a connection always receives its own messages
-                await other.execute(_SEND, [channel], ["probe"], timeout=_PATIENCE)
+                await other.execute(_SEND, [channel], ["probe"], timeout=_TIMEOUT)
             with suppress(TimeoutError):
                 await asyncio.wait_for(arrived.wait(), _ARRIVAL)
         except Exception as error:  # noqa: BLE001 - of the driver; it says nothing of arrivals
@@ -240,14 +240,14 @@ class Notifications:
             async with asyncio.timeout(_PING):  # creates no task, unlike `wait_for`
                 await self._news.wait()
         except TimeoutError:
-            await connection.execute("SELECT 1", timeout=_PATIENCE)
+            await connection.execute("SELECT 1", timeout=_TIMEOUT)
 
     async def _follow(self, connection: Any, listening: set[str]) -> set[str]:
         """Listen to exactly the channels that have listeners."""
         with self._lock:
             listeners = list(self._listeners)
         wanted = {one.channel for one in listeners}
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             for channel in listening - wanted:
                 await connection.remove_listener(channel, self._heard)
             for channel in wanted - listening:
@@ -272,5 +272,5 @@ class Notifications:
             return False
         batch = [self._outgoing.popleft() for _ in range(size)]
         channels, texts = [one.channel for one in batch], [one.text for one in batch]
-        await connection.execute(_SEND, channels, texts, timeout=_PATIENCE)
+        await connection.execute(_SEND, channels, texts, timeout=_TIMEOUT)
         return True

@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 from durable_adk.tools.mcp_tool import _library
 
 T = TypeVar("T")
-CANCEL_PATIENCE = 1.0
+CANCEL_TIMEOUT = 1.0
 """Seconds that a cancelled call may take to notify the server."""
 
 
@@ -84,7 +84,7 @@ class Connection:
         finally:
             if not work.done():
                 work.cancel()
-                await asyncio.wait({work}, timeout=CANCEL_PATIENCE)
+                await asyncio.wait({work}, timeout=CANCEL_TIMEOUT)
 
     def stop(self) -> "asyncio.Task[None]":
         """Start to close; the returned task ends when everything is closed."""

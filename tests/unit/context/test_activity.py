@@ -91,7 +91,7 @@ async def test_it_waits_for_some_seconds_and_a_callback_does_not(
 ) -> None:
     """A store that stays away is left to the step, which is tried again."""
     service = Hesitant(tmp_path)
-    monkeypatch.setattr("durable_adk.retrying.PATIENCE", -1.0)
+    monkeypatch.setattr("durable_adk.retrying.SERVICE_TIMEOUT", -1.0)
     with pytest.raises(StoreUnavailableError):
         await attempt(service).load_artifact("a")
     callback = CallbackContext(attempt(service)._scope)

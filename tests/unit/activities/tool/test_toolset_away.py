@@ -51,7 +51,7 @@ class Remote(BaseToolset):
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked once an attempt, and tried again soon."""
-    monkeypatch.setattr(base_toolset, "PATIENCE", 0.0)
+    monkeypatch.setattr(base_toolset, "TOOLSET_TIMEOUT", 0.0)
     monkeypatch.setattr(run, "MAX_AWAY_DELAY", 0.01)
 
 
