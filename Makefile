@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# google-adk has an environment of its own: it wants older versions of what is used here.
+ADK := $(VENV)/adk/.installed
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-thorough test-all check fmt bench bench-scale lock simulate matrix corpus mutants chaos chaos-crowd chaos-long clean
@@ -11,7 +13,7 @@ STAMP := $(VENV)/.installed
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
-install: $(STAMP) ## Make .venv with the package and all tools
+install: $(STAMP) $(ADK) ## Make .venv with the package and all tools
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "durable_adk needs Python 3.11 or newer; try: make PYTHON=python3.11")'
@@ -23,16 +25,22 @@ $(STAMP): pyproject.toml
 # A process that may not keep bytecode compiles all that it imports, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
+$(ADK): pyproject.toml | $(STAMP)
+	$(PYTHON) -m venv $(VENV)/adk
+	$(VENV)/adk/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(VENV)/adk/bin/python -m pip install --quiet --disable-pip-version-check --group adk
+	@touch $(ADK)
+
 demo: $(STAMP) ## Watch an agent survive the SIGKILL of its worker
 	@$(BIN)/durable-adk demo
 
 # Each process has servers of its own. More processes than cores would only make tests late.
 PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile
 
-test: $(STAMP) ## Run the tests that a change needs, in some five minutes
+test: $(STAMP) $(ADK) ## Run the tests that a change needs, in some five minutes
 	$(PYTEST) -m "not thorough" --hypothesis-profile=quick
 
-test-thorough: $(STAMP) ## Run the others: process kills, outages, every mode, all histories
+test-thorough: $(STAMP) $(ADK) ## Run the others: process kills, outages, every mode, all histories
 	$(PYTEST) -m "thorough or property"
 
 test-all: test test-thorough ## Run all tests

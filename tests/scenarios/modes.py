@@ -67,7 +67,7 @@ class InProcess:
         """See `Mode`."""
         del length
         runner = Runner(
-            app=scenario.app(self._ledger),
+            app=self._ledger.noting(scenario.app()),
             session_service=self._sessions,
             artifact_service=self._artifacts,
             memory_service=self._memory,
@@ -228,13 +228,13 @@ class World:
 
     def replayable(self, queue: str, scenarios: Sequence[Scenario]) -> None:
         """Serve the apps in this process too, for the replays at the end."""
-        serve(queue, AppRegistry([scenario.app(self._ledger) for scenario in scenarios]))
+        serve(queue, AppRegistry([self._ledger.noting(scenario.app()) for scenario in scenarios]))
 
     @asynccontextmanager
     async def conversation(self, scenario: Scenario, queue: str) -> AsyncGenerator[Conversation]:
         """The scenario, played by whoever listens on the queue."""
         runner = Runner(
-            app=scenario.app(self._ledger),
+            app=self._ledger.noting(scenario.app()),
             session_service=self._sessions,
             client=self._client,
             task_queue=queue,

@@ -59,6 +59,21 @@ def user_said(context: Any) -> str:
     return "".join(part.text or "" for part in context.user_content.parts)
 
 
+def told_by(context: InvocationContext, **fields: Any) -> Event:
+    """An event of the agent that runs, made as ADK's pages show it."""
+    return Event(
+        author=context.agent.name,
+        invocation_id=context.invocation_id,
+        branch=context.branch,
+        **fields,
+    )
+
+
+def words(event: Event) -> str:
+    """The text of an event."""
+    return "".join(part.text or "" for part in (event.content and event.content.parts) or [])
+
+
 class Saying(BaseAgent):
     """A custom agent that yields one event for each text, with the changes given for it."""
 
@@ -68,9 +83,9 @@ class Saying(BaseAgent):
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         actions = EventActions(state_delta=dict(self.delta), escalate=self.escalate)
-        yield Event(author=self.name, actions=actions)
+        yield told_by(ctx, actions=actions)
         for each in self.texts:
-            yield Event(author=self.name, content=text(each))
+            yield told_by(ctx, content=text(each))
 
 
 class Counter(BaseAgent):
@@ -81,5 +96,5 @@ class Counter(BaseAgent):
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         count = ctx.session.state.get(self.name, 0) + 1
         actions = EventActions(state_delta={self.name: count}, escalate=count >= self.last or None)
-        yield Event(author=self.name, actions=actions)
-        yield Event(author=self.name, content=text(f"round {count}"))
+        yield told_by(ctx, actions=actions)
+        yield told_by(ctx, content=text(f"round {count}"))

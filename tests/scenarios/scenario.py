@@ -1,21 +1,14 @@
 """A scripted conversation: the agents, what the user sends, and what must come of it."""
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
 from typing import Any
 
 from google.genai import types
 
-from durable_adk.agents import BaseAgent, LlmAgent
+from durable_adk.agents import BaseAgent, RunConfig
 from durable_adk.apps import App
 from durable_adk.events import Event
-from durable_adk.tools import BaseTool, as_tool
-from durable_adk.tools.agent_tool import AgentTool
-from durable_adk.tools.base_toolset import BaseToolset
-from durable_adk.wire.run_config import RunConfig
-from tests.scenarios.ledger import Ledger
 
 Message = str | types.Content | Callable[[Sequence[Event]], types.Content]
 """What is sent; a function makes it of the events that are stored by then."""
@@ -69,12 +62,10 @@ class Scenario:
         """The sessions it uses, u/s first."""
         return list(dict.fromkeys(["u/s", *self.elsewhere, *(turn.place for turn in self.turns)]))
 
-    def app(self, ledger: Ledger) -> App:
-        """The app, whose tools write into the ledger when they run."""
+    def app(self) -> App:
+        """The app, made anew."""
         made = self.make()
-        app = made if isinstance(made, App) else App(name=self.name, root_agent=made)
-        _note(app.root_agent, ledger)
-        return app
+        return made if isinstance(made, App) else App(name=self.name, root_agent=made)
 
 
 def scenario(
@@ -150,28 +141,3 @@ def answers(replies: Reply | Sequence[Reply], *gets: str, **more: Any) -> Turn:
         return types.Content(role="user", parts=[reply.part(events) for reply in listed])
 
     return Turn(message=message, gets=gets, **more)
-
-
-def _note(root: BaseAgent, ledger: Ledger) -> None:
-    for agent in root.walk():
-        if isinstance(agent, LlmAgent):
-            agent.tools = [_noted(item, ledger) for item in agent.tools]
-
-
-def _noted(item: Any, ledger: Ledger) -> Any:
-    """The tool, writing into the ledger; an agent's tools do so in its place."""
-    if isinstance(item, BaseToolset):
-        return item
-    if isinstance(item, AgentTool):
-        _note(item.agent, ledger)
-        return item
-    tool: BaseTool = copy.copy(as_tool(item))  # some are shared by all who import them
-    run = tool.run_async
-
-    @wraps(run)
-    async def noted(*, args: dict[str, Any], tool_context: Any) -> Any:
-        ledger.note(tool.name, tool_context)
-        return await run(args=args, tool_context=tool_context)
-
-    tool.run_async = noted
-    return tool

@@ -6,7 +6,6 @@ import random
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 from temporalio.client import Client
@@ -15,7 +14,6 @@ from durable_adk.agents import LlmAgent
 from durable_adk.embedded import TemporalServer
 from durable_adk.tools import AgentTool
 from tests.scenarios.catalogue import BY_NAME, SCENARIOS
-from tests.scenarios.ledger import Ledger
 from tests.scenarios.modes import InProcess, Killed, Mode, OnTemporal, World, played
 from tests.scenarios.outcome import Outcome, check_chunks, check_log, check_script, check_tools
 from tests.scenarios.scenario import Scenario
@@ -123,7 +121,7 @@ def _tell(config: pytest.Config, line: str) -> None:
 
 def tools_of(scenario: Scenario) -> list[str]:
     """Names of the tools that write into the ledger."""
-    agents = scenario.app(Ledger(Path(os.devnull))).root_agent.walk()
+    agents = scenario.app().root_agent.walk()
     tools = [one.static_tools() for one in agents if isinstance(one, LlmAgent)]
     return [name for own in tools for name, tool in own.items() if not isinstance(tool, AgentTool)]
 
@@ -167,6 +165,4 @@ def test_a_scenario_makes_the_same_app_every_time(scenario: Scenario) -> None:
     """D6: another process, which knows only its name, makes the same agents."""
     first, second = scenario.make(), scenario.make()
     assert first is not second
-    assert scenario.app(Ledger(Path(os.devnull))).manifest() == (
-        scenario.app(Ledger(Path(os.devnull))).manifest()
-    )
+    assert scenario.app().manifest() == (scenario.app().manifest())

@@ -98,14 +98,14 @@ def main(orders: Connection, address: str, folder: Path) -> None:
 
 
 async def _serve(orders: Connection, address: str, folder: Path) -> None:
-    client = await connect(address)
+    client, ledger = await connect(address), Ledger(folder / "ledger")
     async with AsyncExitStack() as stack:
         while (order := await asyncio.to_thread(_next, orders)) is not None:
             sessions = MortalSessions(folder / "sessions.db", order)
             stack.push_async_callback(sessions.close)
             serving = worker(
                 client,
-                apps=[BY_NAME[name].app(Ledger(folder / "ledger")) for name in order.scenarios],
+                apps=[ledger.noting(BY_NAME[name].app()) for name in order.scenarios],
                 session_service=sessions,
                 options=WorkerOptions(
                     task_queue=order.queue,

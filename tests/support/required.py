@@ -3,10 +3,12 @@
 import importlib.util
 import os
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 REQUIRE = "DURABLE_ADK_TESTS_REQUIRE"
 """The variable that `.ci/run` sets to ``all``."""
 
@@ -28,6 +30,14 @@ def module(name: str) -> Any:
     except pytest.skip.Exception:
         _found(False, name)
         raise
+
+
+def interpreter(environment: str) -> Path:
+    """The Python of an environment inside `.venv`; the test is skipped where there is none."""
+    python = ROOT / ".venv" / environment / "bin" / "python"
+    if not _found(python.exists(), str(python)):
+        pytest.skip(f"{python} is missing: run make install")
+    return python
 
 
 def _found(found: bool, *names: str) -> bool:

@@ -137,9 +137,9 @@ async def _processed(
 
 def _long_running(event: Event, known: Mapping[str, Wait]) -> dict[str, Wait]:
     """Mark the calls of long-running tools (FLW-41) and return how long each may stay pending."""
-    calls = [call for call in event.get_function_calls() if call.name in known]
-    waits = {call.id or "": known[call.name or ""] for call in calls}
-    event.long_running_tool_ids = set(waits) or None
+    calls = event.get_function_calls()
+    waits = {call.id or "": known[call.name or ""] for call in calls if call.name in known}
+    event.long_running_tool_ids = set(waits) if calls else None
     return waits
 
 

@@ -11,9 +11,10 @@ from durable_adk.code_executors.code_execution_utils import CodeExecutionResult
 from durable_adk.events import Event
 from durable_adk.models import LlmRequest, LlmResponse
 from durable_adk.planners import PlanReActPlanner
-from durable_adk.plugins import BasePlugin, GlobalInstructionPlugin, ReflectAndRetryToolPlugin
+from durable_adk.plugins import BasePlugin, ReflectAndRetryToolPlugin
+from durable_adk.plugins.global_instruction_plugin import GlobalInstructionPlugin
 from durable_adk.tools import ToolContext
-from tests.scenarios.parts import instruction, last, shown, speaker, text, thinker
+from tests.scenarios.parts import instruction, last, shown, speaker, text, thinker, words
 from tests.scenarios.scenario import says, scenario
 from tests.support.scripts import call
 
@@ -92,9 +93,9 @@ class Changing(BasePlugin):
 
     async def on_event_callback(self, *, invocation_context: Any, event: Event) -> Event | None:
         """See base class."""
-        if not event.text or event.author != "a":
+        if not words(event) or event.author != "a":
             return None
-        return Event(author=event.author, content=text(event.text.upper()))
+        return Event(author=event.author, content=text(words(event).upper()))
 
 
 @scenario(
@@ -213,7 +214,7 @@ def a_planner_tells_plan_and_answer_apart() -> BaseAgent:
 class Calculator(BaseCodeExecutor):
     """Knows one sum."""
 
-    async def execute_code(self, invocation_context: Any, code_execution_input: Any) -> Any:
+    def execute_code(self, invocation_context: Any, code_execution_input: Any) -> Any:
         """See base class."""
         known = {"print(6 * 7)": "42\n"}
         return CodeExecutionResult(stdout=known[code_execution_input.code.strip()])

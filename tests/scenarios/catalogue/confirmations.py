@@ -74,7 +74,7 @@ def a_refund_is_never_decided() -> BaseAgent:
     state={"refunded": [5, 500]},
 )
 def a_large_refund_is_approved() -> BaseAgent:
-    def is_large(amount: int) -> bool:
+    def is_large(amount: int, tool_context: Any) -> bool:
         return amount > 100
 
     return desk(confirm=is_large)

@@ -8,7 +8,16 @@ from typing import Any
 from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelAgent
 from durable_adk.events import Event, EventActions
 from durable_adk.tools import ToolContext
-from tests.scenarios.parts import Saying, instruction, speaker, text, thinker, user_said
+from tests.scenarios.parts import (
+    Saying,
+    instruction,
+    speaker,
+    text,
+    thinker,
+    told_by,
+    user_said,
+    words,
+)
 from tests.scenarios.scenario import says, scenario
 from tests.support.scripts import call
 
@@ -18,15 +27,16 @@ class Steps(BaseAgent):
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         ctx.session.state["field_1"] = "value_1"
-        yield self._event({"field_1": "value_2"})
-        yield self._event({"seen": ctx.session.state["field_1"]})
+        yield self._event(ctx, {"field_1": "value_2"})
+        yield self._event(ctx, {"seen": ctx.session.state["field_1"]})
         ctx.session.state["status"] = "processing"
-        yield self._event({"status": "processing", "temp:note": "gone"})
-        yield self._event({"seen_2": [ctx.session.state["status"], ctx.session.state["temp:note"]]})
+        yield self._event(ctx, {"status": "processing", "temp:note": "gone"})
+        seen = [ctx.session.state["status"], ctx.session.state["temp:note"]]
+        yield self._event(ctx, {"seen_2": seen})
 
-    def _event(self, delta: dict[str, Any]) -> Event:
+    def _event(self, ctx: InvocationContext, delta: dict[str, Any]) -> Event:
         content = text(",".join(sorted(delta)))
-        return Event(author=self.name, actions=EventActions(state_delta=delta), content=content)
+        return told_by(ctx, actions=EventActions(state_delta=delta), content=content)
 
 
 @scenario(
@@ -57,7 +67,7 @@ class Router(BaseAgent):
         assert chosen is not None
         async for event in chosen.run_async(ctx):
             yield event
-        yield Event(author=self.name, content=text(f"took {chosen.name}"))
+        yield told_by(ctx, content=text(f"took {chosen.name}"))
 
 
 @scenario(
@@ -124,7 +134,7 @@ class Napper(BaseAgent):
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         for word in ("tired", "rested", "awake"):
-            yield Event(author=self.name, content=text(word))
+            yield told_by(ctx, content=text(word))
             await asyncio.sleep(0.05)
 
 
@@ -144,7 +154,7 @@ class Dirty(BaseAgent):
         ctx.session.state["temp:mood"] = "calm"
         async for event in self.sub_agents[0].run_async(ctx):
             yield event
-        yield Event(author=self.name, actions=EventActions(state_delta={"kept": 1}))
+        yield told_by(ctx, actions=EventActions(state_delta={"kept": 1}))
 
 
 @scenario(
@@ -176,8 +186,8 @@ class Shouter(LlmAgent):
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         async for event in super()._run_async_impl(ctx):
-            if event.text:
-                event.content = text(event.text.upper())
+            if words(event):
+                event.content = text(words(event).upper())
             yield event
 
 
@@ -201,11 +211,10 @@ class Muffler(BaseAgent):
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         kept = ""
         async for event in self.sub_agents[0].run_async(ctx):
-            if event.text:
-                kept += event.text
-            else:
+            kept += words(event)
+            if not words(event):
                 yield event
-        yield Event(author=self.name, content=text(f"it said {len(kept)} letters"))
+        yield told_by(ctx, content=text(f"it said {len(kept)} letters"))
 
 
 @scenario(
@@ -229,7 +238,7 @@ class Overseer(BaseAgent):
         async for event in self.sub_agents[0].run_async(ctx):
             yield event
         state = ctx.session.state
-        yield Event(author=self.name, content=text(f"{state['a']} and {state['b']}"))
+        yield told_by(ctx, content=text(f"{state['a']} and {state['b']}"))
 
 
 @scenario(
@@ -250,7 +259,7 @@ class Stopper(BaseAgent):
     """Ends itself in the middle."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        yield Event(author=self.name, content=text("enough"))
+        yield told_by(ctx, content=text("enough"))
         ctx.end_invocation = True
 
 
@@ -270,7 +279,7 @@ class _Pair(BaseAgent):
         for agent in self.sub_agents:
             async for event in agent.run_async(ctx):
                 yield event
-        yield Event(author=self.name, actions=EventActions(state_delta={"way": "seq"}))
+        yield told_by(ctx, actions=EventActions(state_delta={"way": "seq"}))
 
 
 def measure(word: str) -> int:
@@ -292,12 +301,12 @@ class Surveyor(BaseAgent):
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         length = await ctx.step(measure, user_said(ctx))
-        yield Event(author=self.name, actions=EventActions(state_delta={"length": length}))
+        yield told_by(ctx, actions=EventActions(state_delta={"length": length}))
         length += await ctx.step(self.twice, ctx.session.state["length"])
         try:
             await ctx.step(refuse, "road", politely=True)
         except LookupError as error:
-            yield Event(author=self.name, content=text(f"{length} metres, {_end(error)}"))
+            yield told_by(ctx, content=text(f"{length} metres, {_end(error)}"))
 
     async def twice(self, number: int) -> int:
         """A method is a step too."""
@@ -318,7 +327,7 @@ class Careless(BaseAgent):
     """Makes the mistake that the message names."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        yield Event(author=self.name, content=text("still fine"))
+        yield told_by(ctx, content=text("still fine"))
         match user_said(ctx):
             case "raise":
                 raise LookupError("not there")
@@ -327,8 +336,8 @@ class Careless(BaseAgent):
             case "events":
                 len(ctx.session.events)
             case "value":
-                yield Event(author=self.name, actions=EventActions(state_delta={"x": object()}))
-        yield Event(author=self.name, actions=EventActions(state_delta={"done": True}))
+                yield told_by(ctx, actions=EventActions(state_delta={"x": object()}))
+        yield told_by(ctx, actions=EventActions(state_delta={"done": True}))
 
 
 @scenario(

@@ -6,7 +6,7 @@ from google.genai import types
 from pydantic import BaseModel
 
 from durable_adk.agents import BaseAgent, LlmAgent, SequentialAgent
-from durable_adk.context.activity import ReadonlyContext
+from durable_adk.agents.readonly_context import ReadonlyContext
 from durable_adk.models import LlmRequest
 from tests.scenarios.parts import instruction, last, shown, speaker, thinker
 from tests.scenarios.scenario import says, scenario

@@ -13,7 +13,7 @@ from durable_adk.agents import (
 from durable_adk.events import Event, EventActions
 from durable_adk.models import ScriptedModel
 from durable_adk.tools import ToolContext
-from tests.scenarios.parts import instruction, speaker, thinker, user_said
+from tests.scenarios.parts import instruction, speaker, thinker, told_by, user_said
 from tests.scenarios.scenario import says, scenario
 from tests.support.scripts import call
 
@@ -49,7 +49,7 @@ def _writing(place: str) -> Any:
 class _Writer(BaseAgent):
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         if user_said(ctx) == "write":
-            yield Event(author=self.name, actions=EventActions(state_delta=_keys("custom")))
+            yield told_by(ctx, actions=EventActions(state_delta=_keys("custom")))
 
 
 _READ = ";".join(f"{{{scope}{place}?}}" for place in PLACES for scope in SCOPES)

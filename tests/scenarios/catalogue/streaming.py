@@ -6,8 +6,8 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.agents import BaseAgent, ParallelAgent, RunConfig, SequentialAgent
+from durable_adk.agents.run_config import StreamingMode
 from durable_adk.models import LlmRequest
-from durable_adk.wire.run_config import StreamingMode
 from tests.scenarios.parts import last, speaker, thinker
 from tests.scenarios.scenario import says, scenario
 from tests.support.scripts import call

@@ -1,0 +1,35 @@
+"""google-adk's side, in a process of its own: each line of JSON it reads is answered by one."""
+
+import asyncio
+import json
+import os
+import sys
+import warnings
+from typing import Any
+
+from tests.adk.alias import switch
+
+switch()
+
+from tests.adk.play import play  # noqa: E402  # it has to find the switched names
+from tests.scenarios.catalogue import BY_NAME  # noqa: E402
+
+
+async def answer(order: dict[str, Any]) -> Any:
+    """What google-adk makes of an order."""
+    return await play(BY_NAME[order["scenario"]])
+
+
+def main() -> None:
+    """Answer until the input ends; what the conversations print goes to the standard error."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    warnings.simplefilter("ignore")
+    with asyncio.Runner() as runner:
+        for line in sys.stdin:
+            told = runner.run(answer(json.loads(line)))
+            print(json.dumps(told), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
