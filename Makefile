@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 ADK := $(VENV)/adk/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-thorough test-all check fmt bench bench-scale lock simulate matrix corpus mutants chaos chaos-crowd chaos-long clean
+.PHONY: help install demo test test-thorough test-all check fmt bench bench-scale dist lock simulate matrix corpus mutants chaos chaos-crowd chaos-long clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -82,6 +82,9 @@ simulate: $(STAMP) ## Run random schedules with faults for a minute
 matrix: $(STAMP) ## Kill, stop and fail at every failpoint, on both stores
 	FAILPOINT_MATRIX=all $(BIN)/python -m pytest tests/chaos/test_failpoint_matrix.py
 
+dist: $(STAMP) ## Build wheel and sdist into dist/
+	$(BIN)/python -m hatchling build --directory dist --target sdist --target wheel
+
 lock: ## Choose the newest versions within the ranges for constraints.txt
 	$(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install --quiet "uv>=0.9,<1"
@@ -95,5 +98,5 @@ corpus: $(STAMP) ## Record the histories of RELEASE=0.2.0, which all later code 
 mutants: $(STAMP) ## Show that seeded bugs are noticed
 	$(BIN)/python -m pytest tests/mutants -q --confcutdir=tests/mutants
 
-clean: ## Remove .venv and what the demo left
-	rm -rf $(VENV) .durable-adk
+clean: ## Remove .venv, dist and what the demo left
+	rm -rf $(VENV) dist .durable-adk
