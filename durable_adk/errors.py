@@ -32,6 +32,7 @@
     |   +-- AgentError
     |   +-- DeterminismError
     |   +-- EventConflictError
+    |   +-- StateConflictError
     |   +-- LeaseLostError
     |   +-- PayloadLostError
     |   +-- InvocationCancelledError
@@ -221,6 +222,19 @@ class DeterminismError(RunError):
 
 class EventConflictError(RunError):
     """Another event with the same id is stored already."""
+
+
+class StateConflictError(RunError):
+    """Code that ran at the same time has changed the same state value differently.
+
+    `key` is the key of the state.
+    """
+
+    def __init__(
+        self, message: str | None = None, *, key: str = "", error_type: str | None = None
+    ) -> None:
+        super().__init__(message, error_type=error_type)
+        self.key = key
 
 
 class LeaseLostError(RunError):

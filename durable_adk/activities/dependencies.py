@@ -18,6 +18,8 @@ from durable_adk.retrying import STORE_TIMEOUT, Deadline, retrying
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
+from durable_adk.sessions.state import is_temp
+from durable_adk.sessions.state_merge import MISSING, base_of
 from durable_adk.settings import Limits
 from durable_adk.wire.messages import InvocationAnswer
 from durable_adk.wire.run_config import RunConfig
@@ -142,6 +144,12 @@ class Dependencies:
             run_config=step.run_config or RunConfig(),
             services=self.services,
             artifact_owner=step.artifact_owner,
+            # A custom agent has written these and not committed them; `temp:` keys are in no store.
+            stored={
+                key: base_of(state.get(key, MISSING), value)
+                for key, value in step.local_state.items()
+                if not is_temp(key)
+            },
             has_call=known.has_call,
         )
 

@@ -31,6 +31,7 @@ from durable_adk.memory.memory_entry import MemoryEntry
 from durable_adk.retrying import retrying_service
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.state import State
+from durable_adk.sessions.state_merge import Base
 from durable_adk.wire.run_config import RunConfig
 
 MAX_ACTIVITY_ID = 1_000
@@ -76,6 +77,8 @@ class StepScope:
     services: Services = field(default_factory=Services)
     artifact_owner: SessionKey | None = None
     """The session that owns the artifacts, if it is another one: for an `AgentTool` (ART-12)."""
+    stored: Mapping[str, Base] = field(default_factory=dict[str, Base])
+    """By key, the base of values that differ from the stored ones; see `sessions.state_merge`."""
     end_invocation: bool = False
     ahead: bool = False
     """Whether the store has events that the loop did not know when it scheduled the step."""
@@ -142,7 +145,12 @@ class CallbackContext(ReadonlyContext):
     ) -> None:
         super().__init__(scope)
         self.actions = actions or EventActions()
-        self._state = State(scope.session.state, self.actions.state_delta)
+        self._state = State(
+            scope.session.state,
+            self.actions.state_delta,
+            read=self.actions.state_read,
+            stored=scope.stored,
+        )
         self._save_key = f"{scope.invocation_id}/{scope.event_id}/{save_key}"
         self._saves: dict[str, int] = {}
 

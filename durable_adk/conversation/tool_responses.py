@@ -1,23 +1,34 @@
 """The responses to function calls, as events: merged, failed, and added when a run ends early."""
 
 from collections.abc import Sequence, Set as AbstractSet
+from copy import deepcopy
 from typing import Any
 
 from google.genai import types
 
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
+from durable_adk.sessions.state_merge import Base, together
 
 
 def merge_responses(events: Sequence[Event], *, event_id: str) -> Event:
     """Return one event with all responses, in the order of the calls (semantics FLW-43..45).
 
-    Actions are merged in the same order: dicts key by key, anything else by the later call. The
-    order of completion plays no part, so a replay and every attempt produce the same event.
+    Actions are merged in the same order: changes of state as `sessions.state_merge` says, other
+    dicts key by key, anything else by the later call. The order of completion plays no part, so a
+    replay and every attempt produce the same event.
+
+    Raises:
+        StateConflictError: Two calls have changed the same state value differently.
     """
     actions: dict[str, Any] = {}
+    delta: dict[str, Any] = {}
+    read: dict[str, Base] = {}
     for event in events:
-        _merge_into(actions, event.actions.model_dump(exclude_none=True))
+        mine = deepcopy(event.actions)
+        delta, read = together(delta, read, mine.state_delta, mine.state_read)
+        _merge_into(actions, mine.model_dump(exclude_none=True))
+    actions |= {"state_delta": delta, "state_read": read}
     first = events[0]
     parts = [part for event in events for part in event.parts]
     return Event(

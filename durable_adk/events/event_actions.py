@@ -30,6 +30,11 @@ class EventActions(JsonModel):
 
     skip_summarization: bool | None = None
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
+    state_read: dict[str, list[Any]] = Field(
+        default_factory=dict[str, list[Any]], exclude_if=lambda read: not read
+    )
+    """By key of `state_delta`, the value that the code had read; see `sessions.state_merge`. It
+    serves the commit, and is in no stored event."""
     artifact_delta: dict[str, int] = Field(default_factory=dict[str, int])
     transfer_to_agent: str | None = None
     escalate: bool | None = None

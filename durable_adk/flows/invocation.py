@@ -86,7 +86,7 @@ class Invocation:
         if event.id not in self._seen_by_plugins:
             await on_event(state, event)
             self._complete(event)
-        state.apply_local(event.actions.state_delta)
+        state.apply_local(event.actions.state_delta, event.actions.state_read)
         event.actions.state_delta = without_temp(event.actions.state_delta)
         await self.pending.resume()
         step = CommitStep(
@@ -115,6 +115,6 @@ class Invocation:
         self.continuing.progressed()
         state.budget.committed(event)
         checkpoint.last_event_id = event.id
-        state.changed(event.actions.state_delta)
+        state.changed(event.actions)
         if event.is_final_response() and event.text:
             checkpoint.final_text = event.text[:MAX_RESULT_TEXT]

@@ -17,6 +17,7 @@ from google.genai import types
 
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, shown_request
 from durable_adk.errors import AgentError, DurableAdkError, ToolTimeoutError, raised
+from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.agent_scope import AgentScope
 from durable_adk.flows.continue_as_new import ContinueAsNew
 from durable_adk.flows.state import LoopState
@@ -294,7 +295,7 @@ class PendingCalls:
         self._stored(step.event_id, taken)
         delta = taken.heard.actions.state_delta if taken.heard else answer.state_delta
         if taken.state is None:  # otherwise that has the changes already
-            self._state.changed(without_temp(delta))
+            self._state.changed(EventActions(state_delta=without_temp(delta)))
         self._state.apply_local(delta)
         for call_id in taken.call_ids:
             self._deliver(call_id)

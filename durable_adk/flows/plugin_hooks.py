@@ -99,7 +99,7 @@ async def _round_run(state: LoopState, hook: HookName) -> Event | None:
     event = (await state.runtime.perform(_step(state, hook))).event
     if event is None:
         return None
-    state.apply_local(event.actions.state_delta)
+    state.apply_local(event.actions.state_delta, event.actions.state_read)
     delta = without_temp(event.actions.state_delta)
     return event if event.content or delta or event.actions.artifact_delta else None
 

@@ -5,7 +5,7 @@ when the workflow continues as new.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -13,6 +13,8 @@ from google.genai import types
 
 from durable_adk.context.journal import Entry, Journal
 from durable_adk.context.loop import LoopSession
+from durable_adk.errors import StateConflictError
+from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.agent_scope import Branch, Branches
 from durable_adk.flows.budget import BudgetMeter
 from durable_adk.flows.runtime import Runtime
@@ -20,6 +22,7 @@ from durable_adk.json_values import canonical, check_json
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.state import is_temp
+from durable_adk.sessions.state_merge import Base, merged
 from durable_adk.wire.checkpoint import Checkpoint
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.run_config import RunConfig
@@ -81,8 +84,15 @@ class LoopState:
         self.session.state.update(state | local)
         self._record(self.session.state, whole=True)
 
-    def changed(self, delta: dict[str, Any]) -> None:
-        """Apply the state changes of a committed event."""
+    def changed(self, actions: EventActions) -> None:
+        """Apply the state changes of a committed event; `actions` has the values afterwards.
+
+        Values with a base were merged as they were stored. The loop gets the same values, as far as
+        it knows the stored ones.
+        """
+        if actions.state_read and self.reads_state:
+            actions.state_delta = self._merged(self._committed, actions)
+        actions.state_read, delta = {}, actions.state_delta
         self.session.state.update(delta)
         self._record(delta)
         if self.reads_state:
@@ -91,11 +101,22 @@ class LoopState:
             # No code here reads state: keep only what must travel with the steps.
             self.session.state = {k: v for k, v in self.session.state.items() if is_temp(k)}
 
-    def apply_local(self, delta: dict[str, Any]) -> None:
-        """Apply the `temp:` keys of a step's delta, which are in no stored event (TRAP-7)."""
+    def apply_local(self, delta: dict[str, Any], bases: Mapping[str, Base] | None = None) -> None:
+        """Apply the `temp:` keys of a step's delta, which are in no stored event (TRAP-7).
+
+        Raises:
+            StateConflictError: One cannot be merged with what another branch has written.
+        """
         temporary = {k: v for k, v in delta.items() if is_temp(k)}
+        temporary = merged(self.session.state, temporary, bases or {})
         self.session.state.update(temporary)
         self._record(temporary)
+
+    def _merged(self, known: dict[str, Any], actions: EventActions) -> dict[str, Any]:
+        try:
+            return merged(known, actions.state_delta, actions.state_read)
+        except StateConflictError:
+            return actions.state_delta  # the store could merge it: it knows more
 
     def local_state(self) -> dict[str, Any]:
         """State that steps must see beyond the committed one: `temp:` keys and dirty writes.

@@ -18,6 +18,7 @@ from durable_adk.errors import (
     DurableAdkError,
     PayloadLostError,
     PayloadTooLargeError,
+    StateConflictError,
     as_detail,
     from_detail,
     raised,
@@ -29,6 +30,7 @@ from durable_adk.flows.delegated_call import MAX_TASK_BYTES, finished
 from durable_adk.flows.invocation import Invocation
 from durable_adk.flows.state import LoopState
 from durable_adk.json_values import canonical
+from durable_adk.sessions.state_merge import Base, together
 from durable_adk.wire.agent_stack import TurnPosition
 from durable_adk.wire.manifest import AgentNode, Wait
 from durable_adk.wire.messages import check_size
@@ -217,9 +219,34 @@ class ToolTurn:
         ]
         if alone:
             self._invocation.take(results[0])
+        else:
+            self._refuse_conflicts(calls, results)
         ended = any(item.end_invocation for item in results)
         scope.end_invocation = scope.end_invocation or ended
         return results
+
+    def _refuse_conflicts(
+        self, calls: Sequence[types.FunctionCall], results: Sequence[StepResult]
+    ) -> None:
+        """Let the calls fail whose changes of state cannot be merged with those of earlier calls.
+
+        Of such a call nothing is stored. It is not run again: a tool may have acted already.
+        """
+        delta: dict[str, Any] = {}
+        read: dict[str, Base] = {}
+        for at, (call, result) in enumerate(zip(calls, results, strict=True)):
+            if result.event is None:
+                continue
+            mine = result.event.actions
+            try:
+                delta, read = together(delta, read, mine.state_delta, mine.state_read)
+            except StateConflictError as error:
+                before = zip(calls[:at], results[:at], strict=True)
+                writers = [one for one, done in before if _writes(done, error.key)]
+                names = " and ".join(f"{one.name!r} (call {one.id})" for one in [*writers, call])
+                result.error = as_detail(StateConflictError(f"Tools {names}: {error.message}"))
+                event_id, result.event = result.event.id, None
+                self._settled(call, result, event_id)
 
     async def _call(
         self, fields: dict[str, Any], call: types.FunctionCall, *, together: int
@@ -281,7 +308,9 @@ def _changes(event: Event | None) -> Event | None:
     if event is None or not (event.actions.state_delta or event.actions.artifact_delta):
         return None
     actions = EventActions(
-        state_delta=event.actions.state_delta, artifact_delta=event.actions.artifact_delta
+        state_delta=event.actions.state_delta,
+        state_read=event.actions.state_read,
+        artifact_delta=event.actions.artifact_delta,
     )
     return event.model_copy(update={"content": None, "actions": actions})
 
@@ -291,6 +320,10 @@ def about(request: types.FunctionCall) -> str:
     args = request.args or {}
     original: Any = args.get("originalFunctionCall") or {"id": args.get("functionCallId")}
     return str(original["id"])
+
+
+def _writes(result: StepResult, key: str) -> bool:
+    return result.event is not None and key in result.event.actions.state_delta
 
 
 def _settled_skip(results: Sequence[StepResult]) -> bool | None:

@@ -156,6 +156,9 @@ class _MemoryTables:
             own = {name: text for name, text in delta.items() if owner(key, name) == key}
             self._initial[key] = own
 
+    def locked_state(self, key: SessionKey, names: Collection[str]) -> dict[str, str]:
+        return {name: text for name, text in self.state(key).items() if name in names}
+
     def initial_state(self, key: SessionKey) -> dict[str, str]:
         return dict(self._initial.get(key, {}))
 

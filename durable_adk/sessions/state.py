@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from durable_adk.errors import StateValueError
 from durable_adk.json_values import canonical, check_json, check_state_key
+from durable_adk.sessions.state_merge import MISSING, Base, base_of, together
 
 APP_PREFIX = "app:"
 USER_PREFIX = "user:"
 TEMP_PREFIX = "temp:"
-
-_MISSING = object()
+SHARED_PREFIXES = (APP_PREFIX, USER_PREFIX)
+"""Prefixes of keys that sessions share."""
 
 
 def is_temp(key: str) -> bool:
@@ -35,22 +37,46 @@ class State:
     collected, by comparing its JSON with the earlier JSON. Direct changes of the value dict by
     other code are not recorded. Values are checked on write, so an invalid value raises where it is
     set (TRAP-21).
+
+    Of each key that was read before it was written, the value that was read is kept, so that writes
+    of code that runs at the same time can be merged (`sessions.state_merge`).
+
+    Args:
+        value: The values; changed in place.
+        delta: The changes; changed in place.
+        read: The bases of the changes; changed in place. None: they are not kept.
+        stored: By key, the base of values that differ from the stored ones.
     """
 
     APP_PREFIX = APP_PREFIX
     USER_PREFIX = USER_PREFIX
     TEMP_PREFIX = TEMP_PREFIX
 
-    def __init__(self, value: dict[str, Any], delta: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        value: dict[str, Any],
+        delta: dict[str, Any],
+        *,
+        read: dict[str, Base] | None = None,
+        stored: Mapping[str, Base] | None = None,
+    ) -> None:
         self._value = value
         self._delta = delta
+        self._read = {} if read is None else read
+        self._stored = stored or {}
         self._copies: dict[str, Any] = {}
         self._shared: dict[str, tuple[Any, str]] = {}
         """Dicts and lists that callers may hold references to, each with its last known JSON."""
+        self._seen: dict[str, str | None] = {}
+        """By key that was read before it was written, the JSON of the value; None: there was none.
+        A default that was given for it counts as its value."""
+        self._written = set(delta)
+        """Keys whose values have been written: to read them is to read one's own write."""
 
     def __getitem__(self, key: str) -> Any:
         value = self._live(key)
-        if value is _MISSING:
+        self._saw(key, value)
+        if value is MISSING:
             raise KeyError(key)
         if isinstance(value, (dict, list)) and key not in self._shared:
             self._shared[key] = value, canonical(value)
@@ -65,6 +91,8 @@ class State:
         self._record(key, value)
 
     def __contains__(self, key: object) -> bool:
+        if isinstance(key, str):
+            self._saw(key, self._live(key))
         return key in self._delta or key in self._value
 
     def __iter__(self) -> Iterator[str]:
@@ -78,11 +106,13 @@ class State:
         try:
             return self[key]
         except KeyError:
+            self._saw_default(key, default)
             return default
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """Return the value of a key, after setting it to `default` if it is missing."""
         if key not in self:
+            self._saw_default(key, default)
             self[key] = default
         return self[key]
 
@@ -109,8 +139,9 @@ class State:
                 self._value[key] = value
                 self._record(key, value)
         for key, value in self._delta.items():
-            if value is not self._copies.get(key, _MISSING):
+            if value is not self._copies.get(key, MISSING):
                 check_json(value, f"state[{key!r}]")
+        self._keep_bases()
         return self._delta
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,17 +151,55 @@ class State:
         """
         return {key: self[key] for key in self}
 
+    def _saw(self, key: str, value: Any) -> None:
+        """Keep the value of a key, before anyone changes it, unless this code has written it."""
+        if key not in self._seen and key not in self._written and key not in self._delta:
+            self._seen[key] = None if value is MISSING else canonical(value)
+
+    def _saw_default(self, key: str, default: Any) -> None:
+        """Take a default for the value that was read: the code goes on from it."""
+        if key in self._seen and self._seen[key] is None and key not in self._written:
+            with suppress(StateValueError):  # no value that state can have
+                check_json(default, "a default")
+                self._seen[key] = None if default is None else canonical(default)
+
+    def _keep_bases(self) -> None:
+        for key in self._seen.keys() & self._delta.keys():
+            if key in self._stored:
+                self._read[key] = self._stored[key]
+            else:
+                text = self._seen[key]
+                before = MISSING if text is None else json.loads(text)
+                self._read[key] = base_of(before, self._delta[key])
+
+    def merge(self, delta: Mapping[str, Any], bases: Mapping[str, Base]) -> None:
+        """Take changes that other code has made from the values `bases` on.
+
+        Raises:
+            StateConflictError: A value cannot be merged with what this code has written.
+        """
+        self.collect_delta()
+        mine = {key: value for key, value in self._delta.items() if key in delta}
+        read = {key: base for key, base in self._read.items() if key in delta}
+        both, merged_bases = together(mine, read, delta, bases)
+        for key, value in both.items():
+            self._seen.pop(key, None)
+            self._read.pop(key, None)
+            self[key] = value
+        self._read.update(merged_bases)
+
     def _live(self, key: str) -> Any:
         """Return the object that all readers of the key share.
 
         It is in the value, unless user code wrote to the delta directly, which ADK permits.
         """
-        mine = self._copies.get(key, _MISSING)
+        mine = self._copies.get(key, MISSING)
         if key in self._delta and self._delta[key] is not mine:
             return self._delta[key]
-        return self._value.get(key, _MISSING)
+        return self._value.get(key, MISSING)
 
     def _record(self, key: str, value: Any) -> None:
+        self._written.add(key)
         if isinstance(value, (dict, list)):
             self._shared[key] = value, canonical(value)
             value = json.loads(json.dumps(value))

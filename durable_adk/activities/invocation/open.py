@@ -33,14 +33,12 @@ from durable_adk.failpoints import failpoint
 from durable_adk.sessions.lease_owner import ttl_of
 from durable_adk.sessions.queries import read_from_calls
 from durable_adk.sessions.records import GetSessionConfig, InvocationRecord, QueueBounds, Status
-from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp
+from durable_adk.sessions.state import SHARED_PREFIXES, without_temp
 from durable_adk.wire.messages import WhenBusy
 from durable_adk.wire.steps import Opened, OpenStep
 
 STEERING = 1.5
 """Seconds between checks whether a message was delivered, or another invocation can receive it."""
-
-SHARED_PREFIXES = (APP_PREFIX, USER_PREFIX)
 
 
 async def open_invocation(deps: Dependencies, step: OpenStep) -> Opened:

@@ -1,6 +1,7 @@
 """Tools whose work runs outside the tool step: agents as tools, and external activities."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,8 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.json_values import to_json_value
-from durable_adk.sessions.state import without_temp
+from durable_adk.sessions.state import SHARED_PREFIXES, without_temp
+from durable_adk.sessions.state_merge import Base, base_of
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
@@ -42,8 +44,9 @@ class AgentResult:
         """
         if self.error is not None:
             raise from_detail(self.error)
+        delta, read = _changes(self.events)
+        context.state.merge(delta, read)
         for event in self.events:
-            context.state.update(without_temp(event.actions.state_delta))
             context.actions.artifact_delta |= event.actions.artifact_delta
         if isinstance(tool, AgentTool) and tool.skip_summarization:
             context.actions.skip_summarization = True
@@ -63,6 +66,26 @@ class AgentResult:
         if schema is None:
             return text
         return parse_output(schema, text)
+
+
+def _changes(events: Sequence[Event]) -> tuple[dict[str, Any], dict[str, Base]]:
+    """Return the state changes of a run, with their bases: what its first reads had found.
+
+    What sessions share is stored already. Its base is its value, so that it is not changed again.
+    """
+    delta: dict[str, Any] = {}
+    read: dict[str, Base] = {}
+    for event in events:
+        for key, value in without_temp(event.actions.state_delta).items():
+            base = event.actions.state_read.get(key)
+            if key.startswith(SHARED_PREFIXES):
+                read[key] = base_of(value, value)
+            elif base is None:
+                read.pop(key, None)
+            elif key not in delta:
+                read[key] = base
+            delta[key] = value
+    return delta, read
 
 
 async def read_agent_result(deps: Dependencies, end: ChildEnd, invocation_id: str) -> AgentResult:

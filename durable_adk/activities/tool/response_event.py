@@ -54,7 +54,11 @@ def pending_result(context: ToolContext, step: ToolStep) -> StepResult:
     """Return the result of a started long-running call; changes get their own event (TRAP-9)."""
     delta = context.state.collect_delta()
     check_json(delta, "state_delta")
-    actions = EventActions(state_delta=delta, artifact_delta=context.actions.artifact_delta)
+    actions = EventActions(
+        state_delta=delta,
+        state_read=context.actions.state_read,
+        artifact_delta=context.actions.artifact_delta,
+    )
     event = Event(
         id=step.event_id,
         invocation_id=step.invocation_id,

@@ -26,6 +26,7 @@ from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import replaced
 from durable_adk.plugins.run_context import RunContext
 from durable_adk.plugins.save_files_as_artifacts_plugin import SaveFilesAsArtifactsPlugin
+from durable_adk.sessions.state_merge import together
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.messages import check_size, user_content
 from durable_adk.wire.steps import HookStep, Step, StepResult
@@ -149,7 +150,12 @@ async def _on_event(deps: Dependencies, step: Step, event: Event) -> Event:
     _check_answers(event, changed)
     CallIds(changed.id).give(changed.get_function_calls())
     # State written through the hook's context is committed with the event, replaced or not.
-    changed.actions.state_delta |= context.state.collect_delta()
+    changed.actions.state_delta, changed.actions.state_read = together(
+        changed.actions.state_delta,
+        changed.actions.state_read,
+        context.state.collect_delta(),
+        context.actions.state_read,
+    )
     changed.actions.artifact_delta |= context.actions.artifact_delta
     if changed != event:
         _check(changed, "The event that on_event_callback has changed")

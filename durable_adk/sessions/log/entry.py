@@ -2,17 +2,23 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic_core import PydanticSerializationError
 
-from durable_adk.errors import EventConflictError, InvalidRequestError, StateValueError
+from durable_adk.errors import (
+    EventConflictError,
+    InvalidRequestError,
+    StateConflictError,
+    StateValueError,
+)
 from durable_adk.events.event import Event
 from durable_adk.json_values import MAX_KEY, canonical, check_json, check_state_key
 from durable_adk.sessions.log.head import Head
-from durable_adk.sessions.session import Session, SessionKey
+from durable_adk.sessions.session import CHILD_PREFIX, Session, SessionKey
 from durable_adk.sessions.state import without_temp
+from durable_adk.sessions.state_merge import Base, merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +34,16 @@ class Entry:
     """`Event.to_json()`, without `temp:` keys."""
     delta: dict[str, str]
     """The state delta without `temp:` keys, each value as JSON."""
+    bases: dict[str, Base] = field(default_factory=dict[str, Base])
+    """The bases of values that are to be merged; see `sessions.state_merge`."""
 
     @classmethod
-    def of(cls, event: Event) -> "Entry":
+    def of(cls, event: Event, *, keeps_bases: bool = False) -> "Entry":
         """Build the entry for an event.
+
+        Args:
+            event: The event.
+            keeps_bases: Whether `EventActions.state_read` is stored too.
 
         Raises:
             InvalidRequestError: The event is partial, has no id, or its id is too long.
@@ -43,7 +55,8 @@ class Entry:
             raise InvalidRequestError(f"An event's id may have {MAX_KEY} bytes; shorten it.")
         check_state(event.actions.state_delta)
         delta = without_temp(event.actions.state_delta)
-        body = _body(event, delta)
+        read = {key: base for key, base in event.actions.state_read.items() if key in delta}
+        body = _body(event, delta, read if keeps_bases else {})
         return cls(
             event_id=event.id,
             invocation_id=event.invocation_id,
@@ -51,7 +64,29 @@ class Entry:
             digest=_digest(body),
             body=body,
             delta=encode(delta),
+            bases=read,
         )
+
+    def merged(self, stored: dict[str, str]) -> "Entry":
+        """Return the entry with its values merged into those that are stored, as JSON texts.
+
+        The digest stays that of the event as it was written, so that a repeat is recognised.
+
+        Raises:
+            StateConflictError: A value cannot be merged.
+        """
+        mine = {key: self.delta[key] for key in self.bases}
+        event = self.event()
+        try:
+            values = merged(decode(stored), decode(mine), self.bases)
+        except StateConflictError as error:
+            raise StateConflictError(f"{_writer(event)}: {error.message}") from error
+        changed = {key: text for key, text in encode(values).items() if text != mine[key]}
+        if not changed:
+            return self
+        check_state(values)
+        event.actions.state_delta |= decode(changed)
+        return replace(self, body=event.to_json(), delta=self.delta | changed)
 
     def event(self) -> Event:
         """Return a fresh copy of the stored event."""
@@ -69,8 +104,13 @@ class Entry:
             )
 
 
-def _body(event: Event, delta: dict[str, Any]) -> str:
-    actions = event.actions.model_copy(update={"state_delta": delta})
+def _writer(event: Event) -> str:
+    tools = [repr(response.name) for response in event.get_function_responses()]
+    return f"Tool {', '.join(tools)}" if tools else f"Agent {event.author!r}"
+
+
+def _body(event: Event, delta: dict[str, Any], read: dict[str, Base]) -> str:
+    actions = event.actions.model_copy(update={"state_delta": delta, "state_read": read})
     try:
         return event.model_copy(update={"actions": actions}).to_json()
     except PydanticSerializationError as error:
@@ -129,8 +169,11 @@ def session_copy(key: SessionKey, head: Head, *states: dict[str, str] | None) ->
     )
 
 
-def entry_of(event: Event, invocation_id: str) -> Entry:
-    """Build the entry for an event of an invocation.
+def entry_of(event: Event, invocation_id: str, *, key: SessionKey) -> Entry:
+    """Build the entry for an event of an invocation in a session.
+
+    The session of an agent used as a tool keeps the bases: its changes of state are merged once
+    more, into its caller's.
 
     Raises:
         InvalidRequestError: The event belongs to another invocation.
@@ -140,4 +183,4 @@ def entry_of(event: Event, invocation_id: str) -> Entry:
             f"The event {event.id!r} belongs to the invocation {event.invocation_id!r}, "
             f"not to {invocation_id!r}."
         )
-    return Entry.of(event)
+    return Entry.of(event, keeps_bases=key.session_id.startswith(CHILD_PREFIX))

@@ -8,7 +8,8 @@ from durable_adk.errors import InvalidRequestError, SessionBusyError
 from durable_adk.events.event import Event
 from durable_adk.json_values import check_id
 from durable_adk.sessions.log import invocations, pause, steering
-from durable_adk.sessions.log.entry import entry_of
+from durable_adk.sessions.log.entry import decode_event, entry_of
+from durable_adk.sessions.log.storage import Row
 from durable_adk.sessions.log.transactions import Transactions
 from durable_adk.sessions.records import (
     InvocationRecord,
@@ -64,7 +65,7 @@ class InvocationLog(Transactions):
         work = partial(
             invocations.open_invocation,
             key=checked_key(*key),
-            entry=entry_of(user_event, check_id(invocation_id, "invocation_id")),
+            entry=entry_of(user_event, check_id(invocation_id, "invocation_id"), key=key),
             lease_owner=lease_owner,
             create_session=create_session,
             ttl=ttl,
@@ -89,7 +90,8 @@ class InvocationLog(Transactions):
 
         A repeat (same id and content, any timestamp) changes nothing and returns the first call's
         number, even if another invocation holds the lease by now. `temp:` keys of the delta are not
-        stored.
+        stored. Values with a base are merged with what others have stored meanwhile (STA-19), and
+        then `event` has the result.
 
         Args:
             key: The session.
@@ -106,20 +108,23 @@ class InvocationLog(Transactions):
             LeaseLostError: `invocation_id` at `epoch` does not hold the session's lease (I6).
             InvalidRequestError: The event is partial, has no id, or belongs to another invocation.
             StateValueError: The event is not JSON.
+            StateConflictError: A value cannot be merged with the stored one.
         """
         if closing is not None:
             _require_closed(closing)
         work = partial(
             invocations.commit,
             key=key,
-            entry=entry_of(event, invocation_id),
+            entry=entry_of(event, invocation_id, key=key),
             invocation_id=invocation_id,
             epoch=epoch,
             closing=closing,
             revision=revision,
             by_step=by_step,
         )
-        return await self._change(key, work)
+        row = await self._change(key, work)
+        _take_merged(event, row)
+        return row.seq
 
     async def pause_invocation(
         self, key: SessionKey, *, invocation_id: str, epoch: int, revision: int | None = None
@@ -180,7 +185,7 @@ class InvocationLog(Transactions):
         work = partial(
             pause.resume,
             key=key,
-            entry=user_event and entry_of(user_event, invocation_id),
+            entry=user_event and entry_of(user_event, invocation_id, key=key),
             invocation_id=invocation_id,
             lease_owner=lease_owner,
             ttl=ttl,
@@ -269,7 +274,7 @@ class InvocationLog(Transactions):
             epoch=epoch,
             status=status,
             error=error,
-            seals=[entry_of(event, invocation_id) for event in seals],
+            seals=[entry_of(event, invocation_id, key=key) for event in seals],
             revision=revision,
         )
         return await self._change(key, work)
@@ -308,7 +313,7 @@ class InvocationLog(Transactions):
             epoch=epoch,
             status=status,
             error=error,
-            seals=[entry_of(event, invocation_id) for event in seals],
+            seals=[entry_of(event, invocation_id, key=key) for event in seals],
             revision=revision,
         )
         try:
@@ -321,3 +326,9 @@ class InvocationLog(Transactions):
 def _require_closed(status: Status) -> None:
     if not status.closed:
         raise InvalidRequestError(f"An invocation is not closed as {status.value!r}.")
+
+
+def _take_merged(event: Event, row: Row) -> None:
+    if event.actions.state_read:
+        event.actions.state_delta |= decode_event(row.body).actions.state_delta
+        event.actions.state_read = {}

@@ -19,6 +19,7 @@ from durable_adk.errors import (
     InvocationTerminatedError,
     SessionBusyError,
     SessionNotFoundError,
+    StateConflictError,
     as_detail,
 )
 from durable_adk.failpoints import failpoint
@@ -117,7 +118,7 @@ def commit(
     closing: Status | None = None,
     revision: int | None = None,
     by_step: bool = False,
-) -> int:
+) -> Row:
     """Append an event under the lease; see `InvocationLog.commit_event`."""
     head = tables.head(key)
     if head is not None:
@@ -125,18 +126,17 @@ def commit(
         head.require_grown(revision or 0)
         if by_step and head.retried:
             _require_not_reserved(tables, key, invocation_id, entry)
+    if head is None or not head.holds(invocation_id, epoch):
+        return _repeated(tables, key, entry, invocation_id=invocation_id, epoch=epoch)
+    entry = _merged(tables, key, entry)
     # The insert itself detects a repeat, which saves the usual first commit one statement.
-    if (
-        head is None
-        or not head.holds(invocation_id, epoch)
-        or not tables.add_event(key, head.revision + 1, entry)
-    ):
+    if not tables.add_event(key, head.revision + 1, entry):
         return _repeated(tables, key, entry, invocation_id=invocation_id, epoch=epoch)
     head = _advance(tables, key, head, entry)
     if closing is not None:
         close(tables, key, invocation_id=invocation_id, epoch=epoch, status=closing)
     failpoint("commit.written")
-    return head.revision
+    return Row(head.revision, entry.digest, entry.body)
 
 
 def open_invocation(
@@ -321,10 +321,28 @@ def appended(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
 
     Raises:
         EventConflictError: The event's id is taken.
+        StateConflictError: A value cannot be merged with the stored one.
     """
+    entry = _merged(tables, key, entry)
     if not tables.add_event(key, head.revision + 1, entry):
         raise EventConflictError(f"The id {entry.event_id!r} is taken by another event.")
     return _advance(tables, key, head, entry)
+
+
+def _merged(tables: Tables, key: SessionKey, entry: Entry) -> Entry:
+    """Return the entry with its values merged into the stored ones, unless it is a repeat.
+
+    Raises:
+        StateConflictError: A value cannot be merged.
+    """
+    if not entry.bases:
+        return entry
+    try:
+        return entry.merged(tables.locked_state(key, entry.delta))
+    except StateConflictError:
+        if tables.find_event(key, entry.event_id) is not None:
+            return entry  # a repeat finds the values that it has written itself
+        raise
 
 
 def _advance(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
@@ -346,13 +364,13 @@ def _require_not_reserved(
 
 def _repeated(
     tables: Tables, key: SessionKey, entry: Entry, *, invocation_id: str, epoch: int
-) -> int:
-    """Return the sequence number of an earlier commit of the same event."""
+) -> Row:
+    """Return the row of an earlier commit of the same event."""
     row = tables.find_event(key, entry.event_id)
     if row is None:
         raise lease_lost(invocation_id, epoch)
     entry.require_same(row.digest)
-    return row.seq
+    return row
 
 
 def _require_opened_by(

@@ -141,6 +141,13 @@ class Tables(Protocol):
         """
         ...
 
+    def locked_state(self, key: SessionKey, names: Collection[str]) -> dict[str, str]:
+        """Read the values of keys, and let no other transaction change them until this one ends.
+
+        For all keys that the transaction will set: a missing one may be stored as "" until then.
+        """
+        ...
+
     def initial_state(self, key: SessionKey) -> dict[str, str]:
         """Read the initial values of the session's own keys."""
         ...

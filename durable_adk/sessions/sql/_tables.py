@@ -259,6 +259,13 @@ class SqlTables:
         if rows:
             self._connection.execute(self._insert.state, rows)
 
+    def locked_state(self, key: SessionKey, names: Collection[str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name in sorted(names):  # in the order of `put_state`
+            row = _state_row(key, name, "", initial=False)
+            found[name] = self._connection.scalar(self._insert.locked_state, row) or ""
+        return {name: text for name, text in found.items() if text}
+
     def initial_state(self, key: SessionKey) -> dict[str, str]:
         rows = self._connection.execute(_INITIAL_STATE_OF, _params(key))
         return {row.key: row.initial for row in rows}

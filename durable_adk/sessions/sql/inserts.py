@@ -32,6 +32,10 @@ class Inserts:
         self.state = state.on_conflict_do_update(
             index_elements=[*_KEY, "key"], set_={"value": state.excluded.value}
         )
+        # An update that changes nothing: it locks the row, also against others that would add it.
+        self.locked_state = state.on_conflict_do_update(
+            index_elements=[*_KEY, "key"], set_={"value": STATE.c.value}
+        ).returning(STATE.c.value)
         invocation = insert(INVOCATIONS)
         self.invocation = invocation.on_conflict_do_update(
             index_elements=[*_KEY, "invocation_id"],

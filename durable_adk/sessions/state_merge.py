@@ -1,0 +1,320 @@
+"""Merges changes of state that were made at the same time (STA-19).
+
+Steps run side by side: the calls of one turn, the branches of a ParallelAgent, other sessions of
+the same user. Each reads the state and writes whole values, so the later write would undo the
+earlier one. A write therefore names the value that its code had read, the base, and is merged with
+the value that is stored by then:
+
+- A value that nobody else has changed is replaced.
+- Numbers are counts: both differences to the base are added up.
+- Lists keep what both sides have inserted, and lose what either has removed.
+- Dicts are merged key by key.
+- A write whose code had not read the value depends on nothing, and replaces it.
+
+Anything else is a conflict. The merge is a function of its three values, so every replay and every
+attempt gives the same result.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from difflib import SequenceMatcher
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
+
+from durable_adk.errors import StateConflictError
+from durable_adk.json_values import canonical
+
+Base: TypeAlias = list[Any]
+"""A base as JSON: ``[]`` if there was no value, ``[value]``, or ``[None, digest, length]`` for a
+large value: a list that is the beginning of the written one has its length there, any other value
+has None, and can only be compared."""
+
+MAX_BASE: Final = 16_000
+"""Characters of a base that is kept as a value."""
+MAX_COMPARED: Final = 4_000_000
+"""Limit for the product of the lengths of two lists that are compared item by item."""
+MISSING: Final = object()
+"""Stands for the value of a key that does not exist."""
+
+
+def base_of(before: Any, written: Any) -> Base:
+    """Return a base as JSON.
+
+    Args:
+        before: The value that was read, or `MISSING`.
+        written: The value that was written.
+    """
+    if before is MISSING:
+        return []
+    text = canonical(before)
+    if len(text) <= MAX_BASE:
+        return [before]
+    if _is_list(before) and _is_list(written) and canonical(written[: len(before)]) == text:
+        return [None, _digest(text), len(before)]
+    return [None, _digest(text), None]
+
+
+def merged(
+    current: Mapping[str, Any], delta: Mapping[str, Any], bases: Mapping[str, Base]
+) -> dict[str, Any]:
+    """Return the values to store for a delta.
+
+    Args:
+        current: The values that are stored now, at least those of the delta's keys.
+        delta: The values that were written.
+        bases: The bases of those whose code had read them; the others replace what is stored.
+
+    Raises:
+        StateConflictError: A value cannot be merged; the message names its key.
+    """
+    return {
+        key: _of_key(key, bases[key], current.get(key, MISSING), value) if key in bases else value
+        for key, value in delta.items()
+    }
+
+
+def together(
+    first: Mapping[str, Any],
+    first_bases: Mapping[str, Base],
+    second: Mapping[str, Any],
+    second_bases: Mapping[str, Base],
+) -> tuple[dict[str, Any], dict[str, Base]]:
+    """Return two deltas that were made side by side as one, with its bases.
+
+    Where neither side has read a value, dicts are laid over each other (semantics FLW-45).
+
+    Raises:
+        StateConflictError: A value cannot be merged; the message names its key.
+    """
+    delta, bases = {**first, **second}, {**second_bases, **first_bases}
+    for key in first.keys() & second.keys():
+        mine, other = first[key], second[key]
+        before = _value(first_bases[key], mine) if key in first_bases else _UNKNOWN
+        if key in second_bases:
+            delta[key] = _of_key(key, second_bases[key], mine, other)
+        elif _is_dict(mine) and _is_dict(other):
+            delta[key] = _laid_over(mine, other)
+        else:
+            before = _UNKNOWN
+        bases.pop(key, None)
+        if before is not _UNKNOWN:
+            bases[key] = base_of(before, delta[key])
+    return delta, bases
+
+
+_Dict: TypeAlias = dict[str, Any]
+_List: TypeAlias = list[Any]
+_UNKNOWN: Final = object()
+"""Stands for a base of which only the digest is known."""
+
+
+def _laid_over(below: _Dict, above: _Dict) -> _Dict:
+    result = dict(below)
+    for key, value in above.items():
+        known = result.get(key)
+        result[key] = _laid_over(known, value) if _is_dict(known) and _is_dict(value) else value
+    return result
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _value(base: Base, written: Any) -> Any:
+    """Return the base's value, `MISSING`, or `_UNKNOWN`."""
+    match base:
+        case []:
+            return MISSING
+        case [value]:
+            return value
+        case [_, digest, int(length)] if _is_list(written):
+            begin = written[:length]
+            return begin if _digest(canonical(begin)) == digest else _UNKNOWN
+        case _:
+            return _UNKNOWN
+
+
+def _of_key(key: str, base: Base, current: Any, written: Any) -> Any:
+    before, path = _value(base, written), f"state[{key!r}]"
+    if current is MISSING:
+        return written  # the base is a default: keys are never removed
+    try:
+        if before is not _UNKNOWN:
+            return _merge(path, before, current, written)
+        if _digest(canonical(current)) == base[1]:
+            return written
+        if _digest(canonical(written)) == base[1]:
+            return current
+        raise _conflict(path, "is too large to be merged")
+    except StateConflictError as error:
+        error.key = key
+        raise
+
+
+def _merge(path: str, base: Any, current: Any, written: Any) -> Any:
+    """Return the merge of one value, at any depth; `MISSING` if it was removed."""
+    if _same(current, base):
+        return written
+    if _same(written, base):
+        return current
+    total = _sum(base, current, written)
+    if total is not None:
+        return total
+    absent = base is MISSING or base is None
+    dict_before: Any = {} if absent else base
+    list_before: Any = [] if absent else base
+    if _is_dict(dict_before) and _is_dict(current) and _is_dict(written):
+        return _merge_dicts(path, dict_before, current, written)
+    if _is_list(list_before) and _is_list(current) and _is_list(written):
+        return _merge_lists(path, list_before, current, written)
+    if _same(current, written):
+        return written
+    raise _conflict(path, "was changed in two ways that cannot be merged")
+
+
+def _conflict(path: str, what: str) -> StateConflictError:
+    return StateConflictError(
+        f"{path} {what}: code that ran at the same time had read the same value of it. Give each "
+        "its own key, or a list or dict that both add to; or set the value without reading it."
+    )
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is MISSING or other is MISSING:
+        return one is other
+    return canonical(one) == canonical(other)  # in Python True equals 1
+
+
+def _is_dict(value: Any) -> TypeGuard[_Dict]:
+    return isinstance(value, dict)
+
+
+def _is_list(value: Any) -> TypeGuard[_List]:
+    return isinstance(value, list)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _sum(base: Any, current: Any, written: Any) -> float | None:
+    """Return the sum of two counts; None if these are none.
+
+    A whole number that did not exist counts from 0. Another number that did not exist may as well
+    be a time, so it is no count.
+    """
+    if not (_is_number(current) and _is_number(written)):
+        return None
+    if base is MISSING or base is None:
+        base = 0 if isinstance(current, int) and isinstance(written, int) else None
+    if not _is_number(base):
+        return None
+    try:
+        total = current + (written - base)
+    except OverflowError:
+        return None
+    return total if math.isfinite(total) else None
+
+
+def _merge_dicts(path: str, base: _Dict, current: _Dict, written: _Dict) -> _Dict:
+    result: _Dict = {}
+    for key in {**current, **written}:
+        sides = (one.get(key, MISSING) for one in (base, current, written))
+        value = _merge(f"{path}[{key!r}]", *sides)
+        if value is not MISSING:
+            result[key] = value
+    return result
+
+
+# ----- lists
+
+
+class _Change(NamedTuple):
+    """One side has replaced ``base[start:end]``; an insertion replaces nothing."""
+
+    start: int
+    end: int
+    side: int
+    items: _List
+
+
+def _merge_lists(path: str, base: _List, current: _List, written: _List) -> _List:
+    """Return a list with the changes of both sides; of two insertions the current one is first."""
+    result: _List = []
+    done = 0
+    for group in _groups(_changes(path, base, current, written)):
+        start, end = group[0].start, max(change.end for change in group)
+        mine, others = (
+            _changed(base, start, end, [change for change in group if change.side == side])
+            for side in (0, 1)
+        )
+        result += base[done:start]
+        if len({change.side for change in group}) == 1:
+            result += mine if group[0].side == 0 else others
+        elif not any(change.items for change in group):
+            gone = {at for change in group for at in range(change.start, change.end)}
+            result += [base[at] for at in range(start, end) if at not in gone]
+        else:
+            result += _merge_items(f"{path}[{start}:{end}]", base[start:end], mine, others)
+        done = end
+    return result + base[done:]
+
+
+def _merge_items(path: str, base: _List, current: _List, written: _List) -> _List:
+    """Return the merge of items that both sides have changed."""
+    count = len(base)
+    if min(len(current), len(written)) >= count:
+        pairs = zip(base, current, written, strict=False)  # the others were added behind them
+        return [_merge(path, *one) for one in pairs] + current[count:] + written[count:]
+    if _same(current, written):
+        return current
+    raise _conflict(path, "was changed in two ways that cannot be merged")
+
+
+def _changes(path: str, base: _List, *sides: _List) -> list[_Change]:
+    texts = [canonical(item) for item in base]
+    found: list[_Change] = []
+    for number, side in enumerate(sides):
+        other = [canonical(item) for item in side]
+        begin = _common(texts, other)
+        room = min(len(texts), len(other)) - begin
+        end = min(_common(texts[::-1], other[::-1]), room)
+        old, new = texts[begin : len(texts) - end], other[begin : len(other) - end]
+        if len(old) * len(new) > MAX_COMPARED:
+            raise _conflict(path, "is too long to be merged")
+        codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        found += [
+            _Change(begin + i, begin + j, number, side[begin + k : begin + m])
+            for kind, i, j, k, m in codes
+            if kind != "equal"
+        ]
+    return sorted(found, key=lambda change: change[:3])
+
+
+def _common(one: list[str], other: list[str]) -> int:
+    """Return how many items the two begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, pair in pairs if pair[0] != pair[1]), min(len(one), len(other)))
+
+
+def _groups(changes: Iterable[_Change]) -> list[list[_Change]]:
+    """Return the changes in groups: those that touch the same items, or insert at one place."""
+    groups: list[list[_Change]] = []
+    end = -1
+    for change in changes:
+        same_place = bool(groups) and change[:2] == groups[-1][0][:2]
+        if change.start < end or same_place:
+            groups[-1].append(change)
+        else:
+            groups.append([change])
+        end = max(end, change.end)
+    return groups
+
+
+def _changed(base: _List, start: int, end: int, changes: Iterable[_Change]) -> _List:
+    """Return ``base[start:end]`` with the changes of one side."""
+    result: _List = []
+    for change in changes:
+        result += base[start : change.start] + change.items
+        start = change.end
+    return result + base[start:end]
