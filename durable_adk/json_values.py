@@ -157,27 +157,33 @@ def _check_text(value: str, path: str) -> None:
         raise StateValueError(f"{path} holds a {kind} at index {bad.start()}; remove it.")
 
 
-def to_json_value(value: Any) -> Any:
+def to_json_value(value: Any, *, exclude_none: bool = False) -> Any:
     """Convert common Python results (models, tuples, sets, dates) to JSON values.
 
     Unknown objects are returned unchanged, for `check_json` to report; so are values that are
     nested too deeply or contain themselves.
+
+    Args:
+        value: The value.
+        exclude_none: Whether fields of models that are None are left out.
     """
-    return _to_json(value, 0)
+    return _to_json(value, 0, exclude_none)
 
 
-def _to_json(value: Any, depth: int) -> Any:
+def _to_json(value: Any, depth: int, exclude_none: bool) -> Any:
     if depth > MAX_DEPTH:
         return value
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
-        return {key: _to_json(item, depth + 1) for key, item in items}
+        return {key: _to_json(item, depth + 1, exclude_none) for key, item in items}
     if isinstance(value, (list, tuple)):
-        return [_to_json(item, depth + 1) for item in cast("Iterable[Any]", value)]
+        items = cast("Iterable[Any]", value)
+        return [_to_json(item, depth + 1, exclude_none) for item in items]
     if isinstance(value, (set, frozenset)):
-        items = [_to_json(item, depth + 1) for item in cast("Iterable[Any]", value)]
-        return sorted(items, key=_order)  # the order of a set differs between processes
-    return _scalar(value, depth)
+        items = cast("Iterable[Any]", value)
+        members = [_to_json(item, depth + 1, exclude_none) for item in items]
+        return sorted(members, key=_order)  # the order of a set differs between processes
+    return _scalar(value, depth, exclude_none)
 
 
 def _order(value: Any) -> str:
@@ -185,26 +191,28 @@ def _order(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=lambda item: type(item).__name__)
 
 
-def _scalar(value: Any, depth: int) -> Any:
+def _scalar(value: Any, depth: int, exclude_none: bool) -> Any:
     match value:
         case BaseModel():
-            return _dumped(value)
+            return _dumped(value, exclude_none)
         case Enum():
-            return _to_json(value.value, depth + 1)
+            return _to_json(value.value, depth + 1, exclude_none)
         case datetime() | date() | time():
             return value.isoformat()
         case UUID():
             return str(value)
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-            return _to_json(fields, depth)  # `asdict` would not end on circular references
+            return _to_json(
+                fields, depth, exclude_none
+            )  # `asdict` would not end on circular references
         case _:
             return value
 
 
-def _dumped(model: BaseModel) -> Any:
+def _dumped(model: BaseModel, exclude_none: bool) -> Any:
     try:
-        return model.model_dump(mode="json")
+        return model.model_dump(mode="json", exclude_none=exclude_none)
     except Exception:  # noqa: BLE001 - serialisers are user code too
         return model
 

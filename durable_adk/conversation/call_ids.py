@@ -56,5 +56,4 @@ class CallIds:
             if self._own or not call.id or self._has_call(call.id) or call.id in self._taken:
                 name = f"{self._event_id}/{len(self._taken)}"
                 call.id = f"{ID_PREFIX}{uuid.uuid5(_NAMESPACE, name)}"
-            call.args = call.args or {}
             self._taken.append(call.id)

@@ -48,6 +48,7 @@ def save_output(
         event: A complete event of the agent; its state delta is changed.
         output_key: The agent's `output_key`; None: nothing is written.
         schema: The agent's `output_schema`, or None. With a schema, the final text is parsed.
+            Without an `output_key`, nothing is, as in ADK: the model's text is passed on.
         before: Returns the text of the agent's earlier events of this run. Without a schema the
             key holds the whole text, including text that came with calls (17.1). Called only when
             needed: a run may have thousands of events.
@@ -55,15 +56,12 @@ def save_output(
     Raises:
         OutputSchemaError: The output does not match the schema (AGT-22).
     """
-    if not event.text or event.error_code:
+    if not output_key or not event.text:
         return
     if schema is None:
-        if output_key:
-            event.actions.state_delta[output_key] = before() + event.text
+        event.actions.state_delta[output_key] = before() + event.text
         return
     # An event that ends with code to run is not the output, although it counts as final (EVT-10).
     final = event.is_final_response() and pending_code(event.content) is None
     if final and event.text.strip():
-        value = parse_output(schema, event.text)
-        if output_key:
-            event.actions.state_delta[output_key] = value
+        event.actions.state_delta[output_key] = parse_output(schema, event.text)

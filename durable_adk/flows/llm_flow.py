@@ -1,13 +1,14 @@
 """The body of an LlmAgent: model, tools, model, ... until a final answer (semantics 9)."""
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from google.genai import types
 
 from durable_adk.closing import closing
 from durable_adk.code_executors.code_execution_utils import pending_code
+from durable_adk.errors import from_detail
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.agent_scope import AgentScope
@@ -43,16 +44,14 @@ class LlmRun:
             DurableAdkError: A step failed; what could be committed has been yielded before.
         """
         scope, position, pending = self._scope, self._position, self._invocation.pending
-        while not scope.end_invocation:
-            if position.turn is None and not position.final:
-                await self._invocation.continuing.safe_point()
-                async with closing(self._ask()) as events:
-                    async for event in events:
-                        yield event
-            if position.turn is not None:
-                async with closing(self._answer(position.turn)) as events:
-                    async for event in events:
-                        yield event
+        while position.more or not scope.end_invocation:
+            async with closing(self._turn()) as events:
+                async for event in events:
+                    yield event
+            if position.more:
+                continue  # the model said more in the same call
+            if position.error:
+                raise from_detail(position.error)
             if scope.transfer is not None or (position.final and not position.unsettled):
                 break
             if position.final:
@@ -63,22 +62,45 @@ class LlmRun:
         for call_id in sorted(position.unsettled):
             pending.forget(call_id)
 
-    async def _ask(self) -> AsyncGenerator[Event, None]:
-        """Yield one response of the model, and the result of the code in it."""
+    async def _turn(self) -> AsyncGenerator[Event, None]:
+        """Yield a response of the model and those to its calls, or the rest of them."""
         position = self._position
-        # What was answered meanwhile is in the prompt that is built now.
-        position.unsettled -= self._invocation.pending.consume(position.unsettled)
-        result = await _call_model(self._invocation, self._node, self._scope)
-        if result.event is None:
-            position.final = True
-            return
-        yield result.event
-        position.final = result.event.is_final_response()
-        if self._node.runs_code and pending_code(result.event.content) is not None:
+        if position.turn is None and (position.more or not position.final):
+            async with closing(self._next()) as events:
+                async for event in events:
+                    yield event
+        if position.turn is not None:
+            async with closing(self._answer(position.turn)) as events:
+                async for event in events:
+                    yield event
+
+    async def _next(self) -> AsyncGenerator[Event, None]:
+        """Yield the model's next response, and the result of the code in it."""
+        position = self._position
+        if position.more:
+            turn = position.more.pop(0)
+            turn.event.id = self._scope.branch.next_id()
+        else:
+            await self._invocation.continuing.safe_point()
+            # What was answered meanwhile is in the prompt that is built now.
+            position.unsettled -= self._invocation.pending.consume(position.unsettled)
+            result = await _call_model(self._invocation, self._node, self._scope)
+            position.more, position.error = _turns(result.more), result.error
+            if result.event is None:
+                position.final = True
+                return
+            turn = TurnPosition(event=result.event, waits=result.waits)
+        yield turn.event
+        position.final = turn.event.is_final_response()
+        if self._node.runs_code and pending_code(turn.event.content) is not None:
             yield await _run_code(self._invocation, self._node, self._scope)
             position.final = False
-        if result.event.get_function_calls():
-            position.turn = TurnPosition(event=result.event, waits=result.waits)
+        if turn.event.get_function_calls():
+            position.turn = turn
+            while turn.waits and position.more and not position.more[0].event.get_function_calls():
+                later = position.more.pop(0).event  # shown before the pause
+                later.id = self._scope.branch.next_id()
+                yield later
 
     async def _answer(self, turn: TurnPosition) -> AsyncGenerator[Event, None]:
         """Yield the responses to the model's calls, and a text if its answer came as a call."""
@@ -92,6 +114,10 @@ class LlmRun:
         if turn.answer is not None and self._scope.transfer is None:
             yield _final_text(self._node, self._scope, turn.answer)
             position.final = True
+
+
+def _turns(results: Sequence[StepResult]) -> list[TurnPosition]:
+    return [TurnPosition(event=item.event, waits=item.waits) for item in results if item.event]
 
 
 async def _call_model(invocation: Invocation, node: AgentNode, scope: AgentScope) -> StepResult:

@@ -146,7 +146,8 @@ class ToolTurn:
         if failed:
             raise from_detail(failed)
         if response is not None and response.actions.transfer_to_agent:
-            self._scope.transfer = _target(response.actions.transfer_to_agent, results)
+            known = self._state.checkpoint.opened.manifest.names()
+            self._scope.transfer = _target(response.actions.transfer_to_agent, results, known)
 
     def _merged(self, results: Sequence[StepResult]) -> Event | None:
         """The event of all responses: the only one's, which may be stored, or a merged one."""
@@ -342,8 +343,13 @@ def _check_together(state: LoopState, calls: int) -> None:
         )
 
 
-def _target(name: str, results: Sequence[StepResult]) -> AgentNode:
+def _target(name: str, results: Sequence[StepResult], known: Sequence[str]) -> AgentNode:
     """The agent to hand over to; the response that says so is committed already (AGT-50).
+
+    Args:
+        name: Its name.
+        results: The results of the turn's calls.
+        known: Names of the app's agents, for the error.
 
     Raises:
         AgentError: The model may not hand over to it, or it does not exist (AGT-53, 17.1).
@@ -351,4 +357,5 @@ def _target(name: str, results: Sequence[StepResult]) -> AgentNode:
     for result in results:
         if result.transfer is not None and result.transfer.name == name:
             return result.transfer
-    raise raised(AgentError, "ValueError", f"There is no agent {name!r} to transfer to.")
+    text = f"There is no agent {name!r} to transfer to. The agents are: {', '.join(known)}."
+    raise raised(AgentError, "ValueError", text)

@@ -31,7 +31,8 @@ class BaseLlm(BaseModel):
     ) -> AsyncGenerator[LlmResponse, None]:
         """Generate the response to a request.
 
-        Yields exactly one complete response, preceded by any number of partial ones if `stream`.
+        Yields one complete response or several; each may be preceded by partial ones if `stream`.
+        Each complete response becomes an event. Its calls run when the generator has ended.
 
         Raises:
             ModelUnavailableError: A transient failure; the runtime retries after `retry_after`.

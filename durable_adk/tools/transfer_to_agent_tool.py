@@ -14,6 +14,9 @@ def transfer_to_agent(agent_name: str, tool_context: ToolContext) -> None:
     tool_context.actions.transfer_to_agent = agent_name
 
 
+_MISSING = "The mandatory argument 'agent_name' is missing; call again with it."
+
+
 class TransferToAgentTool(BaseTool):
     """Transfers to one of the given agents (semantics AGT-50, AGT-53, TOL-23)."""
 
@@ -36,6 +39,11 @@ class TransferToAgentTool(BaseTool):
             },
         )
 
-    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> None:
+    async def run_async(
+        self, *, args: dict[str, Any], tool_context: ToolContext
+    ) -> dict[str, str] | None:
         """Request the transfer; it happens when the response is committed (AGT-50)."""
-        tool_context.actions.transfer_to_agent = str(args.get("agent_name"))
+        if "agent_name" not in args:
+            return {"error": _MISSING}
+        tool_context.actions.transfer_to_agent = str(args["agent_name"])
+        return None

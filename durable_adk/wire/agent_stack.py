@@ -167,6 +167,10 @@ class LlmPosition(StackPosition):
     """Whether the run has ended except for `unsettled`."""
     turn: TurnPosition | None = None
     """The turn whose calls do not all have responses yet."""
+    more: list[TurnPosition] = Field(default_factory=list[TurnPosition])
+    """Further responses of the last model call, whose turns have not begun."""
+    error: dict[str, Any] | None = None
+    """`errors.as_detail` of what the model raised after these responses."""
 
     @field_serializer("unsettled")
     def _sorted(self, names: set[str]) -> list[str]:

@@ -72,6 +72,10 @@ class AgentNode(JsonModel):
             return self
         return next((found for child in self.children if (found := child.find(name))), None)
 
+    def names(self) -> list[str]:
+        """Return the names of all agents in the tree, depth first."""
+        return [self.name, *(name for child in self.children for name in child.names())]
+
     def any_custom(self) -> bool:
         """Whether any agent is custom: its code runs in the loop and needs the state there."""
         return self.kind == "custom" or any(child.any_custom() for child in self.children)

@@ -290,7 +290,10 @@ class StepResult(JsonModel):
     waits: dict[str, Wait] = Field(default_factory=dict[str, Wait])
     """Pending calls by id; for a model step, its long-running calls."""
     error: dict[str, Any] | None = None
-    """`errors.as_detail` of a tool's exception: other results are committed first (FLW-46)."""
+    """`errors.as_detail` of a tool's exception: other results are committed first (FLW-46). For a
+    model step, what the model raised after the responses that the result has."""
+    more: list["StepResult"] = Field(default_factory=list["StepResult"])
+    """The events of the model's further whole responses; the loop gives them their ids."""
 
     def to_json(self) -> str:
         """Omit defaults, which make up most of a result: all of it goes into the history."""

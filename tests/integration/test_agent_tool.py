@@ -182,6 +182,23 @@ async def test_skip_summarization_ends_the_turn_with_the_agent_s_words(
     assert events[1].text == "forty-two"
 
 
+class Verdict(BaseModel):
+    """What an expert is to answer."""
+
+    verdict: str
+
+
+async def test_skip_summarization_shows_structured_output_as_text(make_runner: MakeRunner) -> None:
+    """17.1 TOL-21: as JSON, which is the caller's output too."""
+    child = expert('{"verdict": "yes"}', output_schema=Verdict)
+    root = asking(AgentTool(child, skip_summarization=True), output_key="out")
+    runner = await make_runner(root)
+    events = await send(runner)
+    assert events[-1].get_function_responses()[0].response == {"verdict": "yes"}
+    assert events[-1].text == '{"verdict": "yes"}'
+    assert await state(runner) == {"out": '{"verdict": "yes"}'}
+
+
 async def test_what_the_child_fails_with_is_the_tool_s_error(make_runner: MakeRunner) -> None:
     """TOL-21, TOL-18: on_tool_error may answer for it; otherwise the run fails."""
 

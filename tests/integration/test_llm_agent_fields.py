@@ -6,19 +6,20 @@ import pytest
 from google.genai import types
 from pydantic import BaseModel
 
-from durable_adk.agents import LlmAgent
+from durable_adk.agents import LlmAgent, SequentialAgent
 from durable_adk.apps import ResumabilityConfig
 from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.errors import OutputSchemaError
 from durable_adk.events import Event
 from durable_adk.examples import Example
-from durable_adk.models import LlmRequest, ScriptedModel
+from durable_adk.models import LlmRequest, LlmResponse, ScriptedModel
 from durable_adk.runners import Runner
 from durable_adk.tools import (
     AgentTool,
     BaseTool,
     ExampleTool,
     LongRunningFunctionTool,
+    ToolContext,
     google_search,
     url_context,
 )
@@ -164,13 +165,78 @@ async def test_the_later_of_two_answers_stands_unmixed(make_runner: MakeRunner) 
 
 
 async def test_an_answer_as_text_is_taken_too(make_runner: MakeRunner) -> None:
-    """AGT-19, AGT-22: if it fits; if not the run fails, as it does without tools."""
+    """AGT-19, AGT-22: if it fits; if not, only a run that is to store it fails."""
     fitting = agent('{"n": 4}', tools=[look], output_schema=Answer, output_key="answer")
     runner = await make_runner(fitting)
     await send(runner)
     assert await state(runner) == {"answer": {"n": 4, "unit": "km"}}
+    other = agent("four", tools=[look], output_schema=Answer, output_key="answer")
+    runner = await make_runner(other)
     with pytest.raises(OutputSchemaError):
-        await send(await make_runner(agent("four", tools=[look], output_schema=Answer)))
+        await send(runner)
+
+
+@pytest.mark.parametrize("tools", [[], [look]])
+async def test_an_unfit_answer_without_output_key_is_passed_on(
+    make_runner: MakeRunner, tools: list[Any]
+) -> None:
+    """AGT-22: as in ADK; the rest of a sequence runs too."""
+    first = agent("four", tools=tools, output_schema=Answer)
+    runner = await make_runner(
+        SequentialAgent(name="s", sub_agents=[first, agent("then", name="b")])
+    )
+    assert [gist(event) for event in await send(runner)] == ["a text four", "b text then"]
+
+
+async def test_a_cut_off_answer_is_stored(make_runner: MakeRunner) -> None:
+    """AGT-21: what the model said before its limit is its output, as in ADK."""
+    half = LlmResponse(
+        content=types.Content(role="model", parts=[types.Part(text="half")]),
+        error_code="MAX_TOKENS",
+        finish_reason=types.FinishReason.MAX_TOKENS,
+    )
+    runner = await make_runner(agent(half, output_key="out"))
+    await send(runner)
+    assert await state(runner) == {"out": "half"}
+
+
+async def test_an_object_as_result_is_under_result(make_runner: MakeRunner) -> None:
+    """FLW-49: models and dataclasses are no dicts; a callback gets the object itself."""
+    seen: list[Any] = []
+
+    def measure() -> Answer:
+        """Measure something."""
+        return Answer(n=1)
+
+    def after(tool: BaseTool, args: Any, tool_context: ToolContext, tool_response: Any) -> None:
+        del tool, args, tool_context
+        seen.append(tool_response)
+
+    a = agent(call("measure"), "done", tools=[measure], after_tool_callback=after)
+    events = await send(await make_runner(a))
+    responses = [one.response for event in events for one in event.get_function_responses()]
+    assert responses == [{"result": {"n": 1, "unit": "km"}}]
+    assert seen == [Answer(n=1)]
+
+
+async def test_a_call_without_arguments_stays_as_it_was(make_runner: MakeRunner) -> None:
+    """FLW-40: the event has what the model sent."""
+
+    def ping() -> str:
+        """Ping."""
+        return "pong"
+
+    said = types.Part(function_call=types.FunctionCall(name="ping"))
+    events = await send(await make_runner(agent(said, "done", tools=[ping])))
+    assert [one.args for event in events for one in event.get_function_calls()] == [None]
+    assert gist(events[-1]) == "a text done"
+
+
+async def test_built_in_tools_come_first(make_runner: MakeRunner) -> None:
+    """FLW-2: as in ADK, so that prompts are the same."""
+    a = agent("hi", tools=[look], output_schema=Answer, sub_agents=[agent("x", name="b")])
+    await send(await make_runner(a))
+    assert list(declared(requests(a)[0])) == ["set_model_response", "transfer_to_agent", "look"]
 
 
 async def test_an_agent_that_may_hand_over_answers_by_a_call(make_runner: MakeRunner) -> None:
@@ -439,3 +505,17 @@ async def test_a_resumable_app_waits_with_a_first_result(make_runner: MakeRunner
     after = await reply(runner, status="closed")
     assert [gist(event) for event in after] == ["a text it is closed"]
     assert after[0].invocation_id == events[0].invocation_id
+
+
+async def test_of_two_tools_of_a_name_the_last_is_declared(make_runner: MakeRunner) -> None:
+    """TOL-2: once, and it is the one that runs; providers refuse two of a name."""
+
+    def other(where: str, how: str = "") -> str:
+        """Look elsewhere."""
+        return f"other {where}{how}"
+
+    other.__name__ = "look"
+    a = agent(call("look", where="up"), "done", tools=[look, other])
+    events = await send(await make_runner(a))
+    assert {"how", "where"} == set(declared(requests(a)[0])["look"]["properties"])
+    assert events[1].get_function_responses()[0].response == {"result": "other up"}

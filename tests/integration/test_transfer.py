@@ -25,6 +25,24 @@ def to(name: str) -> Any:
     return call("transfer_to_agent", agent_name=name)
 
 
+async def test_an_unknown_agent_fails_the_run_with_those_there_are(make_runner: MakeRunner) -> None:
+    """AGT-53: the error names the agents; a call without a name is told to the model."""
+    target = {"agent_name": "nobody"}
+    replies = [call("transfer_to_agent"), call("transfer_to_agent", **target)]
+    root = LlmAgent(
+        name="root",
+        model=ScriptedModel(replies=replies),
+        sub_agents=[LlmAgent(name="b", model=ScriptedModel())],
+    )
+    runner = await make_runner(root)
+    with pytest.raises(ValueError, match=r"no agent 'nobody' .* root, b"):
+        await send(runner)
+    responses = [
+        one.response for event in await stored(runner) for one in event.get_function_responses()
+    ]
+    assert "agent_name" in (responses[0] or {})["error"]
+
+
 async def test_the_next_message_goes_to_who_was_handed_over_to(make_runner: MakeRunner) -> None:
     """AGT-50, AGT-41, AGT-44, TRAP-18: the transferee answers now and the next time."""
     billing = agent("billing", "your invoice", "and paid")

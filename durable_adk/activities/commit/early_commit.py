@@ -5,7 +5,12 @@ from collections.abc import Coroutine
 from typing import Any, Literal, NamedTuple
 
 from durable_adk.activities.commit.commit import commit_event
-from durable_adk.activities.commit.notes import find_outcome, keep_failure, keep_outcome
+from durable_adk.activities.commit.notes import (
+    find_outcome,
+    keep_failure,
+    keep_outcome,
+    more_arrived,
+)
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.user_code.plugin_hooks import seen_by_plugins
 from durable_adk.closing import uninterrupted
@@ -206,9 +211,9 @@ def _complete_without_loop(step: Step, result: StepResult, event: Event) -> bool
     """Return whether the stored event contains the whole result of the step.
 
     These are in the result only: `temp:` keys, a request to end the invocation, a response made by
-    a callback, pending calls, and the agent to transfer to.
+    a callback, pending calls, the agent to transfer to, and what followed a model's first response.
     """
-    if result.transfer is not None or result.waits:
+    if result.transfer is not None or result.waits or result.more or result.error:
         return False
     answered = result.model_called or not isinstance(step, ModelStep)
     temp = any(map(is_temp, event.actions.state_delta))
@@ -319,6 +324,8 @@ async def _earlier(deps: Dependencies, step: Step) -> StepResult | None:
     stored = await deps.sessions.find_event(step.key, step.event_id)
     if stored is None or not _says_it_all(step, stored.event):
         return None
+    if isinstance(step, ModelStep) and await more_arrived(deps, step):
+        return None  # its event is the first of several
     return _result_of(step, stored)
 
 

@@ -19,7 +19,15 @@ from durable_adk.models.llm_response import LlmResponse
 from durable_adk.retrying import OUTCOME_TIMEOUT, STORE_TIMEOUT, retrying
 from durable_adk.wire.checkpoint import digest
 from durable_adk.wire.manifest import Wait
-from durable_adk.wire.steps import CallbackStep, FunctionStep, HookStep, Step, StepResult, ToolStep
+from durable_adk.wire.steps import (
+    CallbackStep,
+    FunctionStep,
+    HookStep,
+    ModelStep,
+    Step,
+    StepResult,
+    ToolStep,
+)
 
 logger = get_logger(__name__)
 
@@ -45,6 +53,10 @@ class ReceivedResponse(_Arrived):
     """A model's response, before the after-model callbacks."""
 
     response: LlmResponse
+    more: list[LlmResponse] = Field(default_factory=list[LlmResponse])
+    """Further whole responses of the same call."""
+    error: dict[str, Any] | None = None
+    """`errors.as_detail` of what the model raised after these responses."""
     long_running: dict[str, Wait] = Field(default_factory=dict[str, Wait])
     """The long-running tools that the request offered, by name."""
 
@@ -57,6 +69,18 @@ class ReceivedResult(_Arrived):
     """The arguments as the before-tool callbacks left them."""
     asked_by: ConfirmationRequester | None = None
     """Which code requested a confirmation."""
+
+
+async def arrived_response(deps: Dependencies, step: ModelStep) -> ReceivedResponse | None:
+    """Return the response that an earlier attempt of a model step stored as a note, or None."""
+    body = await find_note(deps, step, ANSWER, step.event_id)
+    return None if body is None else ReceivedResponse.model_validate_json(body, extra="ignore")
+
+
+async def more_arrived(deps: Dependencies, step: ModelStep) -> bool:
+    """Return whether the step's model gave more than one response, or failed after the first."""
+    arrived = await arrived_response(deps, step)
+    return arrived is not None and bool(arrived.more or arrived.error)
 
 
 async def find_note(deps: Dependencies, step: Step, kind: str, name: str) -> str | None:

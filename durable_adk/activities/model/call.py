@@ -1,28 +1,31 @@
 """Calls the model for one step, with the callbacks before and after it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 
 from durable_adk.activities.commit.early_commit import (
     prefer_stored,
     require_new,
     require_not_stored,
 )
-from durable_adk.activities.commit.notes import ANSWER, ReceivedResponse, find_note, offer_note
+from durable_adk.activities.commit.notes import (
+    ANSWER,
+    ReceivedResponse,
+    arrived_response,
+    offer_note,
+)
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.model.attempt_record import AttemptRecorder
 from durable_adk.activities.model.chunks import Chunks, after_model
+from durable_adk.activities.model.model_events import ModelEvents
 from durable_adk.activities.model.request import build_request
 from durable_adk.activities.user_code.callbacks import answer_of, as_list
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained, time_limit
 from durable_adk.code_executors.flow import cut_off
 from durable_adk.context.activity import CallbackContext, StepScope
-from durable_adk.conversation.call_ids import CallIds
-from durable_adk.conversation.model_event import model_event, save_output
 from durable_adk.errors import (
     AgentDefinitionError,
     CallbackError,
@@ -30,9 +33,9 @@ from durable_adk.errors import (
     LlmCallsLimitExceededError,
     ModelError,
     ModelUnavailableError,
+    as_detail,
     raised,
 )
-from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.json_values import check_json
 from durable_adk.models.llm_request import LlmRequest
@@ -70,18 +73,13 @@ async def call_model(deps: Dependencies, step: ModelStep, attempt: EffectAttempt
     await require_new(deps, step, scope)
     tried = AttemptRecorder(deps=deps, step=step, number=attempt.number, history=attempt.history)
     async with tried.recorded():
-        arrived = await _arrived(deps, step) if attempt.number > 1 or scope.ahead else None
+        arrived = await arrived_response(deps, step) if attempt.number > 1 or scope.ahead else None
         if arrived is None:
             await require_not_stored(deps, step, scope)
             await tried.tell_the_lost()
         await attempt.begins()
         result = await _answered(agent, scope, tried, arrived)
         return result if arrived is None else await prefer_stored(deps, step, scope, result)
-
-
-async def _arrived(deps: Dependencies, step: ModelStep) -> ReceivedResponse | None:
-    body = await find_note(deps, step, ANSWER, step.event_id)
-    return None if body is None else ReceivedResponse.model_validate_json(body, extra="ignore")
 
 
 async def _answered(
@@ -101,25 +99,20 @@ async def _answered(
             if answer is None:
                 call = await _ModelCall.of(agent, scope, context, tried)
                 answer, called = await call.answer()
-            response = answer.response
-            if called:
-                response = await after_model(agent, deps.plugins(step), context, response)
-            response = await _processed(agent, response, context)
+            events = ModelEvents(agent, scope, step, context, answer.long_running)
+            for response in (answer.response, *answer.more):
+                changed = response
+                if called:
+                    changed = await after_model(agent, deps.plugins(step), context, response)
+                events.add(await _processed(agent, changed, context))
     except TimeoutError:
         raise CallbackError(
             f"The callbacks round a model call of {step.agent} did not finish in {limit:g} s."
         ) from None
-    context.state.collect_delta()
-    result = StepResult(model_called=called, end_invocation=scope.end_invocation)
-    ids = CallIds.of_step(step, scope.has_call)
-    event = model_event(response, step=step, actions=context.actions, ids=ids)
-    changed = context.actions.state_delta or context.actions.artifact_delta
-    if not (event.content or event.error_code or changed):
-        return result
-    before = partial(_text_before, scope, step)
-    save_output(event, output_key=agent.output_key, schema=agent.output_schema, before=before)
-    result.event, result.waits = event, _long_running(event, answer.long_running)
-    _check(event, step)
+    result, *result.more = events.results or [StepResult()]
+    result.model_called, result.end_invocation = called, scope.end_invocation
+    result.error = answer.error
+    _check(result, step)
     return result
 
 
@@ -133,14 +126,6 @@ async def _processed(
     if agent.planner is not None:
         response = await planned(agent.planner, context, response)
     return response
-
-
-def _long_running(event: Event, known: Mapping[str, Wait]) -> dict[str, Wait]:
-    """Mark the calls of long-running tools (FLW-41) and return how long each may stay pending."""
-    calls = event.get_function_calls()
-    waits = {call.id or "": known[call.name or ""] for call in calls if call.name in known}
-    event.long_running_tool_ids = set(waits) if calls else None
-    return waits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,35 +187,48 @@ class _ModelCall:
         return await self._ask(), True
 
     async def _ask(self) -> ReceivedResponse:
-        """Return the model's complete response, or an error hook's replacement."""
+        """Return the model's complete responses, with an error hook's replacement of its error."""
         model = self.agent.canonical_model
         with chat(model, self.request, streaming=self.streaming) as asked:
-            outcome = await self._whole()
-            if isinstance(outcome, DurableAdkError):
-                asked.failed(outcome)
+            responses, error = await self._whole()
+            if error is None:
+                asked.answered(responses[-1])
             else:
-                asked.answered(outcome)
-        if isinstance(outcome, DurableAdkError):
-            return self._as_arrived(await self._recovered(outcome))
-        return await self._noted(self._as_arrived(outcome))
+                asked.failed(error)
+        if error is not None:
+            recovered = await self._recovered(error)
+            if recovered is not None:
+                responses.append(recovered)
+                error = None
+            elif not responses:
+                raise error
+        return await self._noted(self._as_arrived(*responses, error=error))
 
-    async def _whole(self) -> LlmResponse | DurableAdkError:
-        """Publish all chunks, then return the model's complete response or its error."""
+    async def _whole(self) -> tuple[list[LlmResponse], DurableAdkError | None]:
+        """Publish all chunks; return the model's complete responses, and its error if it failed."""
+        whole: list[LlmResponse] = []
         async with aclosing(self._responses()) as responses:
             while True:
                 try:
-                    response = await anext(responses)
+                    response = await anext(responses, None)
                 except DurableAdkError as error:  # the model's; hooks do not handle errors of hooks
-                    return error
-                if not response.partial:
-                    return response
-                await self.chunks.show(response)
+                    return whole, error
+                if response is None:
+                    return whole, None
+                if response.partial:
+                    await self.chunks.show(response)
+                else:
+                    whole.append(response)
 
-    def _as_arrived(self, response: LlmResponse) -> ReceivedResponse:
+    def _as_arrived(
+        self, *responses: LlmResponse, error: DurableAdkError | None = None
+    ) -> ReceivedResponse:
         self.context.state.collect_delta()
         tools: Iterable[BaseTool] = self.request.tools_dict.values()
         return ReceivedResponse(
-            response=response,
+            response=responses[0],
+            more=list(responses[1:]),
+            error=as_detail(error) if error else None,
             actions=self.context.actions,
             end_invocation=self.scope.end_invocation,
             long_running={
@@ -258,8 +256,9 @@ class _ModelCall:
         failpoint("answer.noted")
         if stands == body:
             return answer
-        response = ReceivedResponse.model_validate_json(stands, extra="ignore").response
-        return answer.model_copy(update={"response": response})
+        first = ReceivedResponse.model_validate_json(stands, extra="ignore")
+        changes = {"response": first.response, "more": first.more, "error": first.error}
+        return answer.model_copy(update=changes)
 
     def _waits_for_commit(self, answer: ReceivedResponse) -> bool:
         """Whether user code or the loop runs between the response and its commit.
@@ -270,6 +269,7 @@ class _ModelCall:
         calls = (part.function_call for part in (content and content.parts) or ())
         return (
             grant is None
+            or bool(answer.more or answer.error)
             or bool(grant.on_event)
             or bool(as_list(self.agent.after_model_callback))
             or "after_model_callback" in self.plugins.hooks()
@@ -279,11 +279,16 @@ class _ModelCall:
             or any(call.name in answer.long_running for call in calls if call)
         )
 
-    async def _recovered(self, error: DurableAdkError) -> LlmResponse:
+    async def _recovered(self, error: DurableAdkError) -> LlmResponse | None:
+        """Return an error hook's replacement, or None.
+
+        Raises:
+            ModelUnavailableError: The call is to be retried.
+        """
         if isinstance(error, ModelUnavailableError) and not self.final:
             raise error  # the engine retries; error hooks run only for the final error
         await self.tried.ended(AttemptEnd.FAILED, error)
-        recovered = await answer_of(
+        return await answer_of(
             self.plugins,
             "on_model_error_callback",
             self.agent.on_model_error_callback,
@@ -291,25 +296,21 @@ class _ModelCall:
             llm_request=self.request,
             error=error.__cause__ if isinstance(error.__cause__, Exception) else error,
         )
-        if recovered is None:
-            raise error
-        return recovered
 
     async def _responses(self) -> AsyncGenerator[LlmResponse]:
-        """Yield the model's chunks, if they are wanted, and its complete response.
+        """Yield the model's chunks, if they are wanted, and its complete responses.
 
         Raises:
             DurableAdkError: The model failed or timed out.
         """
         failpoint("model.before_call")
         limit = self.step.attempt_timeout
-        whole: LlmResponse | None = None
+        whole = False
         try:
             async with aclosing(self._timed(limit)) as responses:
                 async for response in responses:
-                    if not response.partial:
-                        whole = response
-                    elif self.streaming:
+                    whole = whole or not response.partial
+                    if self.streaming or not response.partial:
                         yield response
         except DurableAdkError:
             raise
@@ -319,9 +320,8 @@ class _ModelCall:
             kind = type(error).__name__
             raise raised(ModelError, kind, f"The model raised {kind}: {error}") from error
         failpoint("model.after_call")
-        if whole is None:
+        if not whole:
             raise ModelError("The model gave no response at all.", error_type="UNKNOWN_ERROR")
-        yield whole
 
     async def _timed(self, left: float) -> AsyncGenerator[LlmResponse]:
         """Yield the model's responses; the timer is paused while hooks process one."""
@@ -346,21 +346,13 @@ class _ModelCall:
         return self.scope.run_config.streaming_mode is StreamingMode.SSE
 
 
-def _text_before(scope: StepScope, step: ModelStep) -> str:
-    """Return the text of the agent's events since its run began, for `save_output`."""
-    events = scope.session.events
-    # Counted from the end, because the step may not see the oldest events (SSN-6).
-    start = len(events) - (step.revision - step.run_start)
-    return "".join(
-        event.text
-        for event in events[max(start, 0) :]
-        if event.author == step.agent and event.invocation_id == step.invocation_id
-    )
-
-
-def _check(event: Event, step: ModelStep) -> None:
-    """Reject an event that cannot be stored while a retry still costs nothing."""
-    check_json(event.model_dump(mode="json", include={"content"}), f"the answer to {step.agent}")
-    check_json(event.actions.state_delta, "state_delta")
-    check_json(event.custom_metadata, "custom_metadata")
-    check_size(event.to_json(), f"The answer to {step.agent}")
+def _check(result: StepResult, step: ModelStep) -> None:
+    """Reject events that cannot be stored while a retry still costs nothing."""
+    for event in (item.event for item in (result, *result.more) if item.event):
+        content = event.model_dump(mode="json", include={"content"})
+        check_json(content, f"the answer to {step.agent}")
+        check_json(event.actions.state_delta, "state_delta")
+        check_json(event.custom_metadata, "custom_metadata")
+        check_size(event.to_json(), f"The answer to {step.agent}")
+    if result.more:
+        check_size(result.to_json(), f"The answers to {step.agent}")

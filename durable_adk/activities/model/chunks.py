@@ -19,7 +19,10 @@ from durable_adk.wire.steps import ModelStep
 async def after_model(
     agent: LlmAgent, plugins: PluginManager, context: CallbackContext, response: LlmResponse
 ) -> LlmResponse:
-    """Apply the callbacks to the model's response or to a chunk of it (FLW-75)."""
+    """Apply the callbacks to the model's response or to a chunk of it (FLW-75).
+
+    A replacement keeps what it leaves unset of the call itself, such as the tokens that it cost.
+    """
     changed = await answer_of(
         plugins,
         "after_model_callback",
@@ -27,7 +30,13 @@ async def after_model(
         callback_context=context,
         llm_response=response,
     )
-    return changed or response
+    if changed is None:
+        return response
+    kept = {name: getattr(response, name) for name in _OF_CALL if getattr(changed, name) is None}
+    return changed.model_copy(update=kept)
+
+
+_OF_CALL = ("partial", "turn_complete", "usage_metadata")
 
 
 class Chunks:

@@ -15,14 +15,17 @@ TRANSFER = "transfer_to_agent"
 
 
 async def tools_of(agent: LlmAgent, context: ReadonlyContext) -> dict[str, BaseTool]:
-    """Return the tools by name; an agent's own tool wins over a built-in one of the same name."""
-    tools = {tool.name: tool for tool in await agent.canonical_tools(context)}
+    """Return the tools by name, built-in ones first as in ADK.
+
+    An agent's own tool replaces a built-in one of the same name.
+    """
+    tools: dict[str, BaseTool] = {}
+    if agent.answers_by_tool:
+        tools[SET_MODEL_RESPONSE] = SetModelResponseTool(agent.output_schema)
     targets = [target.name for target in agent.transfer_targets]
     if targets:
-        tools.setdefault(TRANSFER, TransferToAgentTool(targets))
-    if agent.answers_by_tool:
-        tools.setdefault(SET_MODEL_RESPONSE, SetModelResponseTool(agent.output_schema))
-    return tools
+        tools[TRANSFER] = TransferToAgentTool(targets)
+    return tools | {tool.name: tool for tool in await agent.canonical_tools(context)}
 
 
 @dataclass(frozen=True)

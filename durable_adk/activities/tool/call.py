@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from google.genai import types
@@ -14,6 +15,7 @@ from durable_adk.activities.commit.early_commit import (
 from durable_adk.activities.commit.notes import ReceivedResult
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.lifecycle import others_have_answered
+from durable_adk.activities.model.model_events import text_before
 from durable_adk.activities.tool.agent_tools import AgentTools, agent_tools
 from durable_adk.activities.tool.confirmation import (
     record_requester,
@@ -38,6 +40,7 @@ from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained, time_limit
 from durable_adk.context.activity import StepScope, ToolContext
 from durable_adk.conversation.client_requests import decision, is_denied, response_to
+from durable_adk.conversation.model_event import save_output
 from durable_adk.conversation.pending_calls import FINAL_RESPONSES
 from durable_adk.errors import (
     AgentDefinitionError,
@@ -122,7 +125,11 @@ def _result(call: "_ToolCall", outcome: "_Outcome") -> StepResult:
         return _asking(outcome.asks, scope)
     if outcome.pending and not waits_for_user(context):
         return pending_result(context, step)
-    event = response_event(outcome.response, call.call, context, step)
+    event = response_event(outcome.response, call.call, context, step, tool=outcome.tool)
+    agent = call.run.agent
+    # An agent's output may be its caller's, as text beside the response.
+    before = partial(text_before, scope, step)
+    save_output(event, output_key=agent.output_key, schema=agent.output_schema, before=before)
     event.custom_metadata = request_metadata(context)
     waits = _waits(outcome, call.call, context)
     if outcome.long_running and not waits:

@@ -1,6 +1,8 @@
 """Builds the event for a tool's response and checks that it can be stored."""
 
-from typing import Any
+import json
+from collections.abc import Mapping
+from typing import Any, cast
 
 from google.genai import types
 
@@ -9,12 +11,19 @@ from durable_adk.errors import PayloadTooLargeError, StateValueError, ToolResult
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.json_values import check_json, to_json_value
+from durable_adk.tools.agent_tool import AgentTool
+from durable_adk.tools.base_tool import BaseTool
 from durable_adk.wire.messages import check_size
 from durable_adk.wire.steps import StepResult, ToolStep
 
 
 def response_event(
-    response: Any, call: types.FunctionCall, context: ToolContext, step: ToolStep
+    response: Any,
+    call: types.FunctionCall,
+    context: ToolContext,
+    step: ToolStep,
+    *,
+    tool: BaseTool | None,
 ) -> Event:
     """Return the response as an event that is known to be storable.
 
@@ -22,7 +31,8 @@ def response_event(
         ToolResultError: The result is not JSON or too large.
         StateValueError: A state value was changed in place into something that is not JSON.
     """
-    response = to_json_value(response)
+    shown = _shown(response) if isinstance(tool, AgentTool) else ""
+    response = result_value(response)
     if not isinstance(response, dict):
         response = {"result": response}  # FLW-49
     try:
@@ -31,9 +41,9 @@ def response_event(
         raise ToolResultError(error.message) from None
     check_json(context.state.collect_delta(), "state_delta")
     parts: list[types.Part] = []
-    if step.child is not None and context.actions.skip_summarization:
-        # The agent's text ends the caller's turn, so it is included as text too (17.1, TOL-21).
-        parts.append(types.Part(text=str(response.get("result", ""))))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]: checked JSON
+    if shown and context.actions.skip_summarization and "error" not in response:
+        # The agent's output ends the caller's turn, so it is included as text too (17.1, TOL-21).
+        parts.append(types.Part(text=shown))
     answer = types.FunctionResponse(id=call.id, name=call.name, response=response)  # pyright: ignore[reportUnknownArgumentType]: checked JSON
     event = Event(
         id=step.event_id,
@@ -48,6 +58,20 @@ def response_event(
     except PayloadTooLargeError as error:
         raise ToolResultError(error.message) from None
     return event
+
+
+def result_value(response: Any) -> Any:
+    """Return a tool's result as JSON: a dict as it is, an object as the value of ``result``."""
+    value: Any = to_json_value(response, exclude_none=True)
+    is_object = isinstance(value, dict) and not isinstance(response, Mapping)
+    return cast("Any", {"result": value} if is_object else value)
+
+
+def _shown(response: Any) -> str:
+    """Return an agent's output as text; empty if there is nothing to show."""
+    if response is None or isinstance(response, str):
+        return response or ""
+    return json.dumps(to_json_value(response), ensure_ascii=False, default=str)
 
 
 def pending_result(context: ToolContext, step: ToolStep) -> StepResult:

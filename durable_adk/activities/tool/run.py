@@ -15,6 +15,7 @@ from durable_adk.activities.commit.notes import (
     write_note,
 )
 from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.tool.response_event import result_value
 from durable_adk.activities.user_code.callbacks import as_list
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import contained
@@ -27,7 +28,7 @@ from durable_adk.errors import (
 )
 from durable_adk.failpoints import failpoint
 from durable_adk.heartbeat import NO_ATTEMPTS, AttemptHistory
-from durable_adk.json_values import check_json, to_json_value
+from durable_adk.json_values import check_json
 from durable_adk.log import get_logger
 from durable_adk.retrying import STORE_TIMEOUT, retrying
 from durable_adk.sessions.state import is_temp
@@ -142,10 +143,11 @@ class ToolAttempt:
         if not (arrived.end_invocation or self._waits_for_commit(tool, context)):
             return arrived
         try:
-            arrived.response = to_json_value(arrived.response)
-            check_json(arrived.response, "the result")
+            # The callbacks of this attempt get the tool's object itself.
+            noted = arrived.model_copy(update={"response": result_value(arrived.response)})
+            check_json(noted.response, "the result")
             check_json(context.state.collect_delta(), "state_delta")
-            body = arrived.to_json()
+            body = noted.to_json()
         except ValueError:
             return arrived  # not storable; the step reports it later
         stands = await offer_note(self.deps, self.step, RESULT, self._name, body)

@@ -42,7 +42,13 @@ def test_a_change_of_a_position_needs_no_saving() -> None:
     position.unsettled.add("call")
     position.final = True
     told = frame.model_dump(mode="json")["told"]
-    assert told == {"unsettled": ["call"], "final": True, "turn": None}
+    assert told == {
+        "unsettled": ["call"],
+        "final": True,
+        "turn": None,
+        "more": [],
+        "error": None,
+    }
 
 
 def test_a_position_of_a_newer_release_is_read() -> None:

@@ -1,0 +1,96 @@
+"""Makes the events of a model step, one for each whole response of the model."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.context.activity import CallbackContext, StepScope
+from durable_adk.conversation.call_ids import CallIds
+from durable_adk.conversation.model_event import model_event, save_output
+from durable_adk.events.event import Event
+from durable_adk.models.llm_response import LlmResponse
+from durable_adk.wire.manifest import Wait
+from durable_adk.wire.steps import ModelStep, Step, StepResult
+
+
+class ModelEvents:
+    """The events of one model step, in order.
+
+    As in ADK, each event repeats the changes that those before it carry. A call ends that, because
+    its tool may have changed the same keys by then.
+    """
+
+    def __init__(
+        self,
+        agent: LlmAgent,
+        scope: StepScope,
+        step: ModelStep,
+        context: CallbackContext,
+        long_running: Mapping[str, Wait],
+    ) -> None:
+        self.results: list[StepResult] = []
+        self._agent = agent
+        self._scope = scope
+        self._step = step
+        self._context = context
+        self._long_running = long_running
+        self._ids = CallIds.of_step(step, scope.has_call)
+        self._carried: list[dict[str, Any]] = [{}, {}]
+        self._text = ""
+
+    def add(self, response: LlmResponse) -> None:
+        """Add the event of the next response, unless there is nothing to store (FLW-4)."""
+        self._context.state.collect_delta()
+        actions = self._context.actions.model_copy(deep=True)
+        event = model_event(response, step=self._step, actions=actions, ids=self._ids)
+        if not _has_news(response) and self._carried == [
+            actions.state_delta,
+            actions.artifact_delta,
+        ]:
+            return
+        save_output(
+            event,
+            output_key=self._agent.output_key,
+            schema=self._agent.output_schema,
+            before=lambda: text_before(self._scope, self._step) + self._text,
+        )
+        self._text += event.text
+        self._carry(event)
+        self.results.append(StepResult(event=event, waits=self._mark_long_running(event)))
+
+    def _carry(self, event: Event) -> None:
+        actions = self._context.actions
+        if event.get_function_calls():
+            actions.state_delta.clear()
+            actions.artifact_delta.clear()
+        else:
+            actions.state_delta |= event.actions.state_delta
+        self._carried = [dict(actions.state_delta), dict(actions.artifact_delta)]
+
+    def _mark_long_running(self, event: Event) -> dict[str, Wait]:
+        """Mark the calls of long-running tools (FLW-41); return how long each may stay pending."""
+        known, calls = self._long_running, event.get_function_calls()
+        waits = {call.id or "": known[call.name or ""] for call in calls if call.name in known}
+        event.long_running_tool_ids = set(waits) if calls else None
+        return waits
+
+
+def _has_news(response: LlmResponse) -> bool:
+    return bool(
+        response.content
+        or response.error_code
+        or response.interrupted
+        or response.grounding_metadata
+    )
+
+
+def text_before(scope: StepScope, step: Step) -> str:
+    """Return the text of the agent's events since its run began, for `save_output`."""
+    events = scope.session.events
+    # Counted from the end, because the step may not see the oldest events (SSN-6).
+    start = len(events) - (step.revision - step.run_start)
+    return "".join(
+        event.text
+        for event in events[max(start, 0) :]
+        if event.author == step.agent and event.invocation_id == step.invocation_id
+    )
