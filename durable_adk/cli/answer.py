@@ -1,4 +1,4 @@
-"""``durable-adk approve``, ``reject``, ``respond`` and ``credential``: answer a pending call."""
+"""Commands that answer a pending call or cancel an invocation: ``approve`` and others."""
 
 import asyncio
 import json
@@ -6,12 +6,14 @@ import shlex
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, redirect_stdout
+from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 import typer
 from google.genai import types
 from pydantic import ValidationError
 
+from durable_adk.apps.app import App
 from durable_adk.auth.auth_credential import (
     AuthCredential,
     AuthCredentialTypes,
@@ -22,14 +24,25 @@ from durable_adk.auth.auth_credential import (
     ServiceAccountCredential,
 )
 from durable_adk.auth.auth_tool import AuthConfig
-from durable_adk.cli.connection import CliConnection
 from durable_adk.cli.execution import command, note
-from durable_adk.cli.pending import InvocationOptions, auth_config, find_call, show_calls
-from durable_adk.cli.terminal import EventPrinter, read_secret
+from durable_adk.cli.pending import (
+    OneSession,
+    OneUser,
+    auth_config,
+    find_call,
+    find_invocation,
+    show_calls,
+)
+from durable_adk.cli.server import ServerConnection, load_app
+from durable_adk.cli.target import defines_app
+from durable_adk.cli.terminal import Detach, EventPrinter, Json, read_secret
+from durable_adk.client.feed import follow
 from durable_adk.client.invocation_client import Feed
-from durable_adk.client.queries import LocatedCall, pending_calls_of
+from durable_adk.client.queries import InvocationFilter, LocatedCall, pending_calls_of
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import InvalidRequestError
+from durable_adk.sessions.records import InvocationRecord
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.messages import InvocationRequest
 
 CallId = Annotated[
@@ -41,6 +54,10 @@ Payload = Annotated[
 ]
 Result = Annotated[
     str, typer.Argument(help="The result: a JSON object.", metavar="JSON", show_default=False)
+]
+OpenInvocation = Annotated[
+    str,
+    typer.Argument(help="The invocation's id, or a unique beginning of it.", show_default=False),
 ]
 Response = Callable[[PendingCall], Awaitable[dict[str, Any]]]
 """Makes the response to a call."""
@@ -59,9 +76,39 @@ _PROMPTS = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class InvocationOptions:
+    """The options of commands that send something to an open invocation."""
+
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="The app: its name, or a folder, file or module that defines it. The latter runs "
+            "it in this command unless --address is given; needed if no other worker does.",
+            show_default=False,
+        ),
+    ] = None
+    user: OneUser = None
+    session: OneSession = None
+    detach: Detach = False
+    as_json: Json = False
+
+    async def scope(self, sessions: SessionLog) -> tuple[InvocationFilter, App | None]:
+        """Where to search, and the app to serve meanwhile.
+
+        Raises:
+            AgentDefinitionError: The target neither is the name of an app nor defines one.
+        """
+        name, app = self.target, None
+        if name is not None and defines_app(name, await sessions.list_apps()):
+            app = load_app(name)
+            name = app.name
+        return InvocationFilter(app=name, user=self.user, session=self.session), app
+
+
 @command("address", "store", "data_dir")
 async def approve(
-    connection: CliConnection,
+    connection: ServerConnection,
     options: InvocationOptions,
     call_id: CallId,
     *,
@@ -82,7 +129,7 @@ async def approve(
 
 
 @command("address", "store", "data_dir")
-async def reject(connection: CliConnection, options: InvocationOptions, call_id: CallId) -> None:
+async def reject(connection: ServerConnection, options: InvocationOptions, call_id: CallId) -> None:
     """Reject a tool call that waits for confirmation, and print the events that follow.
 
     [bold]Example[/bold]
@@ -98,7 +145,7 @@ async def reject(connection: CliConnection, options: InvocationOptions, call_id:
 
 @command("address", "store", "data_dir")
 async def respond(
-    connection: CliConnection, options: InvocationOptions, call_id: CallId, result: Result
+    connection: ServerConnection, options: InvocationOptions, call_id: CallId, result: Result
 ) -> None:
     """Give the result of a long-running tool call, and print the events that follow.
 
@@ -120,7 +167,7 @@ async def respond(
 
 @command("address", "store", "data_dir")
 async def credential(
-    connection: CliConnection, options: InvocationOptions, call_id: CallId
+    connection: ServerConnection, options: InvocationOptions, call_id: CallId
 ) -> None:
     """Give a tool the credential that it requests, and print the events that follow.
 
@@ -141,8 +188,52 @@ async def credential(
     await _answer(connection, options, call_id, "credential", ask)
 
 
+@command("address", "store", "data_dir")
+async def cancel(
+    connection: ServerConnection, options: InvocationOptions, invocation_id: OpenInvocation
+) -> None:
+    """Cancel an invocation that runs or waits; the events it has committed stay.
+
+    [bold]Example[/bold]
+
+      durable-adk cancel e-6f1c
+    """
+    printer = EventPrinter(as_json=options.as_json)
+    with redirect_stdout(sys.stderr if options.as_json else sys.stdout):
+        async with connection.sessions(existing=True) as sessions:
+            where, app = await options.scope(sessions)
+            key, record = await find_invocation(sessions, where, invocation_id)
+        if record.status.closed:
+            _note_ended(record)
+            return
+        follows = not options.detach
+        async with connection.invocation_client(record, app=app, needs_worker=follows) as client:
+            cursor, _ = await client.sessions.read_state(key)
+            if not await client.cancel(key, record.invocation_id):
+                _note_ended(record)
+                return
+            if not follows:
+                return
+            events = follow(
+                client.sessions,
+                key,
+                invocation_id=record.invocation_id,
+                after=cursor,
+                run=await client.backend.attach(key, record.invocation_id, record),
+                pauses=record.pauses,
+            )
+            async with aclosing(events):
+                async for stored in events:
+                    printer.show(stored.event)
+
+
+def _note_ended(record: InvocationRecord) -> None:
+    status = record.status.value if record.status.closed else "its workflow is closed"
+    note(f"Invocation {record.invocation_id} had already ended: {status}.")
+
+
 async def _answer(
-    connection: CliConnection,
+    connection: ServerConnection,
     options: InvocationOptions,
     call_id: str,
     kind: str,
@@ -190,7 +281,9 @@ async def _follow(events: Feed, printer: EventPrinter, *, detach: bool, continui
         raise
 
 
-def _continuing(found: LocatedCall, connection: CliConnection, options: InvocationOptions) -> str:
+def _continuing(
+    found: LocatedCall, connection: ServerConnection, options: InvocationOptions
+) -> str:
     """What to tell a user who interrupts the command after the answer was accepted."""
     if options.target is None:
         return "the answer was accepted, and the invocation continues on its worker."

@@ -14,9 +14,8 @@ from temporalio.client import Client
 
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.app import App
-from durable_adk.cli.connection import CliConnection, await_worker
 from durable_adk.cli.execution import command
-from durable_adk.cli.target import load_app
+from durable_adk.cli.server import ServerConnection, await_worker, load_app
 from durable_adk.cli.terminal import gist, plain_console, read_line
 from durable_adk.client.invocations import Invocations, workflow_id
 from durable_adk.embedded.process import Process
@@ -45,7 +44,7 @@ _EXAMPLES = (_PACKAGE / "_examples", _PACKAGE.parent / "examples")  # in a wheel
 
 
 @command("data_dir")
-async def demo(connection: CliConnection) -> None:
+async def demo(connection: ServerConnection) -> None:
     """Watch an agent survive the SIGKILL of its worker.
 
     Starts a Temporal server, a worker and a session store on this machine, sends a message to the

@@ -39,7 +39,7 @@ def command(
     several commands can share them. Every command gets ``--debug``.
 
     Args:
-        *connection: Which options of `CliConnection` the command has.
+        *connection: Which options of its connection the command has.
         log_level: The level of the logs unless the environment sets one.
         stopped: The exit code after SIGINT or SIGTERM; None: 128 + the signal's number.
     """
@@ -81,11 +81,15 @@ def _parameters(
         if not dataclasses.is_dataclass(hints[name]):
             yield parameter.replace(annotation=hints[name])
     groups = [hints[name] for name in inspect.signature(work).parameters]
-    for group in sorted(groups, key=lambda one: one is CliConnection):  # the connection's last
+    for group in sorted(groups, key=_connects):  # the connection's last
         for field in _options(group):
-            if group is not CliConnection or field.name in connection:
+            if not _connects(group) or field.name in connection:
                 annotation = get_type_hints(group, include_extras=True)[field.name]
                 yield _parameter(field.name, annotation, field.default)
+
+
+def _connects(group: Any) -> bool:
+    return isinstance(group, type) and issubclass(group, CliConnection)
 
 
 def _parameter(name: str, annotation: Any, default: object) -> inspect.Parameter:

@@ -4,7 +4,6 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, TextIO, TypeVar
 
@@ -12,12 +11,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from durable_adk.apps.app import App
 from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.cli.connection import CliConnection
 from durable_adk.cli.execution import command
-from durable_adk.cli.target import AnyTarget, defines_app, load_app
-from durable_adk.cli.terminal import Detach, Json, call_text
+from durable_adk.cli.target import AnyTarget, defines_app, load_target
+from durable_adk.cli.terminal import call_text
 from durable_adk.client.queries import (
     InvocationFilter,
     LocatedCall,
@@ -40,36 +38,6 @@ T = TypeVar("T")
 OneUser = Annotated[str | None, typer.Option("--user", help="Only this user.")]
 OneSession = Annotated[str | None, typer.Option("--session", help="Only this session.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="One call a line, as JSON.")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class InvocationOptions:
-    """The options of commands that send something to an open invocation."""
-
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help="The app: its name, or a folder, file or module that defines it. The latter runs "
-            "it in this command unless --address is given; needed if no other worker does.",
-            show_default=False,
-        ),
-    ] = None
-    user: OneUser = None
-    session: OneSession = None
-    detach: Detach = False
-    as_json: Json = False
-
-    async def scope(self, sessions: SessionLog) -> tuple[InvocationFilter, App | None]:
-        """Where to search, and the app to serve meanwhile.
-
-        Raises:
-            AgentDefinitionError: The target neither is the name of an app nor defines one.
-        """
-        name, app = self.target, None
-        if name is not None and defines_app(name, await sessions.list_apps()):
-            app = load_app(name)
-            name = app.name
-        return InvocationFilter(app=name, user=self.user, session=self.session), app
 
 
 @command("store", "data_dir")
@@ -113,7 +81,7 @@ async def app_name(sessions: SessionLog, target: str | None) -> str | None:
     """
     if target is None or target in await sessions.list_apps():
         return target
-    return load_app(target).name
+    return load_target(target).name
 
 
 async def find_invocation(

@@ -81,7 +81,7 @@ COMMANDS = {
         "Print all events of an invocation, from the first one until it ends.",
     ),
     "cancel": ListedCommand(
-        "run:cancel",
+        "answer:cancel",
         _RUN,
         "Cancel an invocation that runs or waits; the events it has committed stay.",
     ),
@@ -91,31 +91,35 @@ COMMANDS = {
         "List the model calls that failed, were cancelled or were lost, and the tokens they used.",
     ),
     "health": ListedCommand(
-        "operations:health",
+        "operations.health:health",
         _OPERATE,
         "Check that session store and Temporal answer, and that a worker polls the task queue.",
     ),
     "doctor": ListedCommand(
-        "operations:doctor",
+        "operations.doctor:doctor",
         _OPERATE,
         "Find inconsistencies between the session store and Temporal; with --fix, repair them.",
     ),
     "erase": ListedCommand(
-        "operations:erase",
+        "operations.erase:erase",
         _OPERATE,
         "List a user's data; with --yes, delete it from all stores and from Temporal.",
     ),
     "db": ListedCommand(
-        "setup:db", _OPERATE, "Show or upgrade the version of the session store's tables."
+        "operations.setup:db",
+        _OPERATE,
+        "Show or upgrade the version of the session store's tables.",
     ),
     "search-attributes": ListedCommand(
-        "setup:search_attributes",
+        "operations.setup:search_attributes",
         _OPERATE,
         "Register the search attributes that make invocations searchable in Temporal.",
     ),
-    "key": ListedCommand("setup:key", _OPERATE, "Make keys that encrypt what Temporal stores."),
+    "key": ListedCommand(
+        "operations.setup:key", _OPERATE, "Make keys that encrypt what Temporal stores."
+    ),
     "codec": ListedCommand(
-        "setup:codec",
+        "operations.setup:codec",
         _OPERATE,
         "Decrypt payloads for Temporal's UI and command line, until Ctrl-C or SIGTERM.",
     ),

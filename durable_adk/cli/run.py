@@ -1,26 +1,24 @@
-"""``durable-adk run``, ``attach`` and ``cancel``: start, follow and end invocations."""
+"""``durable-adk run`` and ``attach``: start and follow invocations."""
 
 import asyncio
 import shlex
 import sys
 import uuid
-from contextlib import aclosing, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from durable_adk.cli.connection import CliConnection
 from durable_adk.cli.execution import command, note, report
-from durable_adk.cli.pending import InvocationOptions, find_invocation, show_calls
-from durable_adk.cli.target import Target, load_app
+from durable_adk.cli.pending import show_calls
+from durable_adk.cli.server import ServerConnection, load_app
+from durable_adk.cli.target import Target
 from durable_adk.cli.terminal import EventPrinter, Json, LivePrinter, Session, User, read_line
-from durable_adk.client.feed import follow
 from durable_adk.client.queries import pending_calls_of
 from durable_adk.errors import DurableAdkError
 from durable_adk.json_values import check_id
 from durable_adk.runners import Runner
-from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import WhenBusy
 from durable_adk.wire.run_config import RunConfig, StreamingMode
@@ -30,10 +28,6 @@ Message = Annotated[
     typer.Argument(help="The user's message. Default: start a chat.", show_default=False),
 ]
 Invocation = Annotated[str, typer.Argument(help="The invocation's id.", show_default=False)]
-OpenInvocation = Annotated[
-    str,
-    typer.Argument(help="The invocation's id, or a unique beginning of it.", show_default=False),
-]
 InSession = Annotated[str, typer.Option(help="The session's id.", show_default=False)]
 Stream = Annotated[
     bool, typer.Option("--stream", help="Print the model's text while it is being written.")
@@ -49,7 +43,7 @@ Busy = Annotated[
 
 @command("address", "store", "task_queue", "data_dir")
 async def run(
-    connection: CliConnection,
+    connection: ServerConnection,
     target: Target,
     message: Message = None,
     *,
@@ -85,7 +79,7 @@ async def run(
 
 @command("address", "store", "task_queue", "data_dir")
 async def attach(
-    connection: CliConnection,
+    connection: ServerConnection,
     target: Target,
     invocation: Invocation,
     *,
@@ -111,55 +105,11 @@ async def attach(
     await chat.attach(check_id(invocation, "invocation"))
 
 
-@command("address", "store", "data_dir")
-async def cancel(
-    connection: CliConnection, options: InvocationOptions, invocation_id: OpenInvocation
-) -> None:
-    """Cancel an invocation that runs or waits; the events it has committed stay.
-
-    [bold]Example[/bold]
-
-      durable-adk cancel e-6f1c
-    """
-    printer = EventPrinter(as_json=options.as_json)
-    with redirect_stdout(sys.stderr if options.as_json else sys.stdout):
-        async with connection.sessions(existing=True) as sessions:
-            where, app = await options.scope(sessions)
-            key, record = await find_invocation(sessions, where, invocation_id)
-        if record.status.closed:
-            _note_ended(record)
-            return
-        follows = not options.detach
-        async with connection.invocation_client(record, app=app, needs_worker=follows) as client:
-            cursor, _ = await client.sessions.read_state(key)
-            if not await client.cancel(key, record.invocation_id):
-                _note_ended(record)
-                return
-            if not follows:
-                return
-            events = follow(
-                client.sessions,
-                key,
-                invocation_id=record.invocation_id,
-                after=cursor,
-                run=await client.backend.attach(key, record.invocation_id, record),
-                pauses=record.pauses,
-            )
-            async with aclosing(events):
-                async for stored in events:
-                    printer.show(stored.event)
-
-
-def _note_ended(record: InvocationRecord) -> None:
-    status = record.status.value if record.status.closed else "its workflow is closed"
-    note(f"Invocation {record.invocation_id} had already ended: {status}.")
-
-
 @dataclass(kw_only=True)
 class Chat:
     """A user's session with an app, on the terminal."""
 
-    connection: CliConnection
+    connection: ServerConnection
     target: str
     user: str
     session: str

@@ -9,10 +9,9 @@ from typing import Annotated
 import typer
 from temporalio.client import ScheduleHandle, ScheduleOverlapPolicy
 
-from durable_adk.cli.connection import CliConnection
 from durable_adk.cli.execution import command
 from durable_adk.cli.program import group
-from durable_adk.cli.target import load_app
+from durable_adk.cli.server import ServerConnection, load_app
 from durable_adk.cli.terminal import Session, User
 from durable_adk.client.schedules import change_schedule, create_schedule, list_schedules
 from durable_adk.errors import InvalidRequestError
@@ -50,7 +49,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 @schedule.command("create")
 @command("address", "task_queue", "data_dir")
 async def create(
-    connection: CliConnection,
+    connection: ServerConnection,
     name: Name,
     app: AppOrTarget,
     message: ScheduledMessage,
@@ -89,7 +88,7 @@ async def create(
 
 @schedule.command("list")
 @command("address", "data_dir")
-async def list_(connection: CliConnection) -> None:
+async def list_(connection: ServerConnection) -> None:
     """List the schedules and their next times."""
     async with connection.temporal() as client:
         async for one in list_schedules(client):
@@ -99,34 +98,34 @@ async def list_(connection: CliConnection) -> None:
 
 @schedule.command("pause")
 @command("address", "data_dir")
-async def pause(connection: CliConnection, name: Name) -> None:
+async def pause(connection: ServerConnection, name: Name) -> None:
     """Pause a schedule until it is resumed."""
     await _change(connection, name, ScheduleHandle.pause, "paused")
 
 
 @schedule.command("resume")
 @command("address", "data_dir")
-async def resume(connection: CliConnection, name: Name) -> None:
+async def resume(connection: ServerConnection, name: Name) -> None:
     """Resume a paused schedule."""
     await _change(connection, name, ScheduleHandle.unpause, "resumed")
 
 
 @schedule.command("trigger")
 @command("address", "data_dir")
-async def trigger(connection: CliConnection, name: Name) -> None:
+async def trigger(connection: ServerConnection, name: Name) -> None:
     """Start an invocation of a schedule now."""
     await _change(connection, name, ScheduleHandle.trigger, "triggered")
 
 
 @schedule.command("delete")
 @command("address", "data_dir")
-async def delete(connection: CliConnection, name: Name) -> None:
+async def delete(connection: ServerConnection, name: Name) -> None:
     """Delete a schedule; invocations that it has started continue."""
     await _change(connection, name, ScheduleHandle.delete, "deleted")
 
 
 async def _change(
-    connection: CliConnection,
+    connection: ServerConnection,
     name: str,
     change: Callable[[ScheduleHandle], Awaitable[None]],
     done: str,

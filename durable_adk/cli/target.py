@@ -14,8 +14,6 @@ from typing import Annotated
 
 import typer
 
-from durable_adk.agents.base_agent import BaseAgent
-from durable_adk.apps.app import App
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.settings import read_env_file
 
@@ -61,24 +59,6 @@ class LoadedTarget:
 def defines_app(target: str, apps: Collection[str]) -> bool:
     """Whether a target defines an app, rather than only being the name of one of `apps`."""
     return target not in apps or Path(target).exists()
-
-
-def load_app(target: str) -> App:
-    """The app that a target defines; a bare agent becomes an app named after its folder or file.
-
-    Raises:
-        AgentDefinitionError: The target defines no app and no agent.
-    """
-    loaded = load_target(target)
-    if isinstance(loaded.value, App):
-        return loaded.value
-    if isinstance(loaded.value, BaseAgent):
-        return App(name=loaded.name, root_agent=loaded.value)
-    kind = type(loaded.value)
-    raise AgentDefinitionError(
-        f"{target}: {loaded.source} defines an instance of {kind.__module__}.{kind.__qualname__}; "
-        "import the class from durable_adk instead."
-    )
 
 
 def load_target(target: str) -> LoadedTarget:

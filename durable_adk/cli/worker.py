@@ -10,9 +10,10 @@ import typer
 from rich.table import Table
 
 from durable_adk.apps.app import App
-from durable_adk.cli.connection import CliConnection, without_password
+from durable_adk.cli.connection import without_password
 from durable_adk.cli.execution import command, ending_a_frozen_process, until_cancelled
-from durable_adk.cli.target import Target, Targets, load_app
+from durable_adk.cli.server import ServerConnection, load_app
+from durable_adk.cli.target import Target, Targets
 from durable_adk.cli.terminal import plain_console
 from durable_adk.client.connect import connect, refuse_development_server
 from durable_adk.embedded.server import ServerInfo, TemporalServer
@@ -47,7 +48,7 @@ logger = get_logger(__name__)
 
 @command("address", "store", "task_queue", "data_dir", log_level="info", stopped=0)
 async def worker(
-    connection: CliConnection,
+    connection: ServerConnection,
     targets: Targets,
     *,
     build_id: BuildId = None,
@@ -87,7 +88,7 @@ async def worker(
 
 
 @command("store", "task_queue", "data_dir", log_level="info", stopped=0)
-async def dev(connection: CliConnection, target: Target) -> None:
+async def dev(connection: ServerConnection, target: Target) -> None:
     """Keep a Temporal server, a worker for TARGET and a session store running, until Ctrl-C.
 
     A process that dies is started again. `durable-adk run` in the same folder uses them, and so can
@@ -127,7 +128,7 @@ async def _keep_server(folder: Path, started: "asyncio.Future[ServerInfo]") -> N
 
 
 async def _keep_worker(
-    target: str, app: App, server: ServerInfo, connection: CliConnection
+    target: str, app: App, server: ServerInfo, connection: ServerConnection
 ) -> None:
     log = connection.folder / "worker.log"
     restart = RestartDelay()
@@ -180,7 +181,7 @@ def _port(address: str) -> int | None:
     return int(port) if port else None
 
 
-def _show(target: str, app: App, server: ServerInfo, connection: CliConnection) -> None:
+def _show(target: str, app: App, server: ServerInfo, connection: ServerConnection) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold")
     table.add_column(overflow="fold")

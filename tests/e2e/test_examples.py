@@ -12,7 +12,7 @@ import pytest
 from google.genai import types
 
 from durable_adk.artifacts import InMemoryArtifactService
-from durable_adk.cli.target import load_app
+from durable_adk.cli.server import load_app
 from durable_adk.embedded import TemporalServer
 from durable_adk.events import Event
 from durable_adk.runners import Runner

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from durable_adk.cli.target import load_app
+from durable_adk.cli.server import load_app
 from durable_adk.errors import ModelError
 from durable_adk.runners import InMemoryRunner
 from tests.stubs.openai_stub import OpenAIStub

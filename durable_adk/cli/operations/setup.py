@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 from temporalio.converter import DataConverter
 
-from durable_adk.cli.connection import CliConnection, without_password
+from durable_adk.cli.connection import without_password
 from durable_adk.cli.execution import FAILED, command
 from durable_adk.cli.program import group
+from durable_adk.cli.server import ServerConnection
 from durable_adk.client.connect import connect, converter_of
 from durable_adk.client.search_attributes import register_search_attributes
 from durable_adk.encryption import Key
@@ -61,7 +62,7 @@ AllowRemote = Annotated[
 
 @db.command("upgrade")
 @command("store", "data_dir")
-async def db_upgrade(connection: CliConnection) -> None:
+async def db_upgrade(connection: ServerConnection) -> None:
     """Create the tables, or upgrade them to the version of this package.
 
     Run it before workers of a new version start; workers of the previous version continue to work.
@@ -81,7 +82,7 @@ async def db_upgrade(connection: CliConnection) -> None:
 
 @db.command("status")
 @command("store", "data_dir")
-async def db_status(connection: CliConnection) -> int:
+async def db_status(connection: ServerConnection) -> int:
     """Show the version of the tables; nothing is changed.
 
     Exits with 1 if it is not the version of this package.
@@ -125,7 +126,9 @@ async def key_new(*, key_id: KeyId = None) -> None:
 
 
 @command("address")
-async def search_attributes(connection: CliConnection, *, impersonal: Impersonal = False) -> None:
+async def search_attributes(
+    connection: ServerConnection, *, impersonal: Impersonal = False
+) -> None:
     """Register the search attributes that make invocations searchable in Temporal.
 
     Clients set the attributes that the namespace has, so nothing else needs to be done. If you may
@@ -143,7 +146,7 @@ async def search_attributes(connection: CliConnection, *, impersonal: Impersonal
 
 @command("data_dir", log_level="info", stopped=0)
 async def codec(
-    connection: CliConnection,
+    connection: ServerConnection,
     *,
     origin: Origin = None,
     host: Host = "127.0.0.1",
@@ -178,7 +181,7 @@ async def codec(
     await serve(application(decoder, access), host=host, port=port, listening=listening)
 
 
-def _converter(connection: CliConnection) -> DataConverter:
+def _converter(connection: ServerConnection) -> DataConverter:
     """The converter of workers and clients, those of an embedded server included."""
     settings, embedded = connection.settings, connection.embedded_payloads
     if settings.payloads is None and embedded.is_dir():

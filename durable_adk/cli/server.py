@@ -1,0 +1,249 @@
+"""The Temporal server and the worker that a command works with."""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from temporalio.client import Client
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.apps.app import App
+from durable_adk.cli.connection import CliConnection
+from durable_adk.cli.target import load_target
+from durable_adk.client.connect import configured_address, connect, if_exists
+from durable_adk.client.invocation_client import InvocationClient
+from durable_adk.client.invocations import Invocations
+from durable_adk.client.temporal_backend import TemporalBackend
+from durable_adk.embedded.runner import embedded_runner, embedded_task_queue
+from durable_adk.embedded.shared import embedded_client, prepare_data_dir
+from durable_adk.embedded.stores import Stores, folder_stores
+from durable_adk.errors import AgentDefinitionError, InvalidRequestError, NoWorkerError
+from durable_adk.retrying import retrying
+from durable_adk.runners import Runner
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
+from durable_adk.sessions.records import InvocationRecord
+from durable_adk.settings import DEFAULT_TASK_QUEUE
+from durable_adk.worker import WorkerOptions, worker
+
+_GRACEFUL_SHUTDOWN = timedelta(seconds=1)
+"""How long the worker of an interrupted command waits for a tool. The tool runs again when the
+invocation is attached to, so a longer wait would gain nothing."""
+_WORKER_TIMEOUT = 3.0
+"""Seconds; a worker may just have lost its server for a moment."""
+_WORKER_POLL = 0.2
+
+
+def load_app(target: str) -> App:
+    """The app that a target defines; a bare agent becomes an app named after its folder or file.
+
+    Raises:
+        AgentDefinitionError: The target defines no app and no agent.
+    """
+    loaded = load_target(target)
+    if isinstance(loaded.value, App):
+        return loaded.value
+    if isinstance(loaded.value, BaseAgent):
+        return App(name=loaded.name, root_agent=loaded.value)
+    kind = type(loaded.value)
+    raise AgentDefinitionError(
+        f"{target}: {loaded.source} defines an instance of {kind.__module__}.{kind.__qualname__}; "
+        "import the class from durable_adk instead."
+    )
+
+
+def _from_profile(address: str | None) -> str | None:
+    """The address given, else that of the user's Temporal profile.
+
+    So all commands and the worker use the same Temporal. A command that fell back to the embedded
+    server might erase a store whose histories are on another one.
+    """
+    try:
+        return address or configured_address()
+    except InvalidRequestError as error:
+        raise typer.BadParameter(error.message) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerConnection(CliConnection):
+    """The connection of a command that needs Temporal, too."""
+
+    address: Annotated[
+        str | None,
+        typer.Option(
+            envvar="TEMPORAL_ADDRESS",
+            help="host:port of a Temporal server. Default: the address of your Temporal profile, "
+            "else an embedded server.",
+            show_default=False,
+            callback=_from_profile,
+        ),
+    ] = None
+
+    @property
+    def arguments(self) -> list[str]:
+        """The options that connect another command to the same store and Temporal."""
+        return [*(["--address", self.address] if self.address else []), *super().arguments]
+
+    @property
+    def folder(self) -> Path:
+        """The data folder; it is created if missing."""
+        return prepare_data_dir(self.data_folder)
+
+    @property
+    def embedded_payloads(self) -> Path:
+        """The folder of an embedded server's large payloads, unless the settings name another."""
+        return self.data_folder / "payloads"
+
+    def queue(self, app_name: str) -> str:
+        """The task queue that was chosen, else the app's own one on the embedded server."""
+        chosen = self.task_queue or self.settings.task_queue
+        own = self.address is None and chosen == DEFAULT_TASK_QUEUE
+        return embedded_task_queue(app_name) if own else chosen
+
+    @asynccontextmanager
+    async def stores(self) -> AsyncGenerator[Stores]:
+        """Open all stores.
+
+        Raises:
+            InvalidRequestError: One of them cannot be used.
+        """
+        for url in self.databases[1:]:
+            async with self.database(url) as other:
+                await other.prepare()
+        async with self.sessions() as sessions:
+            kept = folder_stores(self.folder, settings=self.settings, session_service=sessions)
+            async with kept as stores:
+                yield stores
+
+    @asynccontextmanager
+    async def temporal(self) -> AsyncGenerator[Client]:
+        """Connect to the Temporal at `address`, or to the data folder's, started if necessary.
+
+        Raises:
+            TemporalUnavailableError: It does not answer.
+        """
+        if self.address is not None:
+            yield await connect(self.address)
+            return
+        async with embedded_client(self.folder) as client:
+            yield client
+
+    @asynccontextmanager
+    async def runner(self, app: App) -> AsyncGenerator[Runner]:
+        """A runner on the Temporal at `address`, or on the embedded one together with a worker.
+
+        Raises:
+            DurableAdkError: Something it needs is missing.
+        """
+        async with self.stores() as stores:
+            queue = self.queue(app.name)
+            if self.address is None:
+                embedded = embedded_runner(
+                    app,
+                    data_dir=self.folder,
+                    options=self._worker_options(queue),
+                    **stores.arguments(),
+                )
+                async with embedded as runner:
+                    yield runner
+                return
+            async with Runner(
+                app=app,
+                client=await connect(self.address),
+                task_queue=queue,
+                auto_create_session=True,
+                **stores.arguments(),
+            ) as runner:
+                yield runner
+
+    @asynccontextmanager
+    async def invocation_client(
+        self, record: InvocationRecord, *, app: App | None, needs_worker: bool = True
+    ) -> AsyncGenerator[InvocationClient]:
+        """A client of an invocation in the store; the code of its agents is not needed.
+
+        Args:
+            record: The invocation.
+            app: Served by this process meanwhile, on an embedded server.
+            needs_worker: Refuse if no worker polls its task queue.
+
+        Raises:
+            NoWorkerError: No worker polls its task queue.
+            InvalidRequestError: This Temporal does not run it.
+            TemporalUnavailableError: Temporal does not answer.
+        """
+        async with AsyncExitStack() as stack:
+            stores = await stack.enter_async_context(self.stores())
+            client = await stack.enter_async_context(self.temporal())
+            queue = await _task_queue(client, record)
+            invocations = Invocations(client, queue)
+            if app is not None and self.address is None:
+                options = self._worker_options(queue)
+                serving = worker(client, apps=[app], options=options, **stores.arguments())
+                await stack.enter_async_context(serving)
+            elif needs_worker:
+                await await_worker(invocations, record.invocation_id)
+            backend = TemporalBackend(invocations, stores.session_service)
+            stack.push_async_callback(backend.close)
+            yield InvocationClient(
+                sessions=stores.session_service,
+                backend=backend,
+                credentials=stores.credential_service,
+            )
+
+    def _worker_options(self, task_queue: str) -> WorkerOptions:
+        """How a worker runs that serves only while a command does."""
+        return WorkerOptions(
+            task_queue=task_queue,
+            limits=self.settings.limits,
+            graceful_shutdown=_GRACEFUL_SHUTDOWN,
+        )
+
+
+async def _task_queue(client: Client, record: InvocationRecord) -> str:
+    """The task queue of an invocation's workflow.
+
+    It is looked up before anything else: another Temporal does not have the workflow, and the
+    invocation would be closed as abandoned.
+    """
+    lease_owner = TemporalLeaseOwner.parse(record.lease_owner)
+    if lease_owner is None:
+        raise InvalidRequestError(
+            f"Invocation {record.invocation_id!r} runs in another process, without Temporal; "
+            "answer it in that process."
+        )
+    description = await if_exists(client.get_workflow_handle(lease_owner.workflow_id).describe())
+    if description is None or description.raw_info.first_run_id != lease_owner.first_run_id:
+        raise InvalidRequestError(
+            f"The Temporal at {client.service_client.config.target_host} (namespace "
+            f"{client.namespace}) does not run invocation {record.invocation_id!r}; select the "
+            "right one with --address or --data-dir."
+        )
+    return description.task_queue
+
+
+async def await_worker(
+    invocations: Invocations, invocation_id: str, *, seconds: float = _WORKER_TIMEOUT
+) -> None:
+    """Wait until a worker polls the task queue, so that nothing is sent that would stay there.
+
+    Args:
+        invocations: Of the task queue.
+        invocation_id: For the error message.
+        seconds: How long to wait.
+
+    Raises:
+        NoWorkerError: None does in that time.
+    """
+    check = retrying(invocations.check_worker, seconds, pause=_WORKER_POLL, on=NoWorkerError)
+    try:
+        await check(invocation_id)
+    except NoWorkerError:
+        raise NoWorkerError(
+            f"No worker polls task queue {invocations.task_queue!r}, so nothing was sent. "
+            "Run the agent in this command with --target, or start `durable-adk dev` or "
+            "`durable-adk worker`, then try again."
+        ) from None
