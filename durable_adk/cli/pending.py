@@ -2,20 +2,16 @@
 
 import json
 import shlex
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.cli.connection import CliConnection
 from durable_adk.cli.execution import command
 from durable_adk.cli.target import AnyTarget, defines_app, load_target
-from durable_adk.cli.terminal import call_text
+from durable_adk.cli.terminal import call_text, local_time, print_heading, print_rows
 from durable_adk.client.queries import (
     InvocationFilter,
     LocatedCall,
@@ -24,15 +20,12 @@ from durable_adk.client.queries import (
 )
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import InvalidRequestError
-from durable_adk.log import printable
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 
 SHORTEST = 12
 """Characters of a shortened id at least."""
-_LABEL = 10
-"""Columns of the labels."""
 
 T = TypeVar("T")
 OneUser = Annotated[str | None, typer.Option("--user", help="Only this user.")]
@@ -166,13 +159,10 @@ def show_calls(
         options: What the commands need to reach the same store and Temporal.
         file: Where to write; None: standard output as it is now.
     """
-    console = Console(file=file or sys.stdout, highlight=False, soft_wrap=True)
     names = [item.call.call_id for item in items]
     for item in items:
-        console.print(Text(f"waiting for {printable(_request(item.call))}", style="bold yellow"))
-        for label, text in _rows(item, short(item.call.call_id, names), options):
-            line = (f"  {label:{_LABEL}}", "dim"), printable(text)
-            console.print(Text.assemble(*line))
+        print_heading(f"waiting for {_request(item.call)}", style="bold yellow", file=file)
+        print_rows(_rows(item, short(item.call.call_id, names), options), file=file)
 
 
 def as_json(item: LocatedCall) -> str:
@@ -219,8 +209,7 @@ def _rows(item: LocatedCall, name: str, options: Sequence[str]) -> Iterator[tupl
         yield "hint", hint
     if call.kind == "credential" and (page := _consent_page(call)):
         yield "sign in", page
-    at = datetime.fromtimestamp(call.asked_at, tz=UTC).astimezone()
-    yield "requested", f"{at:%Y-%m-%d %H:%M:%S} by {call.author}"
+    yield "requested", f"{local_time(call.asked_at)} by {call.author}"
     yield "session", f"{key.session_id} of user {key.user_id}, app {key.app_name}"
     yield "", f"invocation {call.invocation_id}"
     yield "call", call.call_id

@@ -85,8 +85,14 @@ COMMANDS = {
         _RUN,
         "Cancel an invocation that runs or waits; the events it has committed stay.",
     ),
+    "sessions": ListedCommand("sessions:sessions", _LOOK, "List the sessions, the newest last."),
+    "show": ListedCommand(
+        "sessions:show",
+        _LOOK,
+        "Print a session or an invocation: events, state, artifacts, failed attempts and tokens.",
+    ),
     "attempts": ListedCommand(
-        "attempts:attempts",
+        "sessions:attempts",
         _LOOK,
         "List the model calls that failed, were cancelled or were lost, and the tokens they used.",
     ),

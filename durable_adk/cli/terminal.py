@@ -5,13 +5,16 @@ import json
 import sys
 import termios
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import Annotated, Any, TextIO
 
 import typer
 from google.genai import types
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions, ConsoleOptions
+from rich.measure import Measurement
+from rich.table import Table
 from rich.text import Text
 
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
@@ -29,6 +32,16 @@ Session = Annotated[
 ]
 
 _LONGEST = 300
+_LABEL = 10  # columns of a label
+_ENDLESS = ConsoleOptions(
+    size=ConsoleDimensions(100_000, 25),
+    legacy_windows=False,
+    min_width=1,
+    max_width=100_000,
+    is_terminal=False,
+    encoding="utf-8",
+    max_height=25,
+)
 _WIDTH = 100
 _LOCAL_FLAGS = 3  # index of the flags that hold ECHO, in the list of termios
 
@@ -40,16 +53,56 @@ def plain_console(file: TextIO | None = None) -> Console:
     return console
 
 
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a table to standard output; ids stay whole, however narrow the terminal is."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for header in headers:
+        table.add_column(header.upper(), no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    console = Console(highlight=False, soft_wrap=True)
+    console.width = max(console.width, Measurement.get(console, _ENDLESS, table).maximum)
+    console.print(table)
+
+
+def print_heading(text: str, *, style: str = "bold", file: TextIO | None = None) -> None:
+    """Write a line that says what follows."""
+    console = Console(file=file, highlight=False, soft_wrap=True)
+    console.print(Text(printable(text, keep="\n"), style=style))
+
+
+def print_rows(rows: Iterable[tuple[str, str]], *, file: TextIO | None = None) -> None:
+    """Write labels and texts below a heading; rows without a text are left out."""
+    console = Console(file=file, highlight=False, soft_wrap=True)
+    for label, text in rows:
+        if text:
+            console.print(Text.assemble((f"  {label:{_LABEL}}", "dim"), printable(text)))
+
+
+def local_time(seconds: float) -> str:
+    """A time since the epoch, in the user's time zone."""
+    return f"{datetime.fromtimestamp(seconds, tz=UTC).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, in words."""
+    return f"1 {what}" if number == 1 else f"{number} {what}s"
+
+
 class EventPrinter:
     """Writes events to the terminal.
 
     Args:
         as_json: Write each event as one line of ADK's JSON.
+        timed: Begin each line with the time of day.
         file: Where to write; None: standard output as it is now.
     """
 
-    def __init__(self, *, as_json: bool = False, file: TextIO | None = None) -> None:
+    def __init__(
+        self, *, as_json: bool = False, timed: bool = False, file: TextIO | None = None
+    ) -> None:
         self._json = as_json
+        self._timed = timed
         self._file = file or sys.stdout
         self._console = Console(file=self._file, highlight=False, soft_wrap=True)
 
@@ -59,8 +112,9 @@ class EventPrinter:
             line = event.model_dump_json(by_alias=True, exclude_none=True)
             print(line, file=self._file, flush=True)
             return
+        at = f"  {local_time(event.timestamp)[-8:]}  " if self._timed else ""
         for line in lines(event):
-            self._console.print(line)
+            self._console.print(Text.assemble((at, "dim"), line))
 
 
 class LivePrinter(EventPrinter):

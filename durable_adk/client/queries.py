@@ -3,6 +3,7 @@
 No agent code is imported and Temporal is not asked.
 """
 
+import time
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
@@ -10,8 +11,11 @@ from durable_adk.conversation.pending_calls import PendingCall, pending_calls
 from durable_adk.models.model_attempt import ModelAttempt
 from durable_adk.sessions.queries import all_invocations, read_from
 from durable_adk.sessions.records import ATTEMPT, InvocationRecord, Status
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
+
+_WINDOWS = (3600.0, 86400.0, 30 * 86400.0)
+"""Seconds before now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,33 @@ async def find_invocations(
         )
         async for one in found:
             yield one
+
+
+async def recent_sessions(sessions: SessionLog, where: InvocationFilter) -> AsyncGenerator[Session]:
+    """Yield the matching sessions, without events, from the last updated one on.
+
+    Stores list sessions from the oldest on, so they are read by windows of time: whoever stops
+    early does not read all of a large store.
+    """
+    until, names = None, [where.app] if where.app else await sessions.list_apps()
+    for window in (*_WINDOWS, None):
+        since = None if window is None else time.time() - window
+        found = [
+            one
+            for name in names
+            for one in await _updated(sessions, name, where.user, since)
+            if where.session in (None, one.id) and (until is None or one.last_update_time < until)
+        ]
+        for one in sorted(found, key=lambda one: one.last_update_time, reverse=True):
+            yield one
+        until = since
+
+
+async def _updated(
+    sessions: SessionLog, app: str, user: str | None, since: float | None
+) -> list[Session]:
+    listed = await sessions.list_sessions(app_name=app, user_id=user, updated_since=since)
+    return listed.sessions
 
 
 async def find_pending_calls(sessions: SessionLog, where: InvocationFilter) -> list[LocatedCall]:

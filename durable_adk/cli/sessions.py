@@ -1,0 +1,403 @@
+"""``durable-adk sessions``, ``show`` and ``attempts``: what the session store holds."""
+
+import json
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Annotated, Any
+
+import typer
+
+from durable_adk.cli.connection import CliConnection
+from durable_adk.cli.execution import command
+from durable_adk.cli.pending import OneSession, OneUser, app_name, pick
+from durable_adk.cli.target import AnyTarget
+from durable_adk.cli.terminal import (
+    EventPrinter,
+    compact,
+    counted,
+    local_time,
+    print_heading,
+    print_rows,
+    print_table,
+)
+from durable_adk.client.queries import (
+    InvocationFilter,
+    find_invocations,
+    pending_calls_of,
+    read_attempts,
+    recent_sessions,
+)
+from durable_adk.errors import SessionNotFoundError
+from durable_adk.models.model_attempt import ModelAttempt
+from durable_adk.sessions.queries import all_invocations
+from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
+from durable_adk.sessions.session import Session, SessionKey
+from durable_adk.sessions.session_log import SessionLog
+
+WAIT = 1.0
+"""Seconds between two looks of ``show --follow`` if no notice of a change arrives."""
+
+Number = Annotated[int, typer.Option(min=1, help="At most so many, the newest ones.")]
+WithStatus = Annotated[
+    Status | None, typer.Option(help="Only sessions whose last invocation has this status.")
+]
+SessionLines = Annotated[bool, typer.Option("--json", help="One session a line, as JSON.")]
+AttemptLines = Annotated[bool, typer.Option("--json", help="One attempt a line, as JSON.")]
+OneInvocation = Annotated[
+    str | None, typer.Option(help="Only this invocation.", show_default=False)
+]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="The id of a session or an invocation, or a unique beginning of it.",
+        metavar="SESSION|INVOCATION",
+        show_default=False,
+    ),
+]
+OneTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--target", help="Only this app: its name, or a folder, file or module that defines it."
+    ),
+]
+Whole = Annotated[
+    bool, typer.Option("--json", help="As one JSON object; with --follow, one event a line.")
+]
+Follow = Annotated[
+    bool,
+    typer.Option("--follow", "-f", help="Then print new events until it ends, or Ctrl-C."),
+]
+
+
+@command("store", "data_dir")
+async def sessions(
+    connection: CliConnection,
+    target: AnyTarget = None,
+    *,
+    user: OneUser = None,
+    status: WithStatus = None,
+    limit: Number = 20,
+    lines: SessionLines = False,
+) -> None:
+    """List the sessions, the newest last.
+
+    Reads the session store only. A session has the status of its last invocation; WAITING is the
+    number of calls that wait for an answer.
+
+    [bold]Example[/bold]
+
+      durable-adk sessions --user alice
+    """
+    async with connection.sessions(existing=True) as store:
+        app = await app_name(store, target)
+        where = InvocationFilter(app=app, user=user)
+        found = [item async for item in _listed(store, where, status, limit)]
+    found.reverse()
+    if lines:
+        for item in found:
+            typer.echo(json.dumps(item, ensure_ascii=False))
+    elif found:
+        rows = [[local_time(item.pop("updated")), *map(str, item.values())] for item in found]
+        print_table(["updated", *found[0]], rows)
+    else:
+        typer.echo("There are no sessions.")
+
+
+async def _listed(
+    store: SessionLog, where: InvocationFilter, status: Status | None, limit: int
+) -> AsyncGenerator[dict[str, Any]]:
+    """What the list says of each session, the newest first."""
+    async for session in recent_sessions(store, where):
+        if limit == 0:
+            return
+        records = await _invocations(store, session.key)
+        last = records[-1].status if records else None
+        if status not in (None, last):
+            continue
+        limit -= 1
+        waiting = [
+            call
+            for one in records
+            if not one.status.closed
+            for call in await pending_calls_of(store, session.key, one.invocation_id)
+        ]
+        yield {
+            "updated": session.last_update_time,
+            "status": last.value if last else "-",
+            "waiting": len(waiting),
+            "invocations": len(records),
+            "events": session.revision,
+            "session": session.id,
+            "user": session.user_id,
+            "app": session.app_name,
+        }
+
+
+async def _invocations(store: SessionLog, key: SessionKey) -> list[InvocationRecord]:
+    """The invocations of a session, in order."""
+    records = [one async for _, one in all_invocations(store, **key._asdict())]
+    return sorted(records, key=lambda one: one.start_seq)
+
+
+@command("store", "data_dir")
+async def show(
+    connection: CliConnection,
+    name: Name,
+    *,
+    target: OneTarget = None,
+    user: OneUser = None,
+    session: OneSession = None,
+    as_json: Whole = False,
+    follow: Follow = False,
+) -> None:
+    """Print a session or an invocation: events, state, artifacts, failed attempts and tokens.
+
+    Reads the session store only: neither Temporal nor the agent is needed.
+
+    [bold]Examples[/bold]
+
+      durable-adk show trips
+
+      durable-adk show e-6f1c --follow
+    """
+    async with connection.sessions(existing=True) as store:
+        app = await app_name(store, target)
+        where = InvocationFilter(app=app, user=user, session=session)
+        key, invocation = await _find(store, where, name)
+        record = await SessionReport.read(store, key, invocation)
+        printer = EventPrinter(as_json=as_json, timed=True)
+        if not as_json:
+            record.print(printer)
+        elif follow:
+            for item in record.events:
+                printer.show(item.event)
+        else:
+            typer.echo(json.dumps(record.as_json(), ensure_ascii=False))
+        if follow:
+            async for item in news(store, key, invocation, after=record.read_to):
+                printer.show(item.event)
+
+
+async def _find(
+    store: SessionLog, where: InvocationFilter, start: str
+) -> tuple[SessionKey, str | None]:
+    """The session and, if an invocation was named, its id."""
+    found = dict[tuple[str, SessionKey], str | None]()
+    async for key, record in find_invocations(store, where):
+        if record.invocation_id.startswith(start):
+            found[record.invocation_id, key] = record.invocation_id
+        if key.session_id.startswith(start):
+            found[key.session_id, key] = None
+    if not found:  # sessions without invocations
+        async for one in recent_sessions(store, where):
+            if one.id.startswith(start):
+                found[one.id, one.key] = None
+    items = ((name, key, (key, invocation)) for (name, key), invocation in found.items())
+    return pick(items, start, "session or invocation")
+
+
+async def news(
+    store: SessionLog, key: SessionKey, invocation: str | None, *, after: int
+) -> AsyncGenerator[StoredEvent]:
+    """The new events of a session, or of an invocation until it is closed."""
+    while True:
+        record = await store.get_invocation(key, invocation) if invocation else None
+        for item in await store.read_events(key, after=after):
+            after = item.seq
+            if invocation in (None, item.event.invocation_id):
+                yield item
+        if record is not None and record.sealed:
+            return
+        await store.wait_for_change(key, after=after, timeout=WAIT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionReport:
+    """All that the store has of a session, or of one of its invocations."""
+
+    session: Session
+    invocations: dict[str, InvocationRecord]
+    attempts: dict[str, list[ModelAttempt]]
+    """The model calls without a response of each invocation."""
+    events: list[StoredEvent]
+    read_to: int
+    """The sequence number of the session's last event."""
+
+    @classmethod
+    async def read(
+        cls, store: SessionLog, key: SessionKey, invocation: str | None
+    ) -> "SessionReport":
+        """Read a session, or the part of it that an invocation is."""
+        app, user, name = key
+        session = await store.get_session(app_name=app, user_id=user, session_id=name)
+        if session is None:
+            raise SessionNotFoundError(f"Session {name!r} was deleted meanwhile.")
+        records = [
+            one for one in await _invocations(store, key) if invocation in (None, one.invocation_id)
+        ]
+        events = await store.read_events(key)
+        return cls(
+            session=session,
+            invocations={one.invocation_id: one for one in records},
+            attempts={
+                one.invocation_id: await read_attempts(store, key, one.invocation_id)
+                for one in records
+            },
+            events=[one for one in events if invocation in (None, one.event.invocation_id)],
+            read_to=events[-1].seq if events else 0,
+        )
+
+    def print(self, printer: EventPrinter) -> None:
+        """Write it for a person."""
+        one = self.session
+        print_heading(f"session {one.id} of user {one.user_id}, app {one.app_name}")
+        print_rows(
+            [
+                ("updated", local_time(one.last_update_time)),
+                ("events", str(one.revision)),
+                *(("state", f"{key} = {compact(value)}") for key, value in one.state.items()),
+                *(("artifact", f"{name}, version {n}") for name, n in self.artifacts.items()),
+            ]
+        )
+        seen = set[str]()
+        for name, items in groupby(self.events, key=lambda item: item.event.invocation_id):
+            print_heading(f"\ninvocation {name}" + (", continued" if name in seen else ""))
+            if name not in seen:
+                print_rows(self._about(name))
+            seen.add(name)
+            for item in items:
+                printer.show(item.event)
+
+    def _about(self, name: str) -> Iterator[tuple[str, str]]:
+        """What is said of an invocation before its events."""
+        record = self.invocations.get(name)
+        if record is not None:
+            error = record.error or {}
+            yield "status", ": ".join(filter(None, [record.status.value, error.get("message")]))
+        calls, tokens = self._usage(name)
+        if calls:
+            yield "model", f"{counted(calls, 'response')}, {tokens:,} tokens"
+        for attempt in self.attempts.get(name, ()):
+            yield "attempt", headline(attempt)
+            if reason := why(attempt):
+                yield "", reason
+
+    def _usage(self, name: str) -> tuple[int, int]:
+        """The number of an invocation's model responses that report tokens, and their tokens."""
+        counts = [
+            usage.total_token_count or 0
+            for item in self.events
+            if item.event.invocation_id == name and (usage := item.event.usage_metadata)
+        ]
+        return len(counts), sum(counts)
+
+    @property
+    def artifacts(self) -> dict[str, int]:
+        """The newest version of each artifact that the events saved."""
+        return {
+            name: version
+            for item in self.events
+            for name, version in item.event.actions.artifact_delta.items()
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        one = self.session
+        return {
+            **session_json(one.key),
+            "updated": one.last_update_time,
+            "state": one.state,
+            "artifacts": self.artifacts,
+            "invocations": [
+                {
+                    "invocation": name,
+                    "status": record.status.value,
+                    "error": record.error,
+                    "tokens": self._usage(name)[1],
+                    "attempts": [item.to_value() for item in self.attempts[name]],
+                }
+                for name, record in self.invocations.items()
+            ],
+            "events": [item.event.to_value() for item in self.events],
+        }
+
+
+def session_json(key: SessionKey) -> dict[str, str]:
+    """The ids of a session, as all commands write them in JSON."""
+    return {"app": key.app_name, "user": key.user_id, "session": key.session_id}
+
+
+@command("store", "data_dir")
+async def attempts(
+    connection: CliConnection,
+    target: AnyTarget = None,
+    *,
+    user: OneUser = None,
+    session: OneSession = None,
+    invocation: OneInvocation = None,
+    lines: AttemptLines = False,
+) -> None:
+    """List the model calls that failed, were cancelled or were lost, and the tokens they used.
+
+    Reads the session store only. Successful calls are not listed: their tokens are on their events.
+
+    [bold]Example[/bold]
+
+      durable-adk attempts --user alice
+    """
+    async with connection.sessions(existing=True) as store:
+        app = await app_name(store, target)
+        where = InvocationFilter(app=app, user=user, session=session)
+        records = [
+            one
+            async for one in find_invocations(store, where)
+            if invocation in (None, one[1].invocation_id)
+        ]
+        records.sort(key=lambda one: one[1].update_time, reverse=True)
+        found = [
+            (key, record.invocation_id, attempt)
+            for key, record in records
+            for attempt in await read_attempts(store, key, record.invocation_id)
+        ]
+    for key, name, attempt in found:
+        if lines:
+            item = session_json(key) | {"invocation": name} | attempt.to_value()
+            typer.echo(json.dumps(item, ensure_ascii=False))
+            continue
+        print_heading(headline(attempt), style="bold yellow")
+        print_rows(
+            [
+                ("error", why(attempt)),
+                ("session", f"{key.session_id} of user {key.user_id}, app {key.app_name}"),
+                ("event", attempt.event_id),
+            ]
+        )
+    if not lines:
+        typer.echo(_sum([attempt for _, _, attempt in found]))
+
+
+def headline(attempt: ModelAttempt) -> str:
+    """How a model call without a response ended, and what it used."""
+    words = [f"attempt {attempt.attempt} {attempt.ended}"]
+    if attempt.model:
+        words.append(f"model {attempt.model}")
+    if attempt.started is not None:
+        words.append(f"at {local_time(attempt.started)}")
+    if attempt.seconds is not None:
+        words.append(f"after {attempt.seconds:.1f} s")
+    words.append("tokens unknown" if attempt.tokens is None else f"{attempt.tokens:,} tokens")
+    return ", ".join(words)
+
+
+def why(attempt: ModelAttempt) -> str:
+    """The error of a model call; empty if it has none."""
+    return ": ".join(filter(None, [attempt.error_type, attempt.error_message]))
+
+
+def _sum(attempts: Sequence[ModelAttempt]) -> str:
+    if not attempts:
+        return "Every model call got a response."
+    tokens = [one.tokens for one in attempts if one.tokens is not None]
+    unknown = f"; unknown for {len(attempts) - len(tokens)}" if len(tokens) < len(attempts) else ""
+    return f"{counted(len(attempts), 'call')} without a response: {sum(tokens):,} tokens{unknown}."
