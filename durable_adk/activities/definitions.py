@@ -24,7 +24,6 @@ from durable_adk.activities.effects import (
 from durable_adk.activities.invocation.queue import InPlaceWaits
 from durable_adk.activities.lost_attempts import LostAttempts
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
-from durable_adk.wire.steps import HookStep, ModelStep, OpenStep, Step
 
 
 class InvocationActivities:
@@ -55,8 +54,8 @@ class InvocationActivities:
 
         The wait for the session happens in this attempt or between retries of the activity.
         """
-        waits = row.waits(step)
-        with application_errors(retry=_retry(step, waits=waits)):
+        waits = row.needs_lease and row.waits(step)
+        with application_errors(retry=_retry(row, step, waits=waits)):
             if not waits:
                 return await run_to_completion(self._effects.perform(step))
             return await self._in_place.attempt(self._effects.deps, self._effects.perform, step)
@@ -68,25 +67,15 @@ class InvocationActivities:
         worker.
         """
         deps = self._effects.deps
-        trials = LostAttempts(deps=deps, step=step) if _notes_trials(step) else None
-        asks = deps.limits.model_attempts if isinstance(step, ModelStep) else None
+        trials = LostAttempts(deps=deps, step=step) if row.notes_attempts(step) else None
+        asks = row.attempts(deps.limits)
         async with step_attempt(row.what(step), trials=trials, asks=asks) as this:
             return await self._user_loop.run(self._effects.perform(step, this))
 
 
-def _retry(step: object, *, waits: bool) -> Retry:
+def _retry(row: StoreEffect[Any, Any], step: Any, *, waits: bool) -> Retry:
     passes = transient_or_busy if waits else transient
-    if not isinstance(step, OpenStep) or step.tool_run is None:
+    if not row.waits_for_app(step):
         return passes
-    # A user's message fails at once if the app is unknown; an agent used as a tool is retried.
     before = activity.info().attempt - 1
     return lambda error: passes(error) or transient_or_unregistered(error, before=before)
-
-
-def _notes_trials(step: object) -> bool:
-    """Return whether the invocation can store notes on lost attempts; otherwise all of them count.
-
-    Notes are impossible before the invocation is open, and for a summary, which follows its end.
-    """
-    opens = isinstance(step, HookStep) and step.hook == "on_user_message_callback"
-    return isinstance(step, Step) and not opens

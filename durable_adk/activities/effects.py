@@ -2,11 +2,11 @@
 
 `InvocationActivities` creates an activity for each row, `TemporalRuntime` schedules it as the row
 specifies, and `LocalRuntime` performs it in process. `Runtime.perform` finds the row by the step's
-type.
+type. What is particular to an effect is in its row; the three hold only what is common to all.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -30,6 +30,8 @@ from durable_adk.activities.user_code.function import run_function
 from durable_adk.activities.user_code.plugin_hooks import run_hook
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import SessionBusyError
+from durable_adk.retrying import STORE_TIMEOUT
+from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import (
     JournalPage,
@@ -40,7 +42,7 @@ from durable_adk.wire.checkpoint import (
     SaveJournalStep,
 )
 from durable_adk.wire.effect import Effect, EffectAttempt
-from durable_adk.wire.messages import WhenBusy
+from durable_adk.wire.messages import MAX_BYTES, WhenBusy
 from durable_adk.wire.steps import (
     AnswerStep,
     AnswerTaken,
@@ -63,6 +65,7 @@ from durable_adk.wire.steps import (
 
 S = TypeVar("S")
 R = TypeVar("R")
+C = TypeVar("C", bound=Step | CompactStep)
 A = TypeVar("A", bound=Step)
 
 
@@ -84,8 +87,14 @@ class StoreEffect(_Row[S, R]):
     """
 
     function: Callable[[Dependencies, S], Awaitable[R]]
-    waits: Callable[[S], bool] = lambda _: False
-    """Whether the effect is retried while another invocation is active in the session."""
+    needs_lease: bool = False
+    """Whether the effect raises SessionBusyError while another invocation is active."""
+    waits: Callable[[S], bool] = lambda _: True
+    """Whether it is retried then."""
+    waits_for_app: Callable[[S], bool] = lambda _: False
+    """Whether the effect is retried on a worker that does not serve the app (yet)."""
+    timeout: float = STORE_TIMEOUT
+    """Seconds of one attempt as a normal activity."""
 
     async def perform(self, deps: Dependencies, step: S, attempt: EffectAttempt) -> R:
         """Perform one attempt."""
@@ -94,16 +103,33 @@ class StoreEffect(_Row[S, R]):
 
 
 @dataclass(frozen=True)
-class CodeEffect(_Row[S, R]):
+class CodeEffect(_Row[C, R]):
     """An effect that runs user code or calls a model, as a normal activity."""
 
-    function: Callable[[Dependencies, S, EffectAttempt], Coroutine[Any, Any, R]]
-    what: Callable[[S], str]
+    function: Callable[[Dependencies, C, EffectAttempt], Coroutine[Any, Any, R]]
+    what: Callable[[C], str]
     """Describes the step in errors."""
-    summary: Callable[[S], str]
+    summary: Callable[[C], str]
     """Describes the step in Temporal's UI."""
+    task_queue: Callable[[C, Mapping[str, str]], str | None] = lambda _step, _by_model: None
+    """The task queue of a step, given those of models; None: the workflow's."""
+    attempts: Callable[[Limits], int | None] = lambda _: None
+    """How many attempts an unavailable service gets; None: any number."""
+    notes_attempts: Callable[[C], bool] = lambda _: True
+    """Whether the invocation can store notes on lost attempts; otherwise all of them count."""
+    is_large: Callable[[C], bool] = lambda _: False
+    """Whether the step is too large for the input of a normal activity.
 
-    async def perform(self, deps: Dependencies, step: S, attempt: EffectAttempt) -> R:
+    A local activity's input is sent nowhere, but the workflow takes no signals while it runs.
+    """
+
+    def timeout(self, step: C, limits: Limits) -> float:
+        """Return the seconds of an attempt; the code ends itself before."""
+        grant = step.grant if isinstance(step, Step) else None
+        hooked = grant is not None and grant.on_event  # after the work
+        return step.attempt_timeout + limits.callback_timeout * (2 if hooked else 1)
+
+    async def perform(self, deps: Dependencies, step: C, attempt: EffectAttempt) -> R:
         """Perform one attempt."""
         return await self.function(deps, step, attempt)
 
@@ -161,13 +187,21 @@ async def _close(deps: Dependencies, step: CloseStep) -> Ending:
     return ended
 
 
+def _is_large(step: HookStep) -> bool:
+    """Whether the event is larger than any step: the merged results of parallel calls can be."""
+    return step.event is not None and len(step.event.to_json().encode()) > MAX_BYTES
+
+
 EFFECTS: tuple[EffectRow[Any], ...] = (
     StoreEffect(
         "open_invocation",
         OpenStep,
         Opened,
         _open,
+        needs_lease=True,
         waits=lambda step: step.when_busy is not WhenBusy.REJECT,
+        # A user's message fails at once; its caller's worker has an agent used as a tool.
+        waits_for_app=lambda step: step.tool_run is not None,
     ),
     StepEffect(
         "call_model",
@@ -176,6 +210,8 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         call_model,
         what=lambda step: f"A model call of {step.agent}",
         summary=lambda step: f"{step.agent}: {step.model}" if step.model else step.agent,
+        task_queue=lambda step, by_model: by_model.get(step.model or ""),
+        attempts=lambda limits: limits.model_attempts,
     ),
     StepEffect(
         "call_tool",
@@ -184,6 +220,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         call_tool,
         what=lambda step: f"Tool {step.tool!r}",
         summary=lambda step: step.tool,
+        task_queue=lambda step, _: step.spec.task_queue if step.spec else None,
     ),
     StepEffect(
         "execute_code",
@@ -220,13 +257,16 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         run_hook,
         what=lambda step: f"{step.hook} of the plugins",
         summary=lambda step: step.hook,
+        # The invocation is not open yet.
+        notes_attempts=lambda step: step.hook != "on_user_message_callback",
+        is_large=_is_large,
         commits=False,
     ),
     StoreEffect("commit_event", CommitStep, int, commit_event),
     StoreEffect("pause_invocation", PauseStep, bool, _pause),
-    StoreEffect("take_answer", AnswerStep, AnswerTaken, _take, waits=lambda _: True),
+    StoreEffect("take_answer", AnswerStep, AnswerTaken, _take, needs_lease=True),
     # Closing waits for the session if the invocation was paused.
-    StoreEffect("close_invocation", CloseStep, Ending, _close, waits=lambda _: True),
+    StoreEffect("close_invocation", CloseStep, Ending, _close, needs_lease=True),
     CodeEffect(
         "compact",
         CompactStep,
@@ -234,6 +274,7 @@ EFFECTS: tuple[EffectRow[Any], ...] = (
         lambda deps, step, _: compact(deps, step),
         what=lambda step: f"The summary after {step.invocation_id}",
         summary=lambda step: step.invocation_id,
+        notes_attempts=lambda _: False,  # the invocation has ended
     ),
     StoreEffect("save_place", SaveCheckpointStep, str, checkpoint.save_checkpoint),
     StoreEffect("save_trace", SaveJournalStep, type(None), checkpoint.save_journal),

@@ -5,9 +5,10 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.activities.effects import EffectPerformer, StoreEffect, row_of
+from durable_adk.apps.registry import AppRegistry
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import (
     AgentError,
@@ -19,17 +20,12 @@ from durable_adk.flows.runtime import Inbox
 from durable_adk.retrying import CLIENT_TIMEOUT, retrying
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
-from durable_adk.wire.checkpoint import LoadedCheckpoint, ReadCheckpointStep
+from durable_adk.wire.checkpoint import ReadCheckpointStep
 from durable_adk.wire.effect import Effect, EffectAttempt
-from durable_adk.wire.messages import InvocationRequest, InvocationResult, WhenBusy
+from durable_adk.wire.messages import InvocationRequest, InvocationResult
 from durable_adk.wire.steps import (
-    AnswerStep,
     CloseStep,
     CompactStep,
-    ModelStep,
-    Opened,
-    OpenStep,
-    StepResult,
     ToolStep,
 )
 
@@ -38,45 +34,18 @@ Child = Callable[[InvocationRequest], Awaitable[InvocationResult]]
 """Runs an agent that is used as a tool."""
 
 
-class LocalEffects(Protocol):
-    """Performs effects without Temporal."""
-
-    async def perform(self, step: Effect[R], attempt: EffectAttempt | None = None) -> R:
-        """Make one attempt; None: attempts are not counted."""
-        ...
-
-    async def run_activity(self, step: ToolStep, call: ActivityCall) -> Any:
-        """See `Runtime.run_activity`."""
-        ...
-
-    async def wait_for_turn(
-        self, step: OpenStep | AnswerStep | CloseStep, busy: SessionBusyError
-    ) -> None:
-        """Wait until a step that has found its session busy is worth trying again."""
-        ...
-
-
-class Agents(Protocol):
-    """Finds agents by name."""
-
-    def agent(self, app: str, name: str) -> BaseAgent:
-        """See `Runtime.agent`."""
-        ...
-
-
 class LocalRuntime:
     """Implements `Runtime` in this process. An invocation does not outlive the process.
 
-    It retries what Temporal would retry, with the same ids, for `CLIENT_TIMEOUT`
-    seconds. For tests, with
-    `roll_every` the loop is torn down and rebuilt from its checkpoint after so many model calls, as
-    on Temporal when the history has grown long.
+    It retries what Temporal would retry, with the same ids, for `CLIENT_TIMEOUT` seconds. For
+    tests, with `roll_every` the loop is torn down and rebuilt from its checkpoint after so many
+    model calls, as on Temporal when the history has grown long.
     """
 
     def __init__(
         self,
-        effects: LocalEffects,
-        agents: Agents,
+        effects: EffectPerformer,
+        agents: AppRegistry,
         *,
         limits: Limits,
         run_child: Child | None = None,
@@ -90,14 +59,6 @@ class LocalRuntime:
         self.agent = agents.agent
         self.inbox = Inbox()
         self._run_child = run_child
-        self._retrying: dict[type[Any], Callable[[Any], Awaitable[Any]]] = {
-            OpenStep: self._opened,
-            ModelStep: self._called,
-            AnswerStep: self._until_free,
-            CloseStep: self._until_free,
-            ReadCheckpointStep: self._read_place,
-            CompactStep: effects.perform,  # once: it is due again after the next invocation
-        }
 
     def now(self) -> float:
         """Seconds since the epoch."""
@@ -114,31 +75,33 @@ class LocalRuntime:
 
     async def perform(self, step: Effect[R]) -> R:
         """Perform an effect here, as often as it takes."""
-        perform = self._retrying.get(type(step), self._until_stored)
-        return await perform(step)
+        row = row_of(step)
+        if isinstance(row, StoreEffect):
+            if isinstance(step, ReadCheckpointStep):
+                self._steps = 0  # a new run's history is empty
+            if row.needs_lease:
+                return await self._until_free(row, step)
+            return await self._until_stored(step)
+        if row.step is CompactStep:  # once: it is due again after the next invocation
+            return await self._effects.perform(step)
+        attempts = row.attempts(self._limits)
+        if attempts is None:
+            return await self._until_stored(step)
+        self._steps += 1
+        return await self._until_available(step, attempts)
 
-    async def _opened(self, step: OpenStep) -> Opened:
-        """Wait for a busy session only if the message is to be enqueued."""
-        return await self._until_free(step, wait=step.when_busy is not WhenBusy.REJECT)
-
-    async def _called(self, step: ModelStep) -> StepResult:
+    async def _until_available(self, step: Effect[Any], attempts: int) -> Any:
         """Ask the model, again while it is unavailable and attempts are left."""
         attempt = 1
-        self._steps += 1
         while True:
             try:
                 return await self._until_stored(step, EffectAttempt(number=attempt))
             except ModelUnavailableError as error:
-                if attempt >= self._limits.model_attempts:
+                if attempt >= attempts:
                     raise
                 delay = error.delay(attempt)
             await asyncio.sleep(delay)
             attempt += 1
-
-    async def _read_place(self, step: ReadCheckpointStep) -> LoadedCheckpoint:
-        """Count model calls anew, as a new run's history is empty."""
-        self._steps = 0
-        return await self._until_stored(step)
 
     async def leave(self, agents: "asyncio.Task[None]") -> None:
         """Cancel the agents' task; in process nothing else ends it."""
@@ -159,16 +122,14 @@ class LocalRuntime:
         """Call its function here, once: the retry policy is the engine's."""
         return await self._effects.run_activity(step, call)
 
-    async def _until_free(
-        self, step: OpenStep | AnswerStep | CloseStep, *, wait: bool = True
-    ) -> Any:
-        """Repeat an effect while another invocation is active in the session."""
+    async def _until_free(self, row: StoreEffect[Any, Any], step: Any) -> Any:
+        """Repeat an effect while another invocation is active in the session, if it waits."""
         while True:
             try:
                 # Not to be interrupted: a lease that was taken must be known, to give it back.
                 return await uninterrupted(self._until_stored(step))
             except SessionBusyError as error:
-                if not wait:
+                if not row.waits(step):
                     raise
                 busy = error
             if self.cancelled() and not isinstance(step, CloseStep):

@@ -25,24 +25,18 @@ from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall
 from durable_adk.wire.checkpoint import Checkpoint, JournalPage, LoadedCheckpoint, unpacked
 from durable_adk.wire.effect import Effect
-from durable_adk.wire.messages import MAX_BYTES, InvocationRequest, InvocationResult, workflow_id
+from durable_adk.wire.messages import InvocationRequest, InvocationResult, workflow_id
 from durable_adk.wire.steps import (
     AnswerTaken,
-    CompactStep,
-    HookStep,
-    ModelStep,
     Opened,
     OpenStep,
     PauseStep,
-    Step,
     ToolStep,
 )
 from durable_adk.workflows import external_activity
 from durable_adk.workflows.status import StatusDisplay, for_child
 
 R = TypeVar("R")
-STORE_TIMEOUT = timedelta(seconds=30)
-"""Of one attempt of a store activity, after its local attempt has failed."""
 UNSEEN = 100
 """After so many local activities in a row, a timer begins a task, to measure the history."""
 CHILD_TASK_TIMEOUT = timedelta(seconds=3)
@@ -184,12 +178,13 @@ class TemporalRuntime:
     async def _activity(self, row: CodeEffect[Any, R], step: Any) -> R:
         summary = row.summary(step)
         try:
-            if isinstance(step, HookStep) and _is_large(step):
+            limit = timedelta(seconds=row.timeout(step, self._limits)) + MARGIN
+            if row.is_large(step):
                 return await workflow.execute_local_activity(
                     row.name,
                     step,
                     result_type=row.result,
-                    start_to_close_timeout=self._limit(step),
+                    start_to_close_timeout=limit,
                     retry_policy=RETRY,
                 )
             with self._status.step(summary):
@@ -197,8 +192,8 @@ class TemporalRuntime:
                     row.name,
                     step,
                     result_type=row.result,
-                    task_queue=self._queue(step),
-                    start_to_close_timeout=self._limit(step),
+                    task_queue=row.task_queue(step, self._model_queues),
+                    start_to_close_timeout=limit,
                     heartbeat_timeout=timedelta(seconds=self._limits.heartbeat_timeout),
                     retry_policy=RETRY,
                     # An async tool may clean up before the session goes to the next message.
@@ -209,19 +204,6 @@ class TemporalRuntime:
             raise _reason(error) from error
         self.look()
         return done
-
-    def _queue(self, step: Step | CompactStep) -> str | None:
-        """The task queue of a tool or of a model; None: the workflow's."""
-        if isinstance(step, ModelStep):
-            return self._model_queues.get(step.model or "")
-        return step.spec.task_queue if isinstance(step, ToolStep) and step.spec else None
-
-    def _limit(self, step: Step | CompactStep) -> timedelta:
-        """Start-to-close timeout of an attempt, which ends itself earlier."""
-        grant = step.grant if isinstance(step, Step) else None
-        hooked = grant is not None and grant.on_event  # after the work
-        callbacks = self._limits.callback_timeout * (2 if hooked else 1)
-        return timedelta(seconds=step.attempt_timeout + callbacks) + MARGIN
 
     async def _recorded(self) -> None:
         """Get a local activity's result into the history before a custom agent's body sees it.
@@ -273,7 +255,7 @@ class TemporalRuntime:
                 row.name,
                 step,
                 result_type=row.result,
-                start_to_close_timeout=STORE_TIMEOUT,
+                start_to_close_timeout=timedelta(seconds=row.timeout),
                 heartbeat_timeout=timedelta(seconds=self._limits.heartbeat_timeout),
                 retry_policy=STORE_RETRY,
                 # It may be writing: its result must be known, as for steps.
@@ -291,15 +273,6 @@ def _with_parent(step: object) -> object:
         return step
     parent = workflow.info().parent
     return step.model_copy(update={"parent": parent.workflow_id if parent else ""})
-
-
-def _is_large(step: HookStep) -> bool:
-    """Whether an event is too large for the input of a normal activity.
-
-    The merged results of parallel calls can be. A local activity's input is sent nowhere, but the
-    workflow takes no signals while it runs.
-    """
-    return step.event is not None and len(step.event.to_json().encode()) > MAX_BYTES
 
 
 def _cause(error: FailureError) -> BaseException:

@@ -10,11 +10,11 @@ from ruamel.yaml import YAML
 from durable_adk import errors
 from durable_adk.client.connect import KEEP_ALIVE
 from durable_adk.client.invocations import TASK_TIMEOUT
+from durable_adk.retrying import STORE_TIMEOUT
 from durable_adk.sessions.sql import database
 from durable_adk.sessions.sql.sqlite import _BUSY_TIMEOUT
 from durable_adk.settings import Limits, Settings
 from durable_adk.worker import WorkerOptions, timing
-from durable_adk.workflows.temporal_runtime import STORE_TIMEOUT
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "operations.md").read_text()
@@ -99,7 +99,7 @@ def test_every_fixed_time_has_its_row() -> None:
         "`keep_alive_interval`, `keep_alive_timeout`": "; ".join(f"{n / 1000:g} s" for n in alive),
         "`sticky_queue_schedule_to_start_timeout`": shown(sticky),
         "`TASK_TIMEOUT`": shown(TASK_TIMEOUT),
-        "`STORE_TIMEOUT`": shown(STORE_TIMEOUT),
+        "`STORE_TIMEOUT`": shown(timedelta(seconds=STORE_TIMEOUT)),
     }
 
 
