@@ -24,6 +24,8 @@ from tests.support.replay import replay_all
 
 settings.register_profile("quick", max_examples=20, deadline=None)
 MakeRunner = Callable[..., Awaitable[Runner]]
+FIRST = ("simulation", "scenarios", "mutants", "chaos", "e2e", "integration")
+"""Folders whose files take longest. Begun last, they would leave the other processes idle."""
 REPLAYING = 900.0
 """Seconds for all of a run's histories; two minutes are too few on a busy machine."""
 
@@ -40,12 +42,19 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have `make test` run an app on Temporal only, and each property with fewer examples."""
+    items.sort(key=_place_in_line)
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.property)
         callspec = getattr(item, "callspec", None)
         if callspec and callspec.params.get("make_runner") in ("local", "temporal-uncached"):
             item.add_marker(pytest.mark.thorough)
+
+
+def _place_in_line(item: pytest.Item) -> int:
+    """The number of its folder in `FIRST`; the others, unit tests above all, come last."""
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    return FIRST.index(folder) if folder in FIRST else len(FIRST)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
