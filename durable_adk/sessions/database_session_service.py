@@ -1,19 +1,28 @@
 """Sessions in a SQL database."""
 
 import os
+import shutil
+import tempfile
+import weakref
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import AsyncEngine
 
+from durable_adk.errors import InvalidRequestError
+from durable_adk.log import get_logger
 from durable_adk.sessions.log.watches import Changes
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sessions.sql.database import PostgresDatabase
-from durable_adk.sessions.sql.database_url import file_of, parse
+from durable_adk.sessions.sql.database_url import file_of, is_in_memory, parse
 from durable_adk.sessions.sql.polling import Poll
 from durable_adk.sessions.sql.postgres import CommitNotifications, PostgresStore
 from durable_adk.sessions.sql.schema_version import SchemaVersion
 from durable_adk.sessions.sql.sqlite import SqliteStore
+
+logger = get_logger(__name__)
 
 
 class DatabaseSessionService(SessionLog):
@@ -28,19 +37,39 @@ class DatabaseSessionService(SessionLog):
     Args:
         db_url: A SQLAlchemy URL, e.g. ``sqlite:///sessions.db`` or
             ``postgresql://user:password@host/name``; a driver named in it is ignored.
-            PostgreSQL needs the extra ``postgres``.
+            PostgreSQL needs the extra ``postgres``. ``sqlite:///:memory:`` is a temporary file that
+            is deleted with this object.
+        db_engine: Instead of the URL, an engine of SQLAlchemy, whose URL is used; the connections
+            are others.
+        **engine_options: Accepted for compatibility with ADK, and ignored.
 
     Raises:
-        InvalidRequestError: The database is not supported, or is an in-memory database.
+        InvalidRequestError: The database is not supported, or not exactly one of `db_url` and
+            `db_engine` is given.
     """
 
-    def __init__(self, db_url: str | URL) -> None:
-        url = parse(db_url)
+    def __init__(
+        self,
+        db_url: str | URL | None = None,
+        db_engine: AsyncEngine | None = None,
+        **engine_options: Any,
+    ) -> None:
+        if engine_options:
+            logger.warning("sessions.engine_options_ignored", options=sorted(engine_options))
+        given = db_engine.url if db_engine is not None and db_url is None else db_url
+        if given is None or (db_engine is not None and db_url is not None):
+            raise InvalidRequestError("Give DatabaseSessionService either db_url or db_engine.")
+        url = self._temporary_file() if is_in_memory(given) else parse(given)
         self.file: Path | None = file_of(url)
         """The file of a SQLite database; None for PostgreSQL."""
         self._sql = PostgresStore(url) if self.file is None else SqliteStore(self.file)
         super().__init__(self._sql)
         self._news = _news(self._sql, self._changes)
+
+    def _temporary_file(self) -> URL:
+        folder = tempfile.mkdtemp(prefix="durable-adk-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return URL.create("sqlite", database=str(Path(folder) / "sessions.db"))
 
     @property
     def database(self) -> PostgresDatabase | None:
@@ -100,11 +129,14 @@ class SqliteSessionService(DatabaseSessionService):
     """The session store in one SQLite file.
 
     Args:
-        path: The file. The first use creates it and its folder.
+        db_path: The file, or its URL, ``sqlite:///sessions.db``. The first use creates it and its
+            folder.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(URL.create("sqlite", database=os.fspath(path)))
+    def __init__(self, db_path: str | os.PathLike[str]) -> None:
+        path = os.fspath(db_path)
+        is_url = path.startswith(("sqlite:", "sqlite+"))
+        super().__init__(path if is_url else URL.create("sqlite", database=path))
 
 
 def _news(store: SqliteStore | PostgresStore, changes: Changes) -> Poll | CommitNotifications:

@@ -1,11 +1,14 @@
 """Sessions stored in the memory of the process."""
 
+import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from heapq import nlargest, nsmallest
 from threading import Lock
+from typing import Any
 
 from durable_adk.sessions.log.entry import Entry
 from durable_adk.sessions.log.head import Head
@@ -25,11 +28,12 @@ from durable_adk.sessions.records import (
     ATTEMPT,
     WITHDRAWN,
     InvocationRecord,
+    ListSessionsResponse,
     Note,
     Status,
     Ticket,
 )
-from durable_adk.sessions.session import CHILD_PREFIX, Creation, SessionKey
+from durable_adk.sessions.session import CHILD_PREFIX, Creation, Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
 
 
@@ -38,6 +42,28 @@ class InMemorySessionService(SessionLog):
 
     def __init__(self) -> None:
         super().__init__(_MemoryStore())
+
+    def create_session_sync(self, **given: Any) -> Session:
+        """Deprecated, as in ADK: `create_session` for code without an event loop."""
+        return _at_once(self.create_session(**given))
+
+    def get_session_sync(self, **given: Any) -> Session | None:
+        """Deprecated, as in ADK: `get_session` for code without an event loop."""
+        return _at_once(self.get_session(**given))
+
+    def list_sessions_sync(self, **given: Any) -> ListSessionsResponse:
+        """Deprecated, as in ADK: `list_sessions` for code without an event loop."""
+        return _at_once(self.list_sessions(**given))
+
+    def delete_session_sync(self, **given: Any) -> None:
+        """Deprecated, as in ADK: `delete_session` for code without an event loop."""
+        _at_once(self.delete_session(**given))
+
+
+def _at_once(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a thread of its own, so that it also works inside of an event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 @dataclass(slots=True)

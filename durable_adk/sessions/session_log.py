@@ -14,7 +14,7 @@ The log's guarantees, which `tests/unit/sessions/test_contract*.py` check on eve
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 from durable_adk.events.event import Event
@@ -132,6 +132,12 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
 
     async def close(self) -> None:
         """Close connections and files."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return a copy of the user's state, keys without `user:`; {} if there is none (SSN-13).

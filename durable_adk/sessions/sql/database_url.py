@@ -31,12 +31,21 @@ def parse(db_url: str | URL, *, only: str | None = None) -> URL:
     match url.get_backend_name():
         case name if only not in (None, name):
             raise InvalidRequestError(f"{name!r} is not supported here; use {only}.")
-        case "sqlite" if url.database in (None, "", ":memory:"):
+        case "sqlite" if is_in_memory(url):
             raise InvalidRequestError("A SQLite database in memory keeps nothing; name a file.")
         case "sqlite" | "postgresql":
             return url
         case name:
             raise InvalidRequestError(f"{name!r} is not supported; use SQLite or PostgreSQL.")
+
+
+def is_in_memory(db_url: str | URL) -> bool:
+    """Return whether this is the URL of a SQLite database that is in memory."""
+    try:
+        url = make_url(db_url)
+    except (ArgumentError, ValueError):
+        return False
+    return url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
 
 
 def file_of(url: URL) -> Path | None:

@@ -2,15 +2,17 @@
 
 import asyncio
 import contextlib
+import gc
 import sqlite3
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import create_engine, event as sqlalchemy_event
+from sqlalchemy import create_engine, event as sqlalchemy_event, make_url
 from sqlalchemy.dialects import sqlite
 
 import durable_adk
@@ -429,13 +431,49 @@ async def test_newer_file_is_refused(service, path):
     await older.close()
 
 
-@pytest.mark.parametrize(
-    "url", ["sqlite://", "sqlite:///:memory:", "mysql://host/name", "no url", ""]
-)
+@pytest.mark.parametrize("url", ["mysql://host/name", "no url", "", None])
 def test_unfit_urls_are_refused(url):
-    """Databases in memory or of other kinds are refused when the service is made."""
+    """Databases of other kinds are refused when the service is made."""
     with pytest.raises(InvalidRequestError):
         DatabaseSessionService(url)
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite+aiosqlite:///:memory:", ":memory:"])
+async def test_a_database_in_memory_lives_as_long_as_its_service(url):
+    """It is a temporary file: connections may come and go, but two services share nothing."""
+    made = SqliteSessionService if url == ":memory:" else DatabaseSessionService
+    async with made(url) as first, made(url) as second:
+        await first.create_session(**NAMES)
+        await first.close()
+        assert await first.get_session(**NAMES)
+        assert await second.get_session(**NAMES) is None
+    file = first.file
+    del first
+    gc.collect()
+    assert not file.exists()
+
+
+async def test_an_engine_stands_for_its_url(tmp_path):
+    """ADK takes an engine of the application; ours opens connections of its own."""
+    engine = SimpleNamespace(url=make_url(f"sqlite+aiosqlite:///{tmp_path / 'x.db'}"))
+    async with DatabaseSessionService(db_engine=engine) as service:
+        assert service.file == tmp_path / "x.db"
+    with pytest.raises(InvalidRequestError, match="either"):
+        DatabaseSessionService("sqlite:///x.db", db_engine=engine)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///{}", "sqlite+aiosqlite:///{}", "{}"])
+async def test_a_file_is_named_by_its_path_or_its_url(url, tmp_path):
+    """As ADK's service takes both; a URL is not a path with a folder `sqlite:`."""
+    async with SqliteSessionService(url.format(tmp_path / "x.db")) as service:
+        await service.create_session(**NAMES)
+    assert (tmp_path / "x.db").exists()
+
+
+def test_options_of_an_engine_are_taken(caplog):
+    """They are ADK's, and have no effect; the log says so."""
+    DatabaseSessionService("sqlite:///x.db", pool_pre_ping=True)
+    assert "engine_options_ignored" in caplog.text
 
 
 async def test_any_path_works(tmp_path):
