@@ -163,7 +163,7 @@ class KeepingTools(Tools):
         """Use the user's key, which no store but that of the credentials may ever see."""
         config = sign_in_config(tool_context.session.id)
         async with self._noted(tool_context, "sign_in", nonce):
-            found = await tool_context.get_auth_response(config)
+            found = tool_context.get_auth_response(config)
         if found is None:
             tool_context.request_credential(config)
             return {"status": "asked"}

@@ -1,5 +1,6 @@
 """The runner: sends messages to an app's agents and yields their committed events."""
 
+import warnings
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, suppress
 from typing import Any, Self
@@ -8,7 +9,9 @@ from google.genai import types
 from temporalio.client import Client
 
 from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.agents.context_cache_config import ContextCacheConfig
 from durable_adk.apps.app import App
+from durable_adk.apps.resumability_config import ResumabilityConfig
 from durable_adk.artifacts import BaseArtifactService, InMemoryArtifactService
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.auth.credential_service.in_memory_credential_service import (
@@ -22,6 +25,7 @@ from durable_adk.client.queries import read_attempts
 from durable_adk.client.rewind import Rewinding
 from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.context.activity import Services
+from durable_adk.context.loop import InvocationContext
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import AlreadyExistsError, InvalidRequestError
 from durable_adk.events.event import Event
@@ -29,9 +33,12 @@ from durable_adk.json_values import check_id
 from durable_adk.memory import BaseMemoryService, InMemoryMemoryService
 from durable_adk.models.model_attempt import ModelAttempt
 from durable_adk.partials import PartialChannel, partials_of
+from durable_adk.plugins.base_plugin import BasePlugin
+from durable_adk.plugins.plugin_manager import PluginManager
 from durable_adk.sessions.in_memory_session_service import InMemorySessionService
-from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
+from durable_adk.sessions.state import is_temp
 from durable_adk.settings import DEFAULT_TASK_QUEUE, Limits
 from durable_adk.wire.messages import InvocationRequest, WhenBusy
 from durable_adk.wire.run_config import RunConfig
@@ -51,6 +58,7 @@ class Runner:
         app: App | None = None,
         app_name: str | None = None,
         agent: BaseAgent | None = None,
+        plugins: list[BasePlugin] | None = None,
         client: Client | None = None,
         task_queue: str = DEFAULT_TASK_QUEUE,
         artifact_service: BaseArtifactService | None = None,
@@ -65,8 +73,9 @@ class Runner:
         Args:
             session_service: The session store. With a `client`, use the workers' services.
             app: The app.
-            app_name: Its name, if `agent` is given.
+            app_name: Its name; with `app`, another name for it.
             agent: Its root agent.
+            plugins: Its plugins, without `app`; deprecated.
             client: A Temporal client; None: run in this process.
             task_queue: The task queue of the app's workers.
             artifact_service: The artifacts, which `rewind_async` restores.
@@ -78,21 +87,24 @@ class Runner:
             limits: Limits of runs in this process.
 
         Raises:
-            InvalidRequestError: Not exactly one of `app` and `agent` is given, or no `app_name`.
+            InvalidRequestError: The app is not given as said above.
         """
-        self.app = app = _one_app(app, app_name, agent)
+        self.app = _one_app(app, app_name, agent, plugins)
         self.session_service = session_service
         self.auto_create_session = auto_create_session
         self.artifact_service = artifact_service
         self.memory_service = memory_service
         self.credential_service = credential_service
         self.partials = partials or partials_of(session_service)
-        self._client = InvocationClient(
-            sessions=session_service,
-            backend=self._make_backend(client, task_queue, limits or Limits()),
-            credentials=credential_service,
+        self._client = self._make_client(self._make_backend(client, task_queue, limits or Limits()))
+
+    def _make_client(self, backend: Backend) -> InvocationClient:
+        return InvocationClient(
+            sessions=self.session_service,
+            backend=backend,
+            credentials=self.credential_service,
             partials=self.partials,
-            auto_create_session=auto_create_session,
+            auto_create_session=self.auto_create_session,
         )
 
     def _make_backend(self, client: Client | None, task_queue: str, limits: Limits) -> Backend:
@@ -117,6 +129,21 @@ class Runner:
         """The root agent."""
         return self.app.root_agent
 
+    @property
+    def plugin_manager(self) -> PluginManager:
+        """The manager of the app's plugins."""
+        return self.app.plugin_manager
+
+    @property
+    def resumability_config(self) -> ResumabilityConfig | None:
+        """The app's configuration."""
+        return self.app.resumability_config
+
+    @property
+    def context_cache_config(self) -> ContextCacheConfig | None:
+        """The app's configuration."""
+        return self.app.context_cache_config
+
     async def run_async(
         self,
         *,
@@ -140,7 +167,8 @@ class Runner:
         Args:
             user_id: The user.
             session_id: The user's session.
-            new_message: A message, or function responses to pending calls; None: attach.
+            new_message: A message, or function responses to pending calls. None: attach to
+                `invocation_id`, or without one let the agents continue on what the session holds.
             invocation_id: The id of the invocation, or of the answer; None: a new one.
             state_delta: State changes, committed with the user's event.
             run_config: Options.
@@ -152,24 +180,22 @@ class Runner:
             RunError: The run failed; its events, with the error event last, were yielded before.
             NoWorkerError: The message is kept, but no worker polls the task queue.
         """
-        if new_message is not None:
+        if new_message is not None or not invocation_id:
             options = {"run_config": run_config, "when_busy": when_busy, "state_delta": state_delta}
             request = self._request(
                 user_id, session_id, new_message, invocation_id=invocation_id, **options
             )
             feed = self._client.send(request)
-        elif invocation_id:
+        else:
             key = SessionKey(self.app_name, user_id, session_id)
             feed = self._client.attach(key, invocation_id)
-        else:
-            raise InvalidRequestError("Give new_message, or the invocation_id to follow.")
         async with aclosing(feed):
             async for event in feed:
                 if yield_user_message or event.author != "user":
                     yield event
 
     def _request(
-        self, user_id: str, session_id: str, message: types.Content | str, **options: Any
+        self, user_id: str, session_id: str, message: types.Content | str | None, **options: Any
     ) -> InvocationRequest:
         """A checked request; options that are None or empty keep their defaults."""
         return InvocationRequest.parse(
@@ -177,7 +203,8 @@ class Runner:
                 "app": self.app_name,
                 "user": user_id,
                 "session": check_id(session_id, "session_id"),
-                "message": message,
+                "message": "" if message is None else message,
+                "continues": message is None,
                 "create_session": self.auto_create_session,
                 **{name: value for name, value in options.items() if value},
             }
@@ -305,12 +332,27 @@ class Runner:
         await self.close()
 
 
-def _one_app(app: App | None, app_name: str | None, agent: BaseAgent | None) -> App:
-    if app is not None and agent is None:
-        return app
-    if app is None and agent is not None and app_name:
-        return App(name=app_name, root_agent=agent)
-    raise InvalidRequestError("Give Runner either app, or agent and app_name.")
+def _one_app(
+    app: App | None,
+    app_name: str | None,
+    agent: BaseAgent | None,
+    plugins: list[BasePlugin] | None,
+) -> App:
+    if plugins is not None and app is None:
+        warnings.warn(
+            "Runner(plugins=...) is deprecated; give it an App that has them.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+    match app, agent:
+        case App(), None if plugins is None:
+            return app.model_copy(update={"name": app_name}) if app_name else app
+        case None, BaseAgent() if app_name:
+            return App(name=app_name, root_agent=agent, plugins=plugins or [])
+        case _:
+            raise InvalidRequestError(
+                "Give Runner either app, which has its plugins, or agent and app_name."
+            )
 
 
 class InMemoryRunner(Runner):
@@ -320,7 +362,8 @@ class InMemoryRunner(Runner):
         self,
         agent: BaseAgent | None = None,
         *,
-        app_name: str = "InMemoryRunner",
+        app_name: str | None = None,
+        plugins: list[BasePlugin] | None = None,
         app: App | None = None,
         limits: Limits | None = None,
     ) -> None:
@@ -330,7 +373,42 @@ class InMemoryRunner(Runner):
             memory_service=InMemoryMemoryService(),
             credential_service=InMemoryCredentialService(),
             app=app,
-            app_name=app_name if agent else None,
+            app_name=app_name if app else app_name or "InMemoryRunner",
             agent=agent,
+            plugins=plugins,
             limits=limits,
         )
+
+
+async def run_in_memory(agent: BaseAgent, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+    """Run an agent for a context that a test has made, on a copy of its session.
+
+    The agent continues on what the session holds, as in ADK, where nothing but a runner stores
+    events. Changes of state are applied to the context's session.
+    """
+    session: Session = ctx.session
+    root = agent if agent.parent_agent is None else agent.clone()
+    plugins = list(ctx.plugin_manager.plugins) if ctx.plugin_manager else []
+    sessions = InMemorySessionService()
+    where = {"app_name": session.app_name, "user_id": session.user_id}
+    state = session.state
+    copy = await sessions.create_session(**where, session_id=session.id, state=state)
+    for event in session.events:
+        without_delta = event.actions.model_copy(update={"state_delta": {}})
+        await sessions.append_event(copy, event.model_copy(update={"actions": without_delta}))
+    runner = Runner(
+        app=App(name=session.app_name, root_agent=root, plugins=plugins),
+        session_service=sessions,
+        artifact_service=ctx.artifact_service,
+        memory_service=ctx.memory_service,
+        credential_service=ctx.credential_service,
+    )
+    temp = {key: value for key, value in state.items() if is_temp(key)}
+    run = runner.run_async(
+        user_id=session.user_id, session_id=session.id, state_delta=temp, run_config=ctx.run_config
+    )
+    async with runner, aclosing(run):
+        async for event in run:
+            if not event.partial:
+                session.state.update(event.actions.state_delta)
+            yield event.model_copy(update={"invocation_id": ctx.invocation_id})

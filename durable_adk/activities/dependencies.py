@@ -101,6 +101,7 @@ class Dependencies:
         agent = self.registry.agent(step.key.app_name, step.agent)
         revision, state, known = await self._read(step)
         scope = self.scope_over(step, state, known)
+        scope.agent = agent
         scope.ahead = revision > step.revision or step.branch is not None
         return agent, scope
 

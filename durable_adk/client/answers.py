@@ -20,7 +20,7 @@ from durable_adk.sessions.records import Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.sessions.state import without_temp
-from durable_adk.wire.messages import InvocationRequest, answer_event, user_content
+from durable_adk.wire.messages import InvocationRequest, answer_event
 
 
 async def checked_answers(
@@ -73,7 +73,7 @@ def answer_id_of(request: InvocationRequest) -> str:
     """The id of an answer; sending a request with an invocation_id again gives the same one."""
     if not request.invocation_id:
         return uuid.uuid4().hex
-    calls = answered_call_ids(user_content(request.message)) if request.message else []
+    calls = answered_call_ids(request.user_content()) if request.message else []
     return hashlib.sha256(canonical([request.invocation_id, *calls]).encode()).hexdigest()[:32]
 
 
@@ -85,7 +85,7 @@ async def sent_before(
     Raises:
         InvalidRequestError: A different answer was sent with this id.
     """
-    message = user_content(request.message)
+    message = request.user_content()
     stored = await read_from_calls(sessions, key, answered_call_ids(message))
     events = [item.event for item in stored]
     names = {answer_event(name, answer_id) for name in answered_invocation_ids(events, message)}

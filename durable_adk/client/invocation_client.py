@@ -37,7 +37,7 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.telemetry.clients import following
 from durable_adk.telemetry.tracing import RunningSpan
-from durable_adk.wire.messages import InvocationAnswer, InvocationRequest, user_content
+from durable_adk.wire.messages import InvocationAnswer, InvocationRequest
 from durable_adk.wire.run_config import StreamingMode
 
 Feed = AsyncGenerator[Event, None]
@@ -274,7 +274,7 @@ class InvocationClient:
         """The cursor before an invocation's user event, which must have the request's message."""
         start = record.start_seq - 1
         stored = await self.sessions.read_events(key, after=start, upto=record.start_seq)
-        if not stored or not is_sent_as(stored[0].event, user_content(request.message)):
+        if not stored or not is_sent_as(stored[0].event, request.user_content()):
             raise EventConflictError(
                 f"Invocation {record.invocation_id!r} was started with another message; "
                 "use a new invocation_id, or none."
@@ -363,7 +363,7 @@ def _require_sent(event: Event, invocation_id: str, request: InvocationRequest) 
     """
     if event.id != f"{invocation_id}.0" or event.invocation_id == invocation_id:
         return
-    if not is_sent_as(event, user_content(request.message)):
+    if not is_sent_as(event, request.user_content()):
         raise EventConflictError(
             f"A different message {invocation_id!r} was delivered to invocation "
             f"{event.invocation_id!r}; use a new invocation_id, or none."

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from google.genai import types
 
@@ -21,6 +21,7 @@ from durable_adk.artifacts.base_artifact_service import (
 from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.auth.redaction import without_secrets
+from durable_adk.context.loop import InvocationContext, RunningAgent
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
@@ -75,6 +76,8 @@ class StepScope:
     """Id of the event that the step produces; the same for every attempt."""
     run_config: RunConfig = field(default_factory=RunConfig)
     services: Services = field(default_factory=Services)
+    agent: RunningAgent | None = None
+    """The running agent, if this worker has it."""
     artifact_owner: SessionKey | None = None
     """The session that owns the artifacts, if it is another one: for an `AgentTool` (ART-12)."""
     stored: Mapping[str, Base] = field(default_factory=dict[str, Base])
@@ -85,12 +88,59 @@ class StepScope:
     has_call: Callable[[str], bool] = frozenset[str]().__contains__
     """Returns whether an earlier function call of the invocation has this id."""
 
+    @classmethod
+    def of(cls, context: InvocationContext) -> "StepScope":
+        """Build the scope of a context that a user's own code has made, for a test."""
+        session: Any = context.session
+        return cls(
+            session=session,
+            invocation_id=context.invocation_id,
+            agent_name=context.agent_name,
+            agent=context.agent,
+            branch=context.branch,
+            user_content=context.user_content,
+            run_config=context.run_config,
+            services=Services(
+                artifacts=context.artifact_service,
+                memory=context.memory_service,
+                credentials=context.credential_service,
+            ),
+        )
+
 
 class ReadonlyContext:
-    """The context of an instruction provider (semantics CTX-5)."""
+    """The context of an instruction provider (semantics CTX-5).
 
-    def __init__(self, scope: StepScope) -> None:
-        self._scope = scope
+    Args:
+        invocation_context: What the runtime passes, or for a test an `InvocationContext`.
+    """
+
+    def __init__(self, invocation_context: InvocationContext | StepScope) -> None:
+        if isinstance(invocation_context, StepScope):
+            self._scope, self._made_of = invocation_context, None
+        else:
+            self._scope, self._made_of = StepScope.of(invocation_context), invocation_context
+
+    @property
+    def _invocation_context(self) -> InvocationContext:
+        """The invocation, for code that reads ADK's private attribute; changes have no effect."""
+        scope = self._scope
+        return self._made_of or InvocationContext(
+            invocation_id=scope.invocation_id,
+            agent=scope.agent,
+            agent_name=scope.agent_name,
+            session=scope.session,
+            user_content=scope.user_content,
+            run_config=scope.run_config,
+            branch=scope.branch,
+            artifact_service=scope.services.artifacts,
+            memory_service=scope.services.memory,
+            credential_service=scope.services.credentials,
+        )
+
+    def get_invocation_context(self) -> InvocationContext:
+        """Return the invocation as this step sees it; changes of it have no effect."""
+        return self._invocation_context
 
     @property
     def invocation_id(self) -> str:
@@ -118,6 +168,11 @@ class ReadonlyContext:
         return self._scope.user_content
 
     @property
+    def branch(self) -> str | None:
+        """The branch of a ParallelAgent that the step is on."""
+        return self._scope.branch
+
+    @property
     def run_config(self) -> RunConfig:
         """The run configuration of the invocation."""
         return self._scope.run_config
@@ -133,25 +188,47 @@ class ReadonlyContext:
         return MappingProxyType(self._scope.session.state)
 
 
-class CallbackContext(ReadonlyContext):
-    """The context of a callback (semantics CTX-6).
+class Context(ReadonlyContext):
+    """The context of a callback or a tool (semantics CTX-6, CTX-7, CTX-8).
 
     State changes are recorded in `actions.state_delta`, saved artifacts in
     `actions.artifact_delta`; both are committed with the step's event (STA-16, CTX-9).
+
+    A tool's calls to services with an unavailable store are retried for some seconds.
+
+    Args:
+        invocation_context: What the runtime passes, or for a test an `InvocationContext`.
+        event_actions: Actions to add to.
+        function_call_id: Id of the tool's call; None in a callback.
+        tool_confirmation: The user's decision, in the run that follows it (TOL-63).
+        save_key: Distinguishes the saves of several callbacks of one step.
     """
 
     def __init__(
-        self, scope: StepScope, *, actions: EventActions | None = None, save_key: str = ""
+        self,
+        invocation_context: InvocationContext | StepScope,
+        *,
+        event_actions: EventActions | None = None,
+        function_call_id: str | None = None,
+        tool_confirmation: ToolConfirmation | None = None,
+        save_key: str = "",
     ) -> None:
-        super().__init__(scope)
-        self.actions = actions or EventActions()
+        super().__init__(invocation_context)
+        self.actions = event_actions or EventActions()
+        self.function_call_id = function_call_id
+        self.tool_confirmation = tool_confirmation
+        self.asked_by: ConfirmationRequester | None = None
+        """What requested a confirmation of this call, as far as recorded (I16)."""
+        self.given_credentials: Mapping[str, AuthCredential] = {}
+        """Credentials that the user gave in this invocation, by key."""
+        scope = self._scope
         self._state = State(
             scope.session.state,
             self.actions.state_delta,
             read=self.actions.state_read,
             stored=scope.stored,
         )
-        self._save_key = f"{scope.invocation_id}/{scope.event_id}/{save_key}"
+        self._save_key = f"{scope.invocation_id}/{scope.event_id}/{function_call_id or save_key}"
         self._saves: dict[str, int] = {}
 
     @property
@@ -317,33 +394,7 @@ class CallbackContext(ReadonlyContext):
     def _credentials(self) -> CredentialService:
         return self._required(self._scope.services.credentials, "credential_service")
 
-    def _required(self, service: Any, name: str) -> Any:
-        if service is None:
-            raise InvalidRequestError(f"There is no {name}; pass one to the Runner or the worker.")
-        return service
-
-
-class ToolContext(CallbackContext):
-    """The context of a tool (semantics CTX-7, CTX-8).
-
-    Calls to services with an unavailable store are retried for some seconds, longer than in
-    callbacks.
-    """
-
-    def __init__(
-        self,
-        scope: StepScope,
-        *,
-        function_call_id: str,
-        actions: EventActions | None = None,
-        tool_confirmation: ToolConfirmation | None = None,
-    ) -> None:
-        super().__init__(scope, actions=actions, save_key=function_call_id)
-        self.function_call_id = function_call_id
-        self.tool_confirmation = tool_confirmation
-        """The user's decision, in the run that follows it (TOL-63)."""
-        self.asked_by: ConfirmationRequester | None = None
-        """What requested a confirmation of this call, as far as recorded (I16)."""
+    # ----- tools
 
     @property
     def idempotency_key(self) -> str:
@@ -353,7 +404,7 @@ class ToolContext(CallbackContext):
         the effect of the first. It has at most `MAX_ACTIVITY_ID` bytes.
         """
         scope = self._scope
-        names = [scope.invocation_id, self.function_call_id]
+        names = [scope.invocation_id, self._call_id()]
         if scope.artifact_owner is not None:
             # An agent used as a tool shares its caller's invocation id. Its event ids, from which
             # call ids are derived, are counted from the same number.
@@ -364,13 +415,16 @@ class ToolContext(CallbackContext):
         # Providers may put anything into a call's id, even whole thoughts.
         return hashlib.sha256(canonical(names).encode()).hexdigest()
 
-    def request_confirmation(self, *, hint: str = "", payload: Any = None) -> None:
+    def request_confirmation(self, *, hint: str | None = None, payload: Any = None) -> None:
         """Ask the user to approve this call; the tool runs again with the decision (TOL-60, 61).
 
         The invocation pauses until then, whatever this run returns.
+
+        Raises:
+            InvalidRequestError: This is no tool's context.
         """
-        self.actions.requested_tool_confirmations[self.function_call_id] = ToolConfirmation(
-            hint=hint, payload=payload
+        self.actions.requested_tool_confirmations[self._call_id()] = ToolConfirmation(
+            hint=hint or "", payload=payload
         )
         self.actions.skip_summarization = True
 
@@ -378,12 +432,29 @@ class ToolContext(CallbackContext):
         """Ask the user for a credential; the tool runs again with it (TOL-50..53).
 
         The event, and so every store and history, contains no secrets (TOL-55).
-        """
-        self.actions.requested_auth_configs[self.function_call_id] = without_secrets(auth_config)
 
-    async def get_auth_response(self, auth_config: AuthConfig) -> AuthCredential | None:
-        """Return the credential that the user gave for this configuration, if any (TOL-53)."""
-        return await self.load_credential(auth_config)
+        Raises:
+            InvalidRequestError: This is no tool's context.
+        """
+        self.actions.requested_auth_configs[self._call_id()] = without_secrets(auth_config)
+
+    def get_auth_response(self, auth_config: AuthConfig) -> AuthCredential | None:
+        """Return the credential that the user gave in this invocation, if any (TOL-53).
+
+        `load_credential` finds those of earlier invocations too.
+        """
+        return self.given_credentials.get(auth_config.key)
+
+    def _call_id(self) -> str:
+        if not self.function_call_id:
+            raise InvalidRequestError("Only a tool's context can do this: there is no call here.")
+        return self.function_call_id
 
     def _required(self, service: Any, name: str) -> Any:
-        return retrying_service(super()._required(service, name))
+        if service is None:
+            raise InvalidRequestError(f"There is no {name}; pass one to the Runner or the worker.")
+        return service if self.function_call_id is None else retrying_service(service)
+
+
+CallbackContext: TypeAlias = Context
+ToolContext: TypeAlias = Context

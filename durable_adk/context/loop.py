@@ -1,11 +1,13 @@
 """The context of a custom agent's body, which runs in the loop and must be deterministic."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, field
+import importlib
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from google.genai import types
 
+from durable_adk import calling
 from durable_adk.errors import NotInLoopError
 from durable_adk.events.event import Event
 from durable_adk.sessions.session import SessionKey
@@ -158,23 +160,86 @@ class LoopSession:
         )
 
 
+class NoService:
+    """Stands for a service in a body, which does no I/O, and says so when it is used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        raise NotInLoopError(
+            f"{self._name}.{method} is not available in _run_async_impl, which may run again at "
+            "any time. Call it in a callback, a tool or a function for ctx.step."
+        )
+
+
+class NoLoop:
+    """Runs what a context calls that a test has made: there, nothing is durable."""
+
+    async def run_function(
+        self, ctx: "InvocationContext", function: Callable[..., Any], call: FunctionCall
+    ) -> Any:
+        """Call the function of a step."""
+        del ctx
+        return await calling.call(function, *call.args, **call.kwargs)
+
+    def run_agent(
+        self, agent: RunningAgent, ctx: "InvocationContext"
+    ) -> AsyncGenerator[Event, None]:
+        """Run an agent in this process, on a copy of the context's session."""
+        return _run_in_memory(agent, ctx)
+
+    def run_built_in(
+        self, node: AgentNode, ctx: "InvocationContext"
+    ) -> AsyncGenerator[Event, None]:
+        """Run an agent whose body was called without its callbacks."""
+        del node
+        return _run_in_memory(ctx.agent, ctx)
+
+
+def _run_in_memory(
+    agent: RunningAgent | None, ctx: "InvocationContext"
+) -> AsyncGenerator[Event, None]:
+    # A runner is made of agents and their contexts; only here one of those needs a runner.
+    return importlib.import_module("durable_adk.runners").run_in_memory(agent, ctx)
+
+
 @dataclass(kw_only=True)
 class InvocationContext:
     """What a custom agent's `_run_async_impl` sees (semantics CTX-2, CTX-4).
 
     Each run of an agent has a context of its own; the session is shared by the whole invocation.
+
+    A test may make one, with a session and the services that the code under test uses. With it,
+    contexts of tools and callbacks can be made, and agents run.
     """
 
     invocation_id: str
-    agent: RunningAgent | None
+    session: Any
+    """The loop's `LoopSession`, which has no events; in a test a `Session`."""
+    agent: RunningAgent | None = None
     """None while a built-in agent runs that this worker no longer has."""
-    agent_name: str
-    session: LoopSession
-    user_content: types.Content
-    run_config: RunConfig
+    agent_name: str = ""
+    user_content: types.Content | None = None
+    run_config: RunConfig = field(default_factory=RunConfig)
     branch: str | None = None
     end_invocation: bool = False
-    loop: Loop = field(repr=False)
+    session_service: Any = None
+    artifact_service: Any = None
+    memory_service: Any = None
+    credential_service: Any = None
+    plugin_manager: Any = None
+    loop: Loop = field(default_factory=NoLoop, repr=False)
+    """What runs steps and agents."""
+
+    def __post_init__(self) -> None:
+        self.run_config = self.run_config or RunConfig()
+        if not self.agent_name:
+            self.agent_name = self.agent.name if self.agent is not None else "unknown"
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None) -> "InvocationContext":
+        """Return a copy with some fields replaced; the session is shared."""
+        return replace(self, **(update or {}))
 
     async def step(
         self,

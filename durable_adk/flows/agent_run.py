@@ -10,7 +10,13 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.agents.step_function import name_of
 from durable_adk.closing import abandoned, closing
 from durable_adk.context.journal import Journal
-from durable_adk.context.loop import FunctionCall, InvocationContext, RunningAgent, SubRun
+from durable_adk.context.loop import (
+    FunctionCall,
+    InvocationContext,
+    NoService,
+    RunningAgent,
+    SubRun,
+)
 from durable_adk.errors import AgentError, DurableAdkError, from_detail, raised
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, Branch, CommitBy, commit_decision
@@ -61,6 +67,10 @@ class AgentLoop:
             session=state.session,
             user_content=state.user_content,
             run_config=checkpoint.request.run_config,
+            session_service=NoService("session_service"),
+            artifact_service=NoService("artifact_service"),
+            memory_service=NoService("memory_service"),
+            credential_service=NoService("credential_service"),
             loop=BodyLoop(self),
         )
         site = _CallSite(ctx=ctx, frame=checkpoint.stack, branch=state.main_branch)

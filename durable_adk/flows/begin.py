@@ -23,7 +23,7 @@ from durable_adk.flows.state import LoopState
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.checkpoint import Checkpoint, Cursor, ReadCheckpointStep, unpacked
-from durable_adk.wire.messages import InvocationRequest, InvocationResult, user_content
+from durable_adk.wire.messages import InvocationRequest, InvocationResult
 from durable_adk.wire.run_config import RunConfig
 from durable_adk.wire.steps import UNKNOWN_EPOCH, CloseStep, Ending, Opened, OpenStep
 
@@ -107,7 +107,7 @@ async def begin(
         lease_owner=lease_owner,
         event_id=f"{invocation_id}.0",
         timestamp=runtime.now(),
-        message=user_content(request.message),
+        message=request.user_content(),
         state_delta=request.state_delta,
         custom_metadata=request.run_config.custom_metadata,
         tool_run=request.tool_run,

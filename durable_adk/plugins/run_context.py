@@ -13,9 +13,9 @@ class RunContext(CallbackContext):
         scope: StepScope,
         *,
         agent: BaseAgent | None = None,
-        actions: EventActions | None = None,
+        event_actions: EventActions | None = None,
         save_key: str = "",
     ) -> None:
-        super().__init__(scope, actions=actions, save_key=save_key)
+        super().__init__(scope, event_actions=event_actions, save_key=save_key)
         self.agent = agent
         """The agent that the run starts with; for an event, the agent that made it."""

@@ -259,7 +259,7 @@ def _checked(options: dict[str, Any], name: str) -> ActivityOptions:
     """
     given = {option: value for option, value in options.items() if value is not None}
     try:
-        checked = ActivityOptions.model_validate(given, from_attributes=True)
+        checked = ActivityOptions.model_validate(given, from_attributes=True, extra="forbid")
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))

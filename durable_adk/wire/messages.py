@@ -55,6 +55,8 @@ class InvocationRequest(JsonModel):
     """The session's id; None: a new session named after the invocation."""
     message: str | types.Content
     """The user's message, as text or as ADK's Content."""
+    continues: bool = False
+    """Whether there is no message: the agents continue on what the session holds."""
     invocation_id: str | None = None
     """A second start with the same id attaches to the first one; None: a new id."""
     state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
@@ -96,11 +98,23 @@ class InvocationRequest(JsonModel):
         check_json(self.run_config.custom_metadata, "custom_metadata")
         metadata = canonical(self.run_config.custom_metadata)
         check_size(metadata, "custom_metadata", MAX_METADATA_BYTES)
-        self.message = user_content(self.message)
+        self.message = self.user_content()
         if self.state_delta:  # both are in the message's event
             both = self.message.model_dump_json(exclude_none=True) + canonical(self.state_delta)
             check_size(both, "message with its state_delta")
         return self
+
+    def user_content(self) -> types.Content:
+        """Return the message as Content of role ``user``, without parts if there is none.
+
+        Raises:
+            CallerError: The message is invalid, see `user_content`.
+        """
+        if not self.continues:
+            return user_content(self.message)
+        if self.message if isinstance(self.message, str) else self.message.parts:
+            raise InvalidRequestError("The request has a message, so it cannot set continues.")
+        return types.Content(role="user")
 
 
 EXPIRED = ".expired"

@@ -27,7 +27,7 @@ KEY = AuthConfig(
 
 async def mail(tool_context: ToolContext) -> Any:
     """Send a mail, with the user's key."""
-    found = await tool_context.get_auth_response(KEY)
+    found = tool_context.get_auth_response(KEY)
     if found is None:
         tool_context.request_credential(KEY)
         return {"status": "asked"}

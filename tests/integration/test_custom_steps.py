@@ -12,6 +12,7 @@ from durable_adk.agents import BaseAgent, InvocationContext
 from durable_adk.errors import (
     AgentDefinitionError,
     AgentError,
+    NotInLoopError,
     StateValueError,
     StoreUnavailableError,
 )
@@ -65,6 +66,22 @@ async def test_a_step_does_io_and_its_result_is_recorded(
     assert [gist(event) for event in events] == ["f delta", "f text kept/4"]
     assert [path, path] == RUNS
     assert await state(runner) == {"n": 4}
+
+
+class Reaching(BaseAgent):
+    """Asks a service in its body, as agents of ADK may."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> Any:
+        if ctx.memory_service is not None:
+            await ctx.memory_service.search_memory(query="x")
+        yield Event(author=self.name)
+
+
+async def test_a_body_reaches_no_service(make_runner: MakeRunner) -> None:
+    """DUR-3: it may run again at any time; the error says where the call belongs."""
+    runner = await make_runner(Reaching(name="r"))
+    with pytest.raises(NotInLoopError, match=r"memory_service\.search_memory.*ctx\.step"):
+        await send(runner)
 
 
 class Recalling(BaseAgent):

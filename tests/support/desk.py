@@ -35,7 +35,7 @@ def order(item: str) -> None:
 
 async def mail(tool_context: ToolContext) -> dict | None:
     """Send a mail, with the user's key."""
-    found = await tool_context.get_auth_response(KEY)
+    found = tool_context.get_auth_response(KEY)
     if found is None:
         tool_context.request_credential(KEY)
         return None

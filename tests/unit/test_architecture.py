@@ -32,6 +32,7 @@ IMPORTERS = {
     "durable_adk/telemetry/setup.py": "exporters that the environment of a process names",
     "durable_adk/cli/execution.py": "a constant",
     "durable_adk/cli/program.py": "a table of constants",
+    "durable_adk/context/loop.py": "a constant",
     "durable_adk/extras.py": "a table of constants, which are only looked for",
     "durable_adk/models/_gemini_errors.py": "three constants",
 }

@@ -140,7 +140,7 @@ def _is_to_be_prepared(hooks: list[str], step: OpenStep) -> bool:
     """Return whether the message may change before it is stored (RUN-22, RUN-26)."""
     saving = step.run_config is not None and step.run_config.save_input_blobs_as_artifacts
     files = saving and any(part.inline_data for part in step.message.parts or [])
-    return files or "on_user_message_callback" in hooks
+    return bool(step.message.parts) and (files or "on_user_message_callback" in hooks)
 
 
 async def _as_stored(deps: Dependencies, step: OpenStep) -> OpenStep:

@@ -90,7 +90,7 @@ async def _answered(
         # The callbacks before the model have run; their changes are committed with the response.
         scope.session.state.update(arrived.actions.state_delta)
         scope.end_invocation = arrived.end_invocation
-    context = CallbackContext(scope, actions=arrived.actions if arrived else None)
+    context = CallbackContext(scope, event_actions=arrived.actions if arrived else None)
     limit = step.attempt_timeout + deps.limits.callback_timeout
     try:
         async with time_limit(limit):

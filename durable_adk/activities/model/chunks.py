@@ -64,7 +64,7 @@ class Chunks:
         self._plugins = deps.plugins(step)
         # The same context as in `plugin_hooks` for stored events, but with its own artifact key.
         self._watching = RunContext(
-            scope, agent=agent, actions=context.actions, save_key="on_event_callback/chunks"
+            scope, agent=agent, event_actions=context.actions, save_key="on_event_callback/chunks"
         )
         self._metadata = scope.run_config.custom_metadata or {}
         self._ids = CallIds.of_step(step, scope.has_call)

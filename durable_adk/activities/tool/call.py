@@ -37,8 +37,9 @@ from durable_adk.activities.tool.run import (
 )
 from durable_adk.activities.user_code.callbacks import answer_of
 from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.calling import contained, time_limit
-from durable_adk.context.activity import StepScope, ToolContext
+from durable_adk.context.activity import Context, StepScope, ToolContext
 from durable_adk.conversation.client_requests import decision, is_denied, response_to
 from durable_adk.conversation.model_event import save_output
 from durable_adk.conversation.pending_calls import FINAL_RESPONSES
@@ -239,6 +240,7 @@ class _ToolCall:
         scope.end_invocation = ended is not None and ended.end_invocation
         given = response_to(scope.session.events, step.request_id)
         context = _context(scope, step, given, before.actions if before else None)
+        context.given_credentials = await _given_credentials(scope, context)
         context.asked_by = arrived.asked_by if arrived else None
         record_requester(context, "callback")  # requested by a callback before the tool
         return cls(
@@ -392,6 +394,18 @@ async def _answered(deps: Dependencies, step: ToolStep) -> AgentResult | Activit
     return ActivityResult(step.activity) if step.activity is not None else None
 
 
+async def _given_credentials(scope: StepScope, context: Context) -> dict[str, AuthCredential]:
+    """Load what was asked for in this invocation, because `get_auth_response` cannot wait."""
+    wanted = {
+        config.key: config
+        for event in scope.session.events
+        if event.invocation_id == scope.invocation_id
+        for config in event.actions.requested_auth_configs.values()
+    }
+    loaded = {key: await context.load_credential(config) for key, config in wanted.items()}
+    return {key: credential for key, credential in loaded.items() if credential is not None}
+
+
 def _context(
     scope: StepScope,
     step: ToolStep,
@@ -401,7 +415,7 @@ def _context(
     return ToolContext(
         scope,
         function_call_id=step.call_id,
-        actions=actions,
+        event_actions=actions,
         tool_confirmation=decision(given),
     )
 

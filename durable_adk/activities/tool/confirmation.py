@@ -25,4 +25,4 @@ def record_requester(
 def request_metadata(context: ToolContext) -> dict[str, Any] | None:
     """Return the metadata for the call's response, or None if no confirmation was requested."""
     asker = record_requester(context, "tool")
-    return None if asker is None else confirmation_metadata(context.function_call_id, asker)
+    return None if asker is None else confirmation_metadata(context.function_call_id or "", asker)
