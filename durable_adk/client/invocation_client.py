@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from google.genai import types
 
-from durable_adk.activities.invocation.steering import delivered_event
 from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
 from durable_adk.client.answers import (
     answer_id_of,
@@ -32,6 +31,7 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.partials import PartialChannel, Subscription
+from durable_adk.sessions.queries import delivered_event
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog

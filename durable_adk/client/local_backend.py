@@ -7,7 +7,7 @@ from typing import Any
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.effects import EffectPerformer
-from durable_adk.activities.invocation.tool_run_check import require_no_tool_run
+from durable_adk.activities.invocation.request import require_no_tool_run
 from durable_adk.apps.app import App
 from durable_adk.apps.registry import AppRegistry
 from durable_adk.client.feed import not_in_store

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Collection
 
 from durable_adk.errors import SessionNotFoundError
+from durable_adk.events.event import Event
 from durable_adk.sessions.log.listing import InvocationRecords
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
@@ -95,3 +96,13 @@ async def _complete(
     if first > 1 and any(one.event.actions.rewind_before_invocation_id for one in stored):
         return await sessions.read_events(key, upto=first - 1) + stored
     return stored
+
+
+async def delivered_event(
+    sessions: SessionLog, key: SessionKey, invocation_id: str
+) -> Event | None:
+    """Return the event as which another invocation received a message, or None."""
+    stored = await sessions.find_event(key, f"{invocation_id}.0")
+    if stored is None or stored.event.invocation_id == invocation_id:
+        return None
+    return stored.event

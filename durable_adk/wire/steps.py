@@ -48,6 +48,15 @@ class OpenStep(JsonModel, Effect["Opened"]):
     create_session: bool = False
     when_busy: WhenBusy = WhenBusy.ENQUEUE
 
+    @property
+    def steers(self) -> bool:
+        """Whether the message may be delivered to the active invocation.
+
+        A late update of a call (TOL-41) may not: it is addressed to the agent that made the call.
+        """
+        updates = any(part.function_response for part in self.message.parts or [])
+        return self.when_busy is WhenBusy.STEER and not updates
+
 
 class Ending(JsonModel):
     """How an invocation ended, according to the store."""

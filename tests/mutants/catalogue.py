@@ -11,7 +11,7 @@ from typing import Any
 from durable_adk.activities import definitions, effects
 from durable_adk.activities.commit import commit, early_commit
 from durable_adk.activities.commit.session_cache import SessionCache
-from durable_adk.activities.invocation import close, open as opening, pause, take_over
+from durable_adk.activities.invocation import close, open as opening, pause, request, take_over
 from durable_adk.activities.tool import agent_tools, call as tool_call
 from durable_adk.activities.tool.run import ToolAttempt
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
@@ -460,12 +460,12 @@ MUTANTS = [
     mutant(
         "a run as a tool is whoever's wants one",
         "runs as tools",
-        replaces(opening, "check_tool_run", does_nothing),
+        replaces(request, "_check_tool_run", does_nothing),
     ),
     mutant(
         "a sender's metadata is taken for the runtime's",
         "metadata of the runtime",
-        replaces(opening, "_check_metadata", does_nothing),
+        replaces(request, "_check_metadata", does_nothing),
     ),
     *WAITING,
     *IDENTITY,

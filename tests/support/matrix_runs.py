@@ -9,7 +9,7 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.activities.invocation.steering import NOTIFIED
+from durable_adk.activities.invocation.take_over import NOTIFIED
 from durable_adk.artifacts import FileArtifactService
 from durable_adk.errors import DurableAdkError
 from durable_adk.events import Event

@@ -8,7 +8,6 @@ taken over, which is closed by the one that takes over.
 from durable_adk.activities.commit.staleness import require_known
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.queue import check_turn
-from durable_adk.activities.invocation.steering import delivered_event
 from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
 from durable_adk.conversation.tool_responses import closing_responses
 from durable_adk.errors import (
@@ -22,6 +21,7 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.sessions.lease_owner import ttl_of
+from durable_adk.sessions.queries import delivered_event
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import MAX_RESULT_TEXT

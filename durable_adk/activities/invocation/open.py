@@ -6,32 +6,29 @@ from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.checkpoint import state_for_bodies
 from durable_adk.activities.invocation.close import close_invocation, read_ending
 from durable_adk.activities.invocation.queue import QUEUE_PLACES, check_turn
-from durable_adk.activities.invocation.steering import delivered_to, is_steering
-from durable_adk.activities.invocation.take_over import closing_step, end_abandoned, free_session
-from durable_adk.activities.invocation.tool_run_check import check_tool_run
+from durable_adk.activities.invocation.request import check_late_answers, check_request
+from durable_adk.activities.invocation.take_over import (
+    closing_step,
+    end_if_abandoned,
+    free_session,
+)
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
-from durable_adk.conversation.answers import (
-    answered_call_ids,
-    answered_invocation_ids,
-    check_answers,
-)
 from durable_adk.conversation.history import recent
 from durable_adk.conversation.routing import agent_for
-from durable_adk.conversation.sent_message import is_sent_as
+from durable_adk.conversation.sent_message import is_same_message, is_sent_as
 from durable_adk.errors import (
     EventConflictError,
-    InvalidRequestError,
     InvocationCancelledError,
     PayloadTooLargeError,
     QueueFullError,
     SessionBusyError,
 )
-from durable_adk.events.event import RUNTIME_METADATA, Event
+from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.sessions.lease_owner import ttl_of
-from durable_adk.sessions.queries import read_from_calls
+from durable_adk.sessions.queries import delivered_event
 from durable_adk.sessions.records import GetSessionConfig, InvocationRecord, QueueBounds, Status
 from durable_adk.sessions.state import SHARED_PREFIXES, without_temp
 from durable_adk.wire.messages import WhenBusy
@@ -52,7 +49,7 @@ async def open_invocation(deps: Dependencies, step: OpenStep) -> Opened:
     try:
         return await _opened(deps, step)
     except SessionBusyError as busy:
-        if is_steering(step):  # another invocation may soon be able to receive it
+        if step.steers:  # another invocation may soon be able to receive it
             busy.remaining = min(busy.remaining, STEERING + busy.ahead * 0.1)
         raise
 
@@ -64,8 +61,7 @@ async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
         if not await free_session(deps, step):
             raise
     app = deps.registry.app(step.key.app_name)
-    await check_tool_run(deps, step)
-    await _check_metadata(deps, step)
+    await check_request(deps, step)
     root = app.find_agent(step.tool_run.agent) if step.tool_run else app.root_agent
     manifest = root.node() if step.tool_run else app.manifest()
     opened = Opened(
@@ -84,7 +80,7 @@ async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
         step = await _as_stored(deps, step)
         if not step.prepared:
             return opened
-    await _check_answers(deps, step)
+    await check_late_answers(deps, step)
     await deps.check_store(step.key)
     failpoint("open.before")
     record = await _opened_or_heard(deps, step)
@@ -92,7 +88,7 @@ async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
         opened.steered = record
         return opened
     if record.lease_owner != step.lease_owner and not record.status.closed:
-        record = await _ended_or_refused(deps, step, record)
+        record = await end_if_abandoned(deps, step, record)
     failpoint("open.after")
     opened.record = record
     opened.state = await _state(deps, step, record) if manifest.any_custom() else None
@@ -126,7 +122,19 @@ async def _opened_or_heard(deps: Dependencies, step: OpenStep) -> InvocationReco
             ) from error
     except EventConflictError as conflict:
         # A repeat may ask to wait, and the receiving invocation may have ended: the id is taken.
-        return await delivered_to(deps, step, conflict)
+        return await _delivered_to(deps, step, conflict)
+
+
+async def _delivered_to(deps: Dependencies, step: OpenStep, conflict: EventConflictError) -> str:
+    """Return the id of the invocation that received an opening's message; it may have ended.
+
+    Raises:
+        EventConflictError: The given conflict, if no invocation received this message.
+    """
+    event = await delivered_event(deps.sessions, step.key, step.invocation_id)
+    if event is None or not is_same_message(event, step.message, step.custom_metadata):
+        raise conflict
+    return event.invocation_id
 
 
 def _hooks(app: App, step: OpenStep) -> list[str]:
@@ -164,52 +172,6 @@ async def _as_stored(deps: Dependencies, step: OpenStep) -> OpenStep:
             "custom_metadata": event.custom_metadata,
         }
     return step.model_copy(update=changes)
-
-
-async def _check_metadata(deps: Dependencies, step: OpenStep) -> None:
-    """Reject metadata that only the runtime sets, for example to mark a call as decided (S3).
-
-    Every event of the invocation would have it. A repeat passes, because 0.1.0 did not check
-    it, and so does an agent used as a tool, because its caller has been checked.
-
-    Raises:
-        InvalidRequestError: A key has the runtime's prefix.
-    """
-    given = (step.run_config.custom_metadata if step.run_config else None) or {}
-    reserved = [key for key in given if key.startswith(RUNTIME_METADATA)]
-    if not reserved or step.tool_run is not None:
-        return
-    if await deps.sessions.get_invocation(step.key, step.invocation_id) is None:
-        raise InvalidRequestError(
-            f"custom_metadata has the key {reserved[0]!r}: keys that begin with "
-            f"{RUNTIME_METADATA!r} are set by the runtime; choose another."
-        )
-
-
-async def _check_answers(deps: Dependencies, step: OpenStep) -> None:
-    """Check that the responses in the message may start an invocation, as a late update (TOL-41).
-
-    Raises:
-        InvalidRequestError: A response matches no call, or a call that an open invocation waits for
-            (TRAP-28).
-    """
-    if not (answered := answered_call_ids(step.message)):
-        return
-    if await deps.sessions.get_invocation(step.key, step.invocation_id) is not None:
-        return  # a repeat: the first attempt's own message may make the call look answered
-    events = [item.event for item in await read_from_calls(deps.sessions, step.key, answered)]
-    statuses: dict[str, Status] = {}
-    for name in answered_invocation_ids(events, step.message):
-        record = await deps.sessions.get_invocation(step.key, name)
-        if record is not None:
-            statuses[name] = record.status
-    for answer in check_answers(events, step.message, statuses=statuses):
-        if not answer.update:
-            raise InvalidRequestError(
-                f"Call {answer.call.call_id!r} is waited for by invocation "
-                f"{answer.call.invocation_id!r}; send the answer to it (signal answer of its "
-                "workflow), not as a new invocation."
-            )
 
 
 async def _first_agent(
@@ -268,25 +230,6 @@ async def _rejected(deps: Dependencies, step: OpenStep) -> None:
         failpoint("reject.after")
 
 
-async def _ended_or_refused(
-    deps: Dependencies, step: OpenStep, record: InvocationRecord
-) -> InvocationRecord:
-    """Close an invocation that another workflow opened, and return its record.
-
-    Raises:
-        InvalidRequestError: Its lease owner is alive; two owners would both drive it.
-    """
-    active = await deps.sessions.active_invocation(step.key)
-    holds = active is not None and active.invocation_id == record.invocation_id
-    if (holds or record.status is Status.PAUSED) and await deps.is_alive(record.lease_owner):
-        raise InvalidRequestError(
-            f"Invocation {step.invocation_id!r} is run by {record.lease_owner}; attach to it."
-        )
-    await end_abandoned(deps, step, record)
-    ended = await deps.sessions.get_invocation(step.key, record.invocation_id)
-    return ended or record
-
-
 async def _callers_state(deps: Dependencies, step: OpenStep) -> dict[str, Any]:
     """Return the state that an agent used as a tool starts with: the calling session's (TOL-21).
 
@@ -325,7 +268,7 @@ async def _open(deps: Dependencies, step: OpenStep) -> InvocationRecord:
         create_session=step.create_session,
         ttl=ttl_of(step.lease_owner),
         place=QUEUE_PLACES[step.when_busy],
-        steers=is_steering(step),
+        steers=step.steers,
         bounds=QueueBounds(limits.max_queued_per_session, limits.max_queued_per_user),
     )
     if record.start_seq == 1 and not record.status.closed:

@@ -8,7 +8,6 @@ from durable_adk.activities.commit.staleness import require_known
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.checkpoint import state_as_of
 from durable_adk.activities.invocation.queue import check_turn
-from durable_adk.activities.invocation.steering import deliver
 from durable_adk.activities.lifecycle import resumed
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.conversation.answers import answer_message, check_answers
@@ -75,7 +74,7 @@ async def take_answer(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
     if not step.event_id:
         return await _lease_only(deps, step)
     if step.answer.steers is not None:
-        taken = await deliver(deps, step)
+        taken = await _deliver(deps, step)
         state = await _state(deps, step, taken.seq or None, taken.heard)
         return taken.model_copy(update={"state": state})
     if (found := await deps.sessions.find_event(step.key, step.event_id)) is not None:
@@ -97,6 +96,37 @@ async def take_answer(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
     if found is None:  # the session was deleted concurrently
         raise LeaseLostError(f"The answer {step.event_id!r} is in the store no more.")
     return await _taken(deps, step, found)
+
+
+async def _leave_for_the_gone(deps: Dependencies, step: AnswerStep, steered: str) -> None:
+    """Delete the ticket of a message whose workflow was terminated.
+
+    Its sender saw the termination, so the message must not be delivered any more.
+    """
+    for ticket in await deps.sessions.waiting(step.key):
+        if ticket.invocation_id == steered and not await deps.is_alive(ticket.lease_owner):
+            await deps.sessions.leave_queue(
+                step.key, invocation_id=steered, lease_owner=ticket.lease_owner
+            )
+
+
+async def _deliver(deps: Dependencies, step: AnswerStep) -> AnswerTaken:
+    """Store a waiting message in the active invocation (D7); a repeat finds it stored.
+
+    A message is either delivered or opens an invocation, never both: the transaction that removes
+    its ticket decides. The notification names the message without carrying it, so one that reaches
+    the wrong workflow finds nothing to deliver.
+    """
+    failpoint("steer.before")
+    steered = step.answer.steers or ""
+    await _leave_for_the_gone(deps, step, steered)
+    heard = await deps.sessions.hear(
+        step.key, invocation_id=step.invocation_id, epoch=step.epoch, steered=steered
+    )
+    failpoint("steer.after")
+    if heard is None:
+        return AnswerTaken(refused="It waits no more: it runs by itself, or was withdrawn.")
+    return AnswerTaken(epoch=step.epoch, seq=heard.seq, heard=heard.event)
 
 
 def _check_name(step: AnswerStep) -> None:

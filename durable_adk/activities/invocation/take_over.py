@@ -7,11 +7,11 @@ from typing import TypeVar
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.close import close_invocation
 from durable_adk.activities.invocation.queue import WaitingStep
-from durable_adk.activities.invocation.steering import is_steering, notify_active
 from durable_adk.activities.lifecycle import taken_over
 from durable_adk.errors import (
     DurableAdkError,
     EventConflictError,
+    InvalidRequestError,
     InvocationTerminatedError,
     LeaseLostError,
     SessionBusyError,
@@ -19,11 +19,15 @@ from durable_adk.errors import (
     as_detail,
     from_detail,
 )
+from durable_adk.failpoints import failpoint
 from durable_adk.sessions.lease_owner import ttl_of
 from durable_adk.sessions.records import InvocationRecord, Status, Ticket
 from durable_adk.sessions.session import SessionKey
-from durable_adk.wire.messages import WhenBusy
+from durable_adk.wire.messages import InvocationAnswer, WhenBusy
 from durable_adk.wire.steps import CloseStep, OpenStep
+
+NOTIFIED = "steerTold"
+"""Kind of the notes that record which messages the active invocation was notified of."""
 
 W = TypeVar("W", bound=WaitingStep)
 R = TypeVar("R")
@@ -70,8 +74,23 @@ async def _ask(deps: Dependencies, step: OpenStep, active: InvocationRecord) -> 
     """
     if step.when_busy is WhenBusy.INTERRUPT:
         await deps.interrupt(step.key, active)
-    if is_steering(step):
-        await notify_active(deps, step, active)
+    if step.steers:
+        await _notify(deps, step, active)
+
+
+async def _notify(deps: Dependencies, step: OpenStep, active: InvocationRecord) -> None:
+    """Notify the active invocation of a waiting message; once, unless a worker crashes.
+
+    Every attempt of the opening calls this. If a worker dies before it writes the note, the active
+    invocation is notified again and ignores the duplicate.
+    """
+    name, holds = step.invocation_id, active.invocation_id
+    if await deps.sessions.read_notes(step.key, invocation_id=holds, kind=NOTIFIED, name=name):
+        return
+    answer = InvocationAnswer(steers=name, answer_id=name)
+    await deps.steer(step.key, active, answer)
+    failpoint("steer.told")
+    await deps.sessions.note(step.key, invocation_id=holds, kind=NOTIFIED, name=name, body="true")
 
 
 async def _is_first(deps: Dependencies, step: OpenStep) -> bool:
@@ -109,6 +128,25 @@ async def _seal_for(deps: Dependencies, step: OpenStep, ticket: Ticket) -> bool:
             deps, ending.model_copy(update={"lease_owner": record.lease_owner, "seals": True})
         )
     return True
+
+
+async def end_if_abandoned(
+    deps: Dependencies, step: OpenStep, record: InvocationRecord
+) -> InvocationRecord:
+    """Close an invocation that another workflow opened, and return its record.
+
+    Raises:
+        InvalidRequestError: Its lease owner is alive; two owners would both drive it.
+    """
+    active = await deps.sessions.active_invocation(step.key)
+    holds = active is not None and active.invocation_id == record.invocation_id
+    if (holds or record.status is Status.PAUSED) and await deps.is_alive(record.lease_owner):
+        raise InvalidRequestError(
+            f"Invocation {step.invocation_id!r} is run by {record.lease_owner}; attach to it."
+        )
+    await end_abandoned(deps, step, record)
+    ended = await deps.sessions.get_invocation(step.key, record.invocation_id)
+    return ended or record
 
 
 async def end_abandoned(deps: Dependencies, step: WaitingStep, record: InvocationRecord) -> None:

@@ -1,4 +1,4 @@
-"""Verifies that an opening which claims to be an agent used as a tool is one (S3).
+"""Checks what an opening asks for: some of it only the runtime may ask (S3).
 
 Anyone who may start workflows can write anything into a request. An agent used as a tool starts
 with the state of another session, shares its files and may skip the app's plugins. Therefore only
@@ -8,15 +8,32 @@ the runtime may request one, from the workflow that makes the call.
 from collections.abc import AsyncIterator
 
 from durable_adk.activities.dependencies import Dependencies
+from durable_adk.conversation.answers import (
+    answered_call_ids,
+    answered_invocation_ids,
+    check_answers,
+)
 from durable_adk.errors import InvalidRequestError
+from durable_adk.events.event import RUNTIME_METADATA
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner, ttl_of
+from durable_adk.sessions.queries import read_from_calls
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.wire.messages import ToolRun
 from durable_adk.wire.steps import OpenStep
 
 
-async def check_tool_run(deps: Dependencies, step: OpenStep) -> None:
+async def check_request(deps: Dependencies, step: OpenStep) -> None:
+    """Reject an opening that asks for what only the runtime may do; repeats of an opening pass.
+
+    Raises:
+        InvalidRequestError: It claims to be a tool run, or sets the runtime's metadata.
+    """
+    await _check_tool_run(deps, step)
+    await _check_metadata(deps, step)
+
+
+async def _check_tool_run(deps: Dependencies, step: OpenStep) -> None:
     """Reject an opening that falsely claims to be a tool run; repeats of an opening pass.
 
     Raises:
@@ -92,3 +109,49 @@ async def _running(
 def _is_run_by(record: InvocationRecord, workflow_id: str) -> bool:
     lease_owner = TemporalLeaseOwner.parse(record.lease_owner)
     return lease_owner is not None and lease_owner.workflow_id == workflow_id
+
+
+async def _check_metadata(deps: Dependencies, step: OpenStep) -> None:
+    """Reject metadata that only the runtime sets, for example to mark a call as decided (S3).
+
+    Every event of the invocation would have it. A repeat passes, because 0.1.0 did not check
+    it, and so does an agent used as a tool, because its caller has been checked.
+
+    Raises:
+        InvalidRequestError: A key has the runtime's prefix.
+    """
+    given = (step.run_config.custom_metadata if step.run_config else None) or {}
+    reserved = [key for key in given if key.startswith(RUNTIME_METADATA)]
+    if not reserved or step.tool_run is not None:
+        return
+    if await deps.sessions.get_invocation(step.key, step.invocation_id) is None:
+        raise InvalidRequestError(
+            f"custom_metadata has the key {reserved[0]!r}: keys that begin with "
+            f"{RUNTIME_METADATA!r} are set by the runtime; choose another."
+        )
+
+
+async def check_late_answers(deps: Dependencies, step: OpenStep) -> None:
+    """Check that the responses in the message may start an invocation, as a late update (TOL-41).
+
+    Raises:
+        InvalidRequestError: A response matches no call, or a call that an open invocation waits for
+            (TRAP-28).
+    """
+    if not (answered := answered_call_ids(step.message)):
+        return
+    if await deps.sessions.get_invocation(step.key, step.invocation_id) is not None:
+        return  # a repeat: the first attempt's own message may make the call look answered
+    events = [item.event for item in await read_from_calls(deps.sessions, step.key, answered)]
+    statuses: dict[str, Status] = {}
+    for name in answered_invocation_ids(events, step.message):
+        record = await deps.sessions.get_invocation(step.key, name)
+        if record is not None:
+            statuses[name] = record.status
+    for answer in check_answers(events, step.message, statuses=statuses):
+        if not answer.update:
+            raise InvalidRequestError(
+                f"Call {answer.call.call_id!r} is waited for by invocation "
+                f"{answer.call.invocation_id!r}; send the answer to it (signal answer of its "
+                "workflow), not as a new invocation."
+            )
