@@ -18,6 +18,8 @@ async def replay_all(client: Client) -> int:
 
     All by one worker and without the sandbox, which has watched them when they ran: a run of all
     tests leaves thousands. A closed run is replayed once, also where tests ask for all before that.
+    Nor is a workflow that is late taken for blocked, after which the replay may not end: on a busy
+    machine the process itself may have been kept from running.
 
     Raises:
         RuntimeError: One of them does not replay.
@@ -27,6 +29,7 @@ async def replay_all(client: Client) -> int:
         data_converter=client.data_converter,
         namespace=client.namespace,
         workflow_runner=workflow_runner(sandboxed=False),
+        debug_mode=True,
     )
     names: dict[str, str] = {}
     closed: set[str] = set()
