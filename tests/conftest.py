@@ -5,9 +5,10 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from temporalio.client import Client
 
 from durable_adk.agents import BaseAgent
@@ -22,7 +23,11 @@ from tests.support.postgres import Databases, running
 from tests.support.redis import RedisServer, running as redis_running
 from tests.support.replay import replay_all
 
-settings.register_profile("quick", max_examples=20, deadline=None)
+BUSY: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+"""For properties of a process that may be kept from running: slow is not wrong."""
+settings.register_profile("all", settings.default, **BUSY)
+settings.load_profile("all")
+settings.register_profile("quick", max_examples=20, **BUSY)
 MakeRunner = Callable[..., Awaitable[Runner]]
 FIRST = ("simulation", "scenarios", "mutants", "chaos", "e2e", "integration")
 """Folders whose files take longest. Begun last, they would leave the other processes idle."""
