@@ -155,7 +155,10 @@ def _formatter(form: str, *, verbose: bool) -> logging.Formatter:
 
 def _escaped(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     """Escape control characters: texts of users and models must not move the cursor (S24)."""
-    return {key: _visible(value) for key, value in event.items()}
+    shown = {key: _visible(value) for key, value in event.items()}
+    if not isinstance(lines := event.get("stack"), str | None):  # the renderer expects a text
+        shown["stack"] = "\n".join(f"  {printable(str(line))}" for line in lines)
+    return shown
 
 
 def _visible(value: Any) -> Any:

@@ -150,19 +150,28 @@ def short(name: str, names: Sequence[str]) -> str:
 
 
 def show_calls(
-    items: Sequence[LocatedCall], *, options: Sequence[str], file: TextIO | None = None
+    items: Sequence[LocatedCall],
+    *,
+    options: Sequence[str],
+    in_chat: bool = False,
+    file: TextIO | None = None,
 ) -> None:
     """Write what each call requests, and the commands that answer it.
 
     Args:
         items: The calls.
         options: What the commands need to reach the same store and Temporal.
+        in_chat: Also say what answers it in a chat.
         file: Where to write; None: standard output as it is now.
     """
     names = [item.call.call_id for item in items]
     for item in items:
         print_heading(f"waiting for {_request(item.call)}", style="bold yellow", file=file)
-        print_rows(_rows(item, short(item.call.call_id, names), options), file=file)
+        name = short(item.call.call_id, names)
+        print_rows(_rows(item, name, options), file=file)
+        if in_chat:
+            words = {"confirmation": "/approve or /reject", "credential": "/credential"}
+            print_rows([("here", words.get(item.call.kind, "/respond JSON"))], file=file)
 
 
 def as_json(item: LocatedCall) -> str:

@@ -3,23 +3,57 @@
 import asyncio
 import shlex
 import sys
+import time
 import uuid
-from contextlib import redirect_stdout
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Self
 
 import typer
+from google.genai import types
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
 
 from durable_adk.cli.execution import command, note, report
-from durable_adk.cli.pending import show_calls
+from durable_adk.cli.pending import pick, show_calls
+from durable_adk.cli.responses import (
+    approval,
+    ask_credential,
+    message_of,
+    outcome,
+    rejection,
+    require_kind,
+)
 from durable_adk.cli.server import ServerConnection, load_app
 from durable_adk.cli.target import Target
-from durable_adk.cli.terminal import EventPrinter, Json, LivePrinter, Session, User, read_line
-from durable_adk.client.queries import pending_calls_of
-from durable_adk.errors import DurableAdkError
+from durable_adk.cli.terminal import (
+    EventPrinter,
+    Json,
+    LivePrinter,
+    Session,
+    User,
+    busy,
+    is_interactive,
+    line_editing,
+    read_line,
+)
+from durable_adk.client.invocation_client import Feed
+from durable_adk.client.queries import (
+    InvocationFilter,
+    LocatedCall,
+    find_pending_calls,
+    pending_calls_of,
+    read_attempts,
+)
+from durable_adk.errors import DurableAdkError, InvalidRequestError
+from durable_adk.events.event import Event
 from durable_adk.json_values import check_id
+from durable_adk.log import printable
 from durable_adk.runners import Runner
 from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.messages import WhenBusy
 from durable_adk.wire.run_config import RunConfig, StreamingMode
 
@@ -39,6 +73,27 @@ Busy = Annotated[
         "deliver the message to it."
     ),
 ]
+
+
+ANSWERS = {
+    "/approve": "confirmation",
+    "/reject": "confirmation",
+    "/respond": "long_running",
+    "/credential": "credential",
+}
+"""What answers a call in a chat, and the kind of the call."""
+WORDS = {
+    "/approve": "[CALL] [JSON]  approve a tool call, with the values that it asks for",
+    "/reject": "[CALL]         reject a tool call",
+    "/respond": "[CALL] JSON    give the result of a long-running tool",
+    "/credential": "[CALL]         type the credential that a tool requests",
+    "/pending": "               list the calls that wait for an answer",
+    "/help": "               list these words",
+    "/exit": "               end the chat; Ctrl-D does, too",
+}
+"""What can be typed in a chat besides messages; CALL is needed if several wait."""
+_HISTORY = "chat_history"
+_TICK = 0.5  # seconds between two looks at what is waited for
 
 
 @command("address", "store", "task_queue", "data_dir")
@@ -116,71 +171,201 @@ class Chat:
     as_json: bool
     stream: bool
     when_busy: WhenBusy = WhenBusy.ENQUEUE
+    _chats: bool = False
 
     async def run(self, message: str | None) -> None:
         """Send the message; without one, read messages until the user types ``exit``."""
-        printer = self._printer()
-        app = load_app(self.target)
-        # Agents may print; their text must not get between our lines of JSON.
-        with redirect_stdout(sys.stderr if self.as_json else sys.stdout):
-            async with self.connection.runner(app) as runner:
-                if message is not None:
-                    await self._send(runner, message, printer)
-                else:
-                    await self._chat(runner, printer)
+        async with self._runner() as runner:
+            if message is not None:
+                await self._send(runner, message)
+            else:
+                self._chats = True
+                with line_editing(self.connection.folder / _HISTORY, list(WORDS)):
+                    await self._chat(runner)
 
     async def attach(self, invocation: str) -> None:
         """Print an invocation's events, beginning with the user's."""
-        printer = self._printer()
-        app = load_app(self.target)
-        with redirect_stdout(sys.stderr if self.as_json else sys.stdout):
-            async with self.connection.runner(app) as runner:
-                await self._follow(runner, None, invocation, printer)
+        async with self._runner() as runner:
+            events = runner.run_async(
+                user_id=self.user,
+                session_id=self.session,
+                invocation_id=invocation,
+                yield_user_message=True,
+            )
+            await self._follow(runner, events, invocation)
 
-    def _printer(self) -> EventPrinter:
+    @asynccontextmanager
+    async def _runner(self) -> AsyncGenerator[Runner]:
         note(f"session {self.session} of user {self.user}")
         kind = LivePrinter if self.stream else EventPrinter
-        return kind(as_json=self.as_json)
+        self._printer = kind(as_json=self.as_json)
+        app = load_app(self.target)
+        # Agents may print; their text must not get between our lines of JSON.
+        with redirect_stdout(sys.stderr if self.as_json else sys.stdout):
+            async with AsyncExitStack() as stack:
+                with busy("starting a Temporal server and a worker"):
+                    runner = await stack.enter_async_context(self.connection.runner(app))
+                yield runner
 
-    async def _chat(self, runner: Runner, printer: EventPrinter) -> None:
+    async def _chat(self, runner: Runner) -> None:
+        if is_interactive():
+            note("/help lists what can be typed besides messages")
         while True:
-            message = await read_line("[user]: ")
-            if message is None or message.strip() == "exit":
+            text = await read_line("[user]: ")
+            if text is None or text.strip() in ("exit", "/exit"):
                 return
-            if not message.strip():
-                continue
             try:
-                await self._send(runner, message, printer)
+                await self._say(runner, text.strip())
             except DurableAdkError as error:
                 report(error, debug=False)  # the session is intact, so the chat continues
 
-    async def _send(self, runner: Runner, message: str, printer: EventPrinter) -> None:
-        await self._follow(runner, message, f"e-{uuid.uuid4()}", printer)
+    async def _say(self, runner: Runner, text: str) -> None:
+        """Send a message, or do what a line that begins with a slash says."""
+        word, _, rest = text.partition(" ")
+        if word == "/help":
+            for name, meaning in WORDS.items():
+                typer.echo(f"  {name:<12}{meaning}")
+        elif word == "/pending":
+            where = InvocationFilter(app=runner.app_name, user=self.user, session=self.session)
+            calls = await find_pending_calls(runner.session_service, where)
+            self._show_calls(calls)
+            if not calls:
+                typer.echo("No calls are waiting for an answer.")
+        elif word in ANSWERS:
+            await self._answer(runner, word, rest.strip())
+        elif word.startswith("/") and not word.startswith("//"):
+            raise InvalidRequestError(
+                f"{word} is none of {', '.join(WORDS)}; a message that begins with a slash is "
+                "written with two."
+            )
+        elif text:
+            message = text.removeprefix("/") if text.startswith("//") else text
+            await self._send(runner, message)
 
-    async def _follow(
-        self, runner: Runner, message: str | None, invocation: str, printer: EventPrinter
+    async def _answer(self, runner: Runner, word: str, rest: str) -> None:
+        """Answer a call that waits: the one that is named, else the only one of its kind."""
+        kind, named = ANSWERS[word], rest and not rest.startswith(("{", "["))
+        start, _, value = rest.partition(" ") if named else ("", "", rest)
+        calls = await runner.pending(user_id=self.user, session_id=self.session)
+        key = SessionKey(runner.app_name, self.user, self.session)
+        fitting = [call for call in calls if start or call.kind == kind]
+        if not start and len(fitting) != 1:
+            names = ", ".join(call.call_id for call in fitting)
+            raise InvalidRequestError(
+                f"Several calls wait; name one of them: {names}."
+                if names
+                else f"No call waits for {word}; /pending lists the calls that wait."
+            )
+        call = pick(
+            ((one.call_id, key, one) for one in fitting), start or fitting[0].call_id, "call"
+        )
+        require_kind(call, kind)
+        make = {"/approve": approval(value or None), "/reject": rejection}.get(word)
+        make = make or (ask_credential if kind == "credential" else outcome(value))
+        await self._send(runner, message_of(call, await make(call)), call.invocation_id)
+
+    async def _send(
+        self, runner: Runner, message: str | types.Content, answered: str | None = None
     ) -> None:
+        """Send a message, or an answer to a call of an invocation, and print what follows."""
         mode = StreamingMode.SSE if self.stream else StreamingMode.NONE
+        name = f"e-{uuid.uuid4()}"
         events = runner.run_async(
             user_id=self.user,
             session_id=self.session,
             new_message=message,
-            invocation_id=invocation,
+            invocation_id=None if answered else name,
             run_config=RunConfig(streaming_mode=mode),
             when_busy=self.when_busy,
-            yield_user_message=message is None,
         )
+        await self._follow(runner, events, answered or name)
+
+    async def _follow(self, runner: Runner, events: Feed, invocation: str) -> None:
+        key = SessionKey(runner.app_name, self.user, self.session)
+        progress = Progress(runner.session_service, key, invocation)
         try:
-            async for event in events:
-                if self.stream or not event.partial:
-                    printer.show(event)
+            async with progress, aclosing(events):
+                async for event in events:
+                    progress.heard(event)
+                    if self.stream or not event.partial:
+                        self._printer.show(event)
         except asyncio.CancelledError:
             words = ["durable-adk", "attach", self.target, invocation, "--session", self.session]
             words += ["--user", self.user, *self.connection.arguments]
             note(f"Interrupted; the invocation is kept. Continue with: {shlex.join(words)}")
             raise
-        key = SessionKey(runner.app_name, self.user, self.session)
-        calls = await pending_calls_of(runner.session_service, key, invocation)
+        self._show_calls(await pending_calls_of(runner.session_service, key, invocation))
+
+    def _show_calls(self, calls: Sequence[LocatedCall]) -> None:
+        """Write what calls wait for, and how to answer."""
         # When this command has ended, no worker runs the agent on an embedded server.
         serve = [] if self.connection.address else ["--target", self.target]
-        show_calls(calls, options=[*serve, *self.connection.arguments], file=sys.stderr)
+        options = [*serve, *self.connection.arguments]
+        show_calls(calls, options=options, in_chat=self._chats, file=sys.stderr)
+
+
+class Progress:
+    """A line on the terminal that says what an invocation waits for, and for how long.
+
+    It appears when nothing has happened for a second, and goes before the next event is printed.
+    """
+
+    def __init__(self, sessions: SessionLog, key: SessionKey, invocation_id: str) -> None:
+        console = Console(stderr=True)
+        self._status = console.status("") if console.is_terminal else None
+        self._sessions = sessions
+        self._name = (key, invocation_id)
+        self._calls: dict[str | None, str | None] = {}
+        self._committed = set[str]()
+        self._since = time.monotonic()
+        self._partial = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._status is not None:
+            self._task = asyncio.create_task(self._show(self._status))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._status is not None:
+            self._status.stop()
+
+    def heard(self, event: Event) -> None:
+        """Take the line away: an event has come."""
+        if self._status is not None:
+            self._status.stop()
+        self._since, self._partial = time.monotonic(), bool(event.partial)
+        if not event.partial:
+            self._committed.add(event.id)
+            self._calls |= {call.id: call.name for call in event.get_function_calls()}
+            for response in event.get_function_responses():
+                self._calls.pop(response.id, None)
+
+    async def _show(self, status: Status) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            waited = time.monotonic() - self._since
+            if waited >= 1 and not self._partial:  # else the cursor is behind an unfinished text
+                with suppress(DurableAdkError):
+                    status.update(Text(printable(f"{await self.text()}, {waited:.0f} s"), "dim"))
+                    status.start()
+
+    async def text(self) -> str:
+        """What the invocation waits for."""
+        if self._calls:
+            return f"{', '.join(name or '' for name in self._calls.values())} runs"
+        if await self._sessions.get_invocation(*self._name) is None:
+            return "waiting for a worker, or for an earlier message"
+        failed = [
+            one
+            for one in await read_attempts(self._sessions, *self._name)
+            if one.event_id not in self._committed
+        ]
+        if not failed:
+            return "the model is thinking"
+        last = failed[-1]
+        reason = ": ".join(filter(None, [last.error_type, last.error_message]))
+        return f"the model is asked again, as attempt {last.attempt} {last.ended} ({reason})"

@@ -6,8 +6,10 @@ import sys
 import termios
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -22,6 +24,11 @@ from durable_adk.events.event import Event
 from durable_adk.log import printable
 from durable_adk.partials import LiveText
 
+try:
+    import readline
+except ImportError:  # a Python that was built without it
+    readline = None
+
 Json = Annotated[bool, typer.Option("--json", help="One event a line, as ADK's JSON.")]
 Detach = Annotated[
     bool, typer.Option("--detach", help="Exit once it is accepted; do not print the events.")
@@ -32,6 +39,7 @@ Session = Annotated[
 ]
 
 _LONGEST = 300
+_HISTORY = 1000  # lines that a chat remembers
 _LABEL = 10  # columns of a label
 _ENDLESS = ConsoleOptions(
     size=ConsoleDimensions(100_000, 25),
@@ -199,16 +207,22 @@ def gist(event: Event) -> list[Text]:
     if text := event.text:
         shown.append(Text(printable(text, keep="\n\t")))
     shown += [_dim(_calls(call)) for call in event.get_function_calls()]
-    shown += [
-        _dim(f"{answer.name} returned {compact(answer.response)}")
-        for answer in event.get_function_responses()
-    ]
+    shown += [_dim(_returned(event, answer)) for answer in event.get_function_responses()]
     if event.error_code:
         words = f"{event.error_code}: {event.error_message or ''}"
         shown.append(Text(printable(words), style="red"))
     if not shown and event.actions.state_delta:
         shown.append(_dim(f"changed the state: {', '.join(event.actions.state_delta)}"))
     return shown
+
+
+def _returned(event: Event, answer: types.FunctionResponse) -> str:
+    """What a tool returned, or what it waits for: then its response is for the model only."""
+    if answer.id in event.actions.requested_tool_confirmations:
+        return f"{answer.name} waits for approval"
+    if answer.id in event.actions.requested_auth_configs:
+        return f"{answer.name} waits for a credential"
+    return f"{answer.name} returned {compact(answer.response)}"
 
 
 def call_text(name: str | None, args: Mapping[str, Any] | None) -> str:
@@ -240,9 +254,68 @@ def compact(value: Any) -> str:
 
 
 async def read_line(prompt: str) -> str | None:
-    """Read a line from standard input, without its end; None at the end of the input."""
-    line = await _read(prompt, sys.stdin.readline)
+    """Read a line from standard input, without its end; None at the end of the input.
+
+    On a terminal the line can be edited, see `line_editing`.
+    """
+    if is_interactive():
+        line = await _read("", partial(_edited, prompt))
+    else:
+        line = await _read(prompt, sys.stdin.readline)
     return line.rstrip("\r\n") if line else None
+
+
+def is_interactive() -> bool:
+    """Whether a person types at a terminal and reads there."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _edited(prompt: str) -> str:
+    try:
+        return f"{input(prompt)}\n"
+    except EOFError:
+        sys.stdout.write("\n")
+        return ""
+
+
+@contextmanager
+def busy(text: str) -> Generator[None]:
+    """Say on a terminal what the body does, until it is done."""
+    console = Console(stderr=True)
+    with console.status(Text(text, "dim")) if console.is_terminal else nullcontext():
+        yield
+
+
+@contextmanager
+def line_editing(history: Path, words: Sequence[str]) -> Generator[None]:
+    """Let `read_line` edit lines, recall earlier ones, and complete words with Tab.
+
+    Args:
+        history: File of the lines that were typed; only its owner may read it.
+        words: What Tab completes at the beginning of a line.
+    """
+    if readline is None or not is_interactive():
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin.fileno())
+    with suppress(OSError):
+        readline.read_history_file(history)
+    readline.set_history_length(_HISTORY)
+    readline.set_completer_delims(" ")
+    readline.set_completer(partial(_completed, words))
+    readline.parse_and_bind("tab: complete")
+    try:
+        yield
+    finally:  # also if a signal stops the command while the user is typing
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSAFLUSH, before)
+        with suppress(OSError):
+            history.touch(mode=0o600)
+            readline.write_history_file(history)
+
+
+def _completed(words: Sequence[str], start: str, number: int) -> str | None:
+    found = [word for word in words if start and word.startswith(start)]
+    return f"{found[number]} " if number < len(found) else None
 
 
 async def read_secret(prompt: str) -> str:

@@ -54,6 +54,18 @@ def test_a_console_line_moves_no_cursor(capsys, monkeypatch):
 
 
 @pytest.mark.usefixtures("_restored")
+def test_a_stack_is_written_line_by_line(capsys, monkeypatch):
+    """The lines of code that block a worker can be read on a console, below the event."""
+    monkeypatch.setenv("DURABLE_ADK_LOG", "console")
+    monkeypatch.setenv("NO_COLOR", "1")
+    configure("info")
+    get_logger("durable_adk.test").warning("blocked", stack=["a.py:1", "b.py\x1b:2"])
+    first, *lines = capsys.readouterr().err.splitlines()
+    assert "blocked" in first
+    assert lines == ["  a.py:1", "  b.py\\x1b:2"]
+
+
+@pytest.mark.usefixtures("_restored")
 def test_the_environment_sets_the_level(capsys, monkeypatch):
     """DURABLE_ADK_LOG_LEVEL wins over the command's own level, unless it names none."""
     monkeypatch.setenv("DURABLE_ADK_LOG_LEVEL", "error")

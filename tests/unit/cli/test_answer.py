@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from durable_adk.auth import AuthConfig
-from durable_adk.cli.answer import credential_prompt, credential_response
+from durable_adk.cli.responses import credential_prompt, credential_response
 from durable_adk.errors import InvalidRequestError
 
 API_KEY = {"type": "apiKey", "in": "header", "name": "X-Key"}
