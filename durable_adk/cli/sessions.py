@@ -30,7 +30,6 @@ from durable_adk.client.queries import (
 )
 from durable_adk.errors import SessionNotFoundError
 from durable_adk.models.model_attempt import ModelAttempt
-from durable_adk.sessions.queries import all_invocations
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -136,7 +135,7 @@ async def _listed(
 
 async def _invocations(store: SessionLog, key: SessionKey) -> list[InvocationRecord]:
     """The invocations of a session, in order."""
-    records = [one async for _, one in all_invocations(store, **key._asdict())]
+    records = [one async for _, one in store.all_invocations(**key._asdict())]
     return sorted(records, key=lambda one: one.start_seq)
 
 

@@ -15,7 +15,6 @@ from durable_adk.conversation.answers import (
 )
 from durable_adk.errors import InvalidRequestError
 from durable_adk.json_values import canonical
-from durable_adk.sessions.queries import read_from_calls
 from durable_adk.sessions.records import Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -34,7 +33,7 @@ async def checked_answers(
     message = request.message
     if not isinstance(message, types.Content):
         raise InvalidRequestError("An answer is a message of function responses, not text.")
-    stored = await read_from_calls(sessions, key, answered_call_ids(message))
+    stored = await sessions.read_from_calls(key, answered_call_ids(message))
     events = [item.event for item in stored]
     statuses: dict[str, Status] = {}
     for name in answered_invocation_ids(events, message):
@@ -86,7 +85,7 @@ async def sent_before(
         InvalidRequestError: A different answer was sent with this id.
     """
     message = request.user_content()
-    stored = await read_from_calls(sessions, key, answered_call_ids(message))
+    stored = await sessions.read_from_calls(key, answered_call_ids(message))
     events = [item.event for item in stored]
     names = {answer_event(name, answer_id) for name in answered_invocation_ids(events, message)}
     index = next((i for i, event in enumerate(events) if event.id in names), None)

@@ -31,7 +31,6 @@ from durable_adk.errors import (
 )
 from durable_adk.events.event import Event
 from durable_adk.partials import PartialChannel, Subscription
-from durable_adk.sessions.queries import delivered_event
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -262,7 +261,7 @@ class InvocationClient:
             return None
         run = await self.backend.attach(key, invocation_id, record)
         if record is None and run is None:
-            event = await delivered_event(self.sessions, key, invocation_id)
+            event = await self.sessions.delivered_event(key, invocation_id)
             if event is None:
                 raise _not_found(key, invocation_id)
             raise DeliveredToOther(event.invocation_id)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from durable_adk.conversation.pending_calls import PendingCall, pending_calls
 from durable_adk.models.model_attempt import ModelAttempt
-from durable_adk.sessions.queries import all_invocations, read_from
 from durable_adk.sessions.records import ATTEMPT, InvocationRecord, Status
 from durable_adk.sessions.session import Session, SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -41,8 +40,8 @@ async def find_invocations(
 ) -> AsyncGenerator[tuple[SessionKey, InvocationRecord]]:
     """Yield all invocations of the matching sessions, however many there are."""
     for name in [where.app] if where.app else await sessions.list_apps():
-        found = all_invocations(
-            sessions, app_name=name, user_id=where.user, session_id=where.session, status=status
+        found = sessions.all_invocations(
+            app_name=name, user_id=where.user, session_id=where.session, status=status
         )
         async for one in found:
             yield one
@@ -100,7 +99,7 @@ async def _of(
 ) -> list[LocatedCall]:
     """The pending calls of open invocations; reads no event before the first of these began."""
     first = min(record.start_seq for record in records.values())
-    stored = await read_from(sessions, key, first)
+    stored = await sessions.read_from(key, first)
     return [
         LocatedCall(key=key, record=records[call.invocation_id], call=call)
         for call in pending_calls(item.event for item in stored)

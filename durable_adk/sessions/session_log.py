@@ -13,10 +13,11 @@ The log's guarantees, which `tests/unit/sessions/test_contract*.py` check on eve
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Self
 from uuid import uuid4
 
+from durable_adk.errors import SessionNotFoundError
 from durable_adk.events.event import Event
 from durable_adk.json_values import check_id
 from durable_adk.sessions.base_session_service import BaseSessionService
@@ -42,6 +43,8 @@ from durable_adk.sessions.state import USER_PREFIX, without_temp
 _LONGEST_WAIT = 0.5
 """Longest wait in seconds. An invocation that is closed between a caller's read and its wait causes
 no further change; the short wait makes the caller read again."""
+_TAIL = 64
+"""Events in the first page, read from the end; each further page is twice as large."""
 _FEW = 200
 """Largest number of events decoded in the caller's event loop; more would block it for too long."""
 
@@ -164,6 +167,65 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
         """Find an event by its id, using an index."""
         row = await self._store.read(lambda tables: tables.find_event(key, event_id))
         return None if row is None else _decoded([row])[0]
+
+    async def read_from(self, key: SessionKey, first: int) -> list[StoredEvent]:
+        """Read the events from sequence number `first` on.
+
+        Reads all events if one of them is a rewind, which may refer to earlier ones.
+        """
+        stored = await self.read_events(key, after=first - 1)
+        return await self._with_rewound(key, stored)
+
+    async def read_from_calls(
+        self, key: SessionKey, call_ids: Collection[str]
+    ) -> list[StoredEvent]:
+        """Read the events since the start of the invocations that made these calls.
+
+        If several calls have the same id, the latest counts. Reads all events if a call is not
+        found, or if a rewind may refer to earlier events. Returns [] for a missing session.
+        """
+        try:
+            start, _ = await self.read_state(key)
+        except SessionNotFoundError:
+            return []
+        wanted, makers = set(call_ids) - {""}, set[str]()
+        stored, upto, size = list[StoredEvent](), None, _TAIL
+        while wanted and start > 0:
+            start = max(start - size, 0)
+            page = await self.read_events(key, after=start, upto=upto)
+            for item in reversed(page):
+                made = {call.id for call in item.event.get_function_calls() if call.id in wanted}
+                # Ignore calls in user events: a client's message cannot make a call (RES-8).
+                if made and item.event.author != "user":
+                    makers.add(item.event.invocation_id)
+                    wanted -= made
+            stored, upto, size = page + stored, start, size * 2
+        first = (
+            1 if wanted else min([await self._first_seq(key, name) for name in makers], default=1)
+        )
+        if stored and first < stored[0].seq:
+            earlier = await self.read_events(key, after=first - 1, upto=stored[0].seq - 1)
+            stored = earlier + stored
+        return await self._with_rewound(key, [item for item in stored if item.seq >= first])
+
+    async def _first_seq(self, key: SessionKey, invocation_id: str) -> int:
+        """Return the sequence number of an invocation's first event; 1 if it has no record."""
+        record = await self.get_invocation(key, invocation_id)
+        return record.start_seq if record else 1
+
+    async def _with_rewound(self, key: SessionKey, stored: list[StoredEvent]) -> list[StoredEvent]:
+        """Add the earlier events of the session if one of the last events is a rewind."""
+        first = stored[0].seq if stored else 1
+        if first > 1 and any(one.event.actions.rewind_before_invocation_id for one in stored):
+            return await self.read_events(key, upto=first - 1) + stored
+        return stored
+
+    async def delivered_event(self, key: SessionKey, invocation_id: str) -> Event | None:
+        """Return the event as which another invocation received a message, or None."""
+        stored = await self.find_event(key, f"{invocation_id}.0")
+        if stored is None or stored.event.invocation_id == invocation_id:
+            return None
+        return stored.event
 
     async def read_state(
         self, key: SessionKey, *, epoch: int | None = None

@@ -16,7 +16,6 @@ from durable_adk.activities.tool import agent_tools, call as tool_call
 from durable_adk.activities.tool.run import ToolAttempt
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 from durable_adk.activities.user_code.threads import UserCodeThreads
-from durable_adk.client import queries
 from durable_adk.context.activity import ToolContext
 from durable_adk.conversation import answers, client_requests
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
@@ -28,6 +27,7 @@ from durable_adk.flows.runtime import Inbox
 from durable_adk.sessions.in_memory_session_service import _MemoryTables
 from durable_adk.sessions.log import entry, invocations, steering
 from durable_adk.sessions.log.head import Head
+from durable_adk.sessions.log.listing import InvocationRecords
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire import converter
 from durable_adk.wire.checkpoint import SaveCheckpointStep
@@ -383,7 +383,7 @@ MUTANTS = [
     mutant(
         "only the first page of the invocations that wait is looked at",
         "longest waits",
-        rewrites(queries, "all_invocations", ("last = found[-1]", "return")),
+        rewrites(InvocationRecords, "all_invocations", ("last = found[-1]", "return")),
     ),
     # ----- what the engine is asked for
     mutant("a result that is too large is asked for again", "too large is final", _retried),

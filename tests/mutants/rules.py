@@ -51,7 +51,7 @@ from durable_adk.sessions import (
     Status,
     Ticket,
 )
-from durable_adk.sessions.queries import PAGE
+from durable_adk.sessions.log.listing import PAGE
 from durable_adk.sessions.sql._tables import SqlTables
 from durable_adk.settings import Limits
 from durable_adk.tools import BaseTool, BaseToolset, FunctionTool

@@ -21,7 +21,6 @@ from durable_adk.errors import (
 from durable_adk.events.event import Event
 from durable_adk.failpoints import failpoint
 from durable_adk.sessions.lease_owner import ttl_of
-from durable_adk.sessions.queries import delivered_event
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
 from durable_adk.wire.messages import MAX_RESULT_TEXT
@@ -49,7 +48,7 @@ async def close_invocation(deps: Dependencies, step: CloseStep) -> Ending:
         try:
             record = await _withdrawn(deps, step)
         except EventConflictError:
-            heard = await delivered_event(deps.sessions, step.key, step.invocation_id)
+            heard = await deps.sessions.delivered_event(step.key, step.invocation_id)
             # Without a delivered event, user code wrote the id into a session it had deleted.
             name = heard.invocation_id if heard else None
             return _not_opened(step).model_copy(update={"heard_by": name})

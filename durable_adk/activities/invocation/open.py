@@ -28,7 +28,6 @@ from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
 from durable_adk.sessions.lease_owner import ttl_of
-from durable_adk.sessions.queries import delivered_event
 from durable_adk.sessions.records import GetSessionConfig, InvocationRecord, QueueBounds, Status
 from durable_adk.sessions.state import SHARED_PREFIXES, without_temp
 from durable_adk.wire.messages import WhenBusy
@@ -131,7 +130,7 @@ async def _delivered_to(deps: Dependencies, step: OpenStep, conflict: EventConfl
     Raises:
         EventConflictError: The given conflict, if no invocation received this message.
     """
-    event = await delivered_event(deps.sessions, step.key, step.invocation_id)
+    event = await deps.sessions.delivered_event(step.key, step.invocation_id)
     if event is None or not is_same_message(event, step.message, step.custom_metadata):
         raise conflict
     return event.invocation_id

@@ -16,7 +16,6 @@ from durable_adk.conversation.answers import (
 from durable_adk.errors import InvalidRequestError
 from durable_adk.events.event import RUNTIME_METADATA
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner, ttl_of
-from durable_adk.sessions.queries import read_from_calls
 from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.wire.messages import ToolRun
@@ -142,7 +141,7 @@ async def check_late_answers(deps: Dependencies, step: OpenStep) -> None:
         return
     if await deps.sessions.get_invocation(step.key, step.invocation_id) is not None:
         return  # a repeat: the first attempt's own message may make the call look answered
-    events = [item.event for item in await read_from_calls(deps.sessions, step.key, answered)]
+    events = [item.event for item in await deps.sessions.read_from_calls(step.key, answered)]
     statuses: dict[str, Status] = {}
     for name in answered_invocation_ids(events, step.message):
         record = await deps.sessions.get_invocation(step.key, name)

@@ -21,7 +21,6 @@ from durable_adk.ops.doctor.sources import Missing, Sources
 from durable_adk.ops.doctor.stale_workflows import stale_workflow
 from durable_adk.ops.doctor.stalled_workflows import stalled_workflows
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
-from durable_adk.sessions.queries import all_invocations
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import SessionKey
 
@@ -115,7 +114,7 @@ async def _stored_invocations(
 ) -> _StoredInvocations:
     stored = _StoredInvocations()
     for app in await sources.sessions.list_apps():
-        async for key, record in all_invocations(sources.sessions, app_name=app):
+        async for key, record in sources.sessions.all_invocations(app_name=app):
             owner = TemporalLeaseOwner.parse(record.lease_owner)
             name = owner.workflow_id if owner else ""
             stored.known = stored.known or name in ids

@@ -10,7 +10,6 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from durable_adk.apps.app import App
 from durable_adk.errors import TemporalUnavailableError
-from durable_adk.sessions.queries import all_invocations
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
 from durable_adk.sessions.session_log import SessionLog
@@ -82,8 +81,8 @@ class Sources:
             if (token := page.next_page_token) is None:
                 break
         # Sessions of agents that are used as tools are in no list; each has one invocation.
-        async for key, record in all_invocations(
-            self.sessions, app_name=app, user_id=self.user, session_id=self.session
+        async for key, record in self.sessions.all_invocations(
+            app_name=app, user_id=self.user, session_id=self.session
         ):
             changed = self.since is None or record.update_time >= self.since
             if key.session_id.startswith(CHILD_PREFIX) and changed:
@@ -96,7 +95,7 @@ class Sources:
 
 async def session_records(store: SessionLog, key: SessionKey) -> list[InvocationRecord]:
     """All invocations of a session."""
-    return [record async for _, record in all_invocations(store, **key._asdict())]
+    return [record async for _, record in store.all_invocations(**key._asdict())]
 
 
 async def if_exists(request: Awaitable[T]) -> T | None:

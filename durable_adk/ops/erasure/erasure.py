@@ -13,7 +13,6 @@ from durable_adk.memory import BaseMemoryService
 from durable_adk.ops.erasure.schedules import UserSchedules, delete_schedules, user_schedules
 from durable_adk.ops.erasure.workflows import UserRuns, delete_runs, user_runs, wait_until_deleted
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
-from durable_adk.sessions.queries import all_invocations
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.storage import FileBlobs, ObjectBlobs, OwnedStorage, PayloadDriver, SharedBlobs
@@ -158,7 +157,7 @@ async def _others(
 
 async def _workflows(erasure: Erasure) -> list[TemporalLeaseOwner]:
     """The workflows that run the user's invocations, according to the session store."""
-    records = all_invocations(erasure.session_service, app_name=erasure.app, user_id=erasure.user)
+    records = erasure.session_service.all_invocations(app_name=erasure.app, user_id=erasure.user)
     lease_owners = [TemporalLeaseOwner.parse(record.lease_owner) async for _, record in records]
     here = erasure.client.namespace
     return [one for one in lease_owners if one is not None and one.namespace == here]

@@ -8,6 +8,7 @@ import base64
 import binascii
 import json
 import time
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ from durable_adk.sessions.log.transactions import Transactions
 from durable_adk.sessions.records import InvocationRecord, ListSessionsResponse, Status
 from durable_adk.sessions.session import SessionKey
 
+PAGE = 500
+"""Invocations held in memory at a time when all are scanned."""
 _BATCH = 200
 """Sessions read per query when a listing has no limit."""
 
@@ -194,6 +197,32 @@ class InvocationRecords(Transactions):
             after=after,
         )
         return await self._store.read(lambda tables: tables.page_of_invocations(page))
+
+    async def all_invocations(
+        self,
+        *,
+        app_name: str,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        status: Status | None = None,
+        page: int = PAGE,
+    ) -> AsyncGenerator[tuple[SessionKey, InvocationRecord]]:
+        """Yield all matching invocations, page by page; see `page_invocations`."""
+        last: tuple[SessionKey, InvocationRecord] | None = None
+        while True:
+            found = await self.page_invocations(
+                app_name=app_name,
+                user_id=user_id,
+                session_id=session_id,
+                status=status,
+                limit=page,
+                after=last,
+            )
+            for one in found:
+                yield one
+            if len(found) < page:
+                return
+            last = found[-1]
 
 
 def active(tables: Tables, key: SessionKey) -> InvocationRecord | None:

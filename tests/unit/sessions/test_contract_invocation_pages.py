@@ -6,7 +6,6 @@ import pytest
 
 from durable_adk.errors import InvalidRequestError
 from durable_adk.sessions import Status
-from durable_adk.sessions.queries import all_invocations
 from tests.unit.sessions.contract import abandon, names, opened, paused, resumed
 
 FEW = [("u", "a", "i"), ("u", "b", "i"), ("u", "b", "j"), ("v", "a", "i"), ("Ü", "B", "i")]
@@ -15,7 +14,7 @@ FEW = [("u", "a", "i"), ("u", "b", "i"), ("u", "b", "j"), ("v", "a", "i"), ("Ü"
 
 async def walked(service, key, **options):
     """User, session and invocation, in the order of the pages."""
-    found = all_invocations(service, app_name=key.app_name, **options)
+    found = service.all_invocations(app_name=key.app_name, **options)
     return [(one.user_id, one.session_id, record.invocation_id) async for one, record in found]
 
 

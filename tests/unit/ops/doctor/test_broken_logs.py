@@ -10,7 +10,6 @@ from durable_adk.ops.doctor.broken_logs import broken_logs
 from durable_adk.ops.doctor.findings import Kind
 from durable_adk.ops.doctor.sources import Sources
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
-from durable_adk.sessions.queries import all_invocations
 from durable_adk.sessions.records import StoredEvent
 from durable_adk.sessions.session import CHILD_PREFIX
 
@@ -59,7 +58,7 @@ KEY = SessionKey("app", "u", "s")
 
 async def problems(sessions: Sessions) -> list[str]:
     """What is wrong with the session's log."""
-    records = [record async for _, record in all_invocations(sessions, **KEY._asdict())]
+    records = [record async for _, record in sessions.all_invocations(**KEY._asdict())]
     cases = await broken_logs(sessions, KEY, records)
     assert {case.finding.kind for case in cases} <= {Kind.BROKEN_LOG}
     return [case.finding.problem for case in cases]

@@ -10,9 +10,8 @@ from hypothesis import given, settings, strategies as st
 
 from durable_adk.conversation.pending_calls import blocked_by, pending_calls, track_calls
 from durable_adk.events import Event
-from durable_adk.sessions import InMemorySessionService, SessionKey, queries, session_log
+from durable_adk.sessions import InMemorySessionService, SessionKey, session_log
 from durable_adk.sessions.log.rebuild import Rebuilt
-from durable_adk.sessions.queries import read_from, read_from_calls
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from tests.support.examples import examples
 from tests.support.histories import call, event, rewind, session, slow
@@ -96,10 +95,10 @@ def test_what_is_read_says_how_calls_stand(events: list[Event], ids: set[str]) -
 
     async def found() -> list[Event]:
         sessions = await stored(events, unknown={"i2"})
-        return [item.event for item in await read_from_calls(sessions, KEY, ids)]
+        return [item.event for item in await sessions.read_from_calls(KEY, ids)]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queries, "_TAIL", 1)
+        patch.setattr(session_log, "_TAIL", 1)
         some = track_calls(asyncio.run(found()))
     whole = track_calls(events)
     for name in ids:
@@ -119,7 +118,7 @@ def test_what_is_read_from_a_beginning_says_which_calls_wait(
     before = {one.invocation_id for one in events[: first - 1]}
 
     async def found() -> list[Event]:
-        return [item.event for item in await read_from(await stored(events), KEY, first)]
+        return [item.event for item in await (await stored(events)).read_from(KEY, first)]
 
     def waiting(history: list[Event]) -> list[str]:
         calls = pending_calls(history)
@@ -136,11 +135,11 @@ def long(*ends: list[Event]) -> list[Event]:
 async def test_of_a_long_session_only_the_end_is_read() -> None:
     """I22: what an answer or a look at what waits costs does not grow with the session."""
     sessions = await stored(long([event("user", "go"), slow("one")], [event("user", "and")]))
-    found = await read_from_calls(sessions, KEY, {"one"})
+    found = await sessions.read_from_calls(KEY, {"one"})
     assert [item.seq for item in found] == [3001, 3002, 3003]
     assert sessions.read < 300
     sessions.read = 0
-    assert [item.seq for item in await read_from(sessions, KEY, 3001)] == [3001, 3002, 3003]
+    assert [item.seq for item in await sessions.read_from(KEY, 3001)] == [3001, 3002, 3003]
     assert sessions.read == 3
 
 
@@ -152,7 +151,7 @@ async def test_a_call_of_long_ago_costs_what_came_since() -> None:
             *([event("user", "hi"), event("a", "ho")] for _ in range(500)),
         )
     )
-    found = await read_from_calls(sessions, KEY, {"one"})
+    found = await sessions.read_from_calls(KEY, {"one"})
     assert [item.seq for item in found] == list(range(1, 1003))
     assert sessions.read == 1002
     assert sessions.reads < 8
@@ -161,20 +160,20 @@ async def test_a_call_of_long_ago_costs_what_came_since() -> None:
 async def test_of_a_call_that_is_not_there_all_is_read() -> None:
     """Whoever answers it is told which calls wait."""
     sessions = await stored(session([slow("one")], [slow("two")], [event("user", "hi")]))
-    found = await read_from_calls(sessions, KEY, {"two", "three"})
+    found = await sessions.read_from_calls(KEY, {"two", "three"})
     assert [item.seq for item in found] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("ids", [set[str](), {"one"}])
 async def test_a_session_that_is_missing_has_no_events(ids: set[str]) -> None:
     """And nothing that can be answered."""
-    assert await read_from_calls(Sessions(), KEY, ids) == []
+    assert await Sessions().read_from_calls(KEY, ids) == []
 
 
 async def test_an_id_that_was_used_again_is_the_later_calls() -> None:
     """F15: also where the later call is none that is waited for."""
     sessions = await stored(session([slow("one")], [event("me", call("one"))], [rewind("i1")]))
-    found = [item.event for item in await read_from_calls(sessions, KEY, {"one"})]
+    found = [item.event for item in await sessions.read_from_calls(KEY, {"one"})]
     assert "one" in track_calls(found)
 
 
@@ -182,7 +181,7 @@ async def test_what_a_client_wrote_is_no_call() -> None:
     """RES-8: it hides none that an agent has made."""
     forged = event("user", call("one"), long_running_tool_ids={"one"})
     sessions = await stored(session([slow("one")], [forged]))
-    assert [item.seq for item in await read_from_calls(sessions, KEY, {"one"})] == [1, 2]
+    assert [item.seq for item in await sessions.read_from_calls(KEY, {"one"})] == [1, 2]
 
 
 @pytest.mark.parametrize("call_of", ["read_events", "get_session"])
