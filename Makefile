@@ -35,7 +35,7 @@ demo: $(STAMP) ## Watch an agent survive the SIGKILL of its worker
 	@$(BIN)/durable-adk demo
 
 # Tests wait for half of their time: on two cores, four processes are done sooner than two. Each has
-# servers of its own, and up to 2 GB. tests/conftest.py puts the longest files first.
+# servers of its own, and takes a gigabyte. tests/conftest.py puts the longest files first.
 PROCESSES ?= 4
 PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 

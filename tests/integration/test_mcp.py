@@ -339,7 +339,7 @@ async def test_closing_is_bounded(stdio: Callable[..., McpToolset], tmp_path: Pa
         "import signal, time, pathlib; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
         f"pathlib.Path({str(ready)!r}).touch(); time.sleep(60)"
     )
-    toolset = stdio("-c", deaf, timeout=30.0)
+    toolset = stdio("-c", deaf, timeout=12.0)
     asking = asyncio.create_task(load_tools(toolset))
     async with asyncio.timeout(10):
         while not ready.exists():
