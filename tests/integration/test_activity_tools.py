@@ -183,7 +183,7 @@ async def shop(server: TemporalServer) -> Shop:
 MakeDesk = Callable[..., Awaitable[Runner]]
 
 
-@pytest.fixture(params=[1000, 0])
+@pytest.fixture(params=[1000, pytest.param(0, marks=pytest.mark.thorough)])
 async def make_desk(
     request: pytest.FixtureRequest, client: Client, shop: Shop, tmp_path: Path
 ) -> AsyncGenerator[MakeDesk]:
