@@ -5,7 +5,7 @@ import types as builtin
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
 from pydantic import BaseModel
@@ -56,6 +56,8 @@ def example(annotation: Any, within: tuple[Any, ...] = ()) -> Any:  # noqa: C901
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, builtin.UnionType):
         return example(max(arguments, key=is_ours), within)
+    if origin is Annotated:
+        return example(arguments[0], within)
     if origin is list:
         known = any(one in within for one in nested(arguments[0]))
         return [] if known else [example(arguments[0], within)]
@@ -84,7 +86,9 @@ def newer(cls: type[JsonModel], within: tuple[Any, ...] = ()) -> dict[str, Any]:
     fields = {
         field.serialization_alias or name: example(field.annotation, within)
         for name, field in cls.model_fields.items()
-        if field.is_required() or any(one not in within for one in nested(field.annotation))
+        if field.is_required()
+        or name == "type_"  # by which the class of a scheme is told
+        or any(one not in within for one in nested(field.annotation))
     }
     return {**fields, **ADDED}
 
