@@ -30,6 +30,7 @@
     |   +-- CallbackError
     |   +-- CodeExecutorError
     |   +-- AgentError
+    |   |   +-- AgentWaitsError
     |   +-- DeterminismError
     |   +-- EventConflictError
     |   +-- StateConflictError
@@ -214,6 +215,10 @@ class CodeExecutorError(RunError):
 
 class AgentError(RunError):
     """An agent's own code raised an exception."""
+
+
+class AgentWaitsError(AgentError):
+    """An agent that is used as a tool would have to wait for an answer."""
 
 
 class DeterminismError(RunError):

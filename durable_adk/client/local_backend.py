@@ -35,8 +35,6 @@ from durable_adk.wire.messages import (
 
 ANSWER_POLL = 0.02
 """Seconds between two checks whether an answer was accepted."""
-COMPACTION_TIMEOUT = 30.0
-"""Seconds for compactions to finish after the runner was closed."""
 
 
 class LocalBackend:
@@ -132,30 +130,15 @@ class LocalBackend:
         """Do nothing: the task continues without the client."""
 
     async def close(self) -> None:
-        """Cancel all tasks; each commits its closing events before it ends.
-
-        Tasks that only compact their session still may finish that for a while. Otherwise a process
-        that sends one message and ends would never compact.
-        """
-        tasks = dict(self._tasks)
-        compacting = {task for name, task in tasks.items() if await self._is_closed(*name)}
-        for task in {*tasks.values()} - compacting:
+        """Cancel all tasks; each commits its closing events before it ends."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
             task.cancel()
-        if compacting:
-            _, late = await asyncio.wait(compacting, timeout=COMPACTION_TIMEOUT)
-            for task in late:
-                task.cancel()
-        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._app.close()
 
     async def _lacks(self, key: SessionKey, invocation_id: str) -> bool:
         return await self._sessions.get_invocation(key, invocation_id) is None
-
-    async def _is_closed(self, key: SessionKey, invocation_id: str) -> bool:
-        with suppress(StoreUnavailableError):
-            record = await self._sessions.get_invocation(key, invocation_id)
-            return record is not None and record.status.closed
-        return False
 
     async def _interrupt(self, key: SessionKey, record: InvocationRecord) -> None:
         """Cancel a task once: a second time would interrupt its closing events."""

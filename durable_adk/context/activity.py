@@ -217,6 +217,8 @@ class Context(ReadonlyContext):
         self.actions = event_actions or EventActions()
         self.function_call_id = function_call_id
         self.tool_confirmation = tool_confirmation
+        self.run_agent: Callable[[Any, str], Any] | None = None
+        """Gives the result of an `AgentTool` that tool code runs, for a message."""
         self.asked_by: ConfirmationRequester | None = None
         """What requested a confirmation of this call, as far as recorded (I16)."""
         self.given_credentials: Mapping[str, AuthCredential] = {}

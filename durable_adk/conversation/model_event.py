@@ -58,6 +58,7 @@ def save_output(
     """
     if not output_key or not event.text:
         return
+    event.actions.state_read.pop(output_key, None)  # it replaces whatever is stored
     if schema is None:
         event.actions.state_delta[output_key] = before() + event.text
         return

@@ -32,7 +32,13 @@ def _caller(root: BaseAgent, events: Sequence[Event], ids: set[str | None]) -> B
 
 
 def _pointed_to(root: BaseAgent, event: Event) -> BaseAgent | None:
-    """The agent that continues after the event: its transfer target or author (AGT-41, 17.1)."""
+    """The agent that continues after the event: its transfer target or author (AGT-41, 17.1).
+
+    An error event without content is no reply of its author: a run that fails has one by the agent
+    that it began with.
+    """
+    if event.error_code and not event.parts:
+        return None
     author = root.find_agent(event.author)
     name = event.actions.transfer_to_agent
     if name and isinstance(author, LlmAgent):

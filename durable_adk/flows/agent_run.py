@@ -172,7 +172,8 @@ class AgentLoop:
             case "loop":
                 return run_loop(node, scope, self._run_child)
             case "parallel":
-                return run_parallel(node, scope, self._run_child, self._invocation.pending)
+                pending, ends = self._invocation.pending, self._state.rules >= 1
+                return run_parallel(node, scope, self._run_child, pending, escalation_ends=ends)
             case _:
                 return run_llm(self._invocation, node, scope)
 
@@ -247,7 +248,7 @@ class AgentLoop:
             agent = state.runtime.agent(state.key.app_name, node.name)
         hooks_follow = bool(finishing) or self._has(Hook.AFTER_AGENT, node)
         commit_by, closes = commit_decision(
-            site.above, node, hooks_follow=hooks_follow or state.hooked("after_run_callback")
+            site.above, node, hooks_follow=hooks_follow or self._more_follows()
         )
         if position is None:
             known = state.checkpoint.opened.manifest.find(node.name) == node
@@ -267,6 +268,11 @@ class AgentLoop:
             position.run = state.agent_runs.begin(node.name, site.run)
         site.frame.hold(position)
         return self._new_scope(node, agent, site, position, commit_by)
+
+    def _more_follows(self) -> bool:
+        """Whether something is to be done after the agents and before the invocation ends."""
+        state, opened = self._state, self._state.checkpoint.opened
+        return state.hooked("after_run_callback") or (opened.compacts and state.rules >= 1)
 
     def _new_scope(
         self,

@@ -35,29 +35,32 @@ async def finished(
     *,
     together: int,
 ) -> StepResult:
-    """The result of a tool call: of its first step or, if that delegates the call, of its second.
+    """The result of a tool call: of its first step or, if that delegates the call, of its last.
 
     Args:
         state: The invocation's.
         scope: The run of the agent that made the call.
-        step: The first step; the second one also has what came of the delegation.
+        step: The first step; the next one also has what came of the delegation.
         first: The first step's result.
         together: How many calls the turn has.
 
     Raises:
         CancelledError: The call is to end; the step that finished has swallowed the cancellation.
     """
-    if first.child is None and first.activity is None:
-        return first
-    _require_active(state, scope)
-    if first.child is not None:
-        step.child = await _run_agent(state, first.child, step.call_id)
-    elif first.activity is not None:
-        room = min(MAX_STEP_BYTES, MAX_TASK_BYTES // together)
-        step.activity = await _run_activity(state, step, first.activity, room)
-    _require_active(state, scope)
-    step.ended = None
-    return await state.runtime.perform(step)
+    result = first
+    while result.child is not None or result.activity is not None:
+        _require_active(state, scope)
+        if result.child is not None:
+            if step.child is not None:  # the tool's own code asks for another run
+                step.children.append(step.child)
+            step.child = await _run_agent(state, result.child, step)
+        elif result.activity is not None:
+            room = min(MAX_STEP_BYTES, MAX_TASK_BYTES // together)
+            step.activity = await _run_activity(state, step, result.activity, room)
+        _require_active(state, scope)
+        step.ended = None
+        result = await state.runtime.perform(step)
+    return result
 
 
 def _require_active(state: LoopState, scope: AgentScope) -> None:
@@ -68,14 +71,16 @@ def _require_active(state: LoopState, scope: AgentScope) -> None:
     state.require_active(scope.branch)
 
 
-async def _run_agent(state: LoopState, child: ChildRun, call_id: str) -> ChildEnd:
+async def _run_agent(state: LoopState, child: ChildRun, step: ToolStep) -> ChildEnd:
     """Run the agent that is used as a tool, in a session of its own (OPEN-6)."""
-    key = child_key(state.key, state.invocation_id, call_id)
+    name = f"{step.call_id}/{len(step.children)}" if step.children else step.call_id
+    key = child_key(state.key, state.invocation_id, name)
     request = InvocationRequest(
         app=key.app_name,
         user=key.user_id,
         session=key.session_id,
         message=child.message,
+        state_delta=child.state_delta,
         invocation_id=state.invocation_id,
         run_config=state.checkpoint.request.run_config.for_tool(
             state.budget.left(state.runtime.now())
@@ -86,7 +91,9 @@ async def _run_agent(state: LoopState, child: ChildRun, call_id: str) -> ChildEn
             include_plugins=child.include_plugins,
         ),
     )
-    end = ChildEnd(key=key, actions=child.actions, started=state.runtime.now())
+    end = ChildEnd(
+        key=key, actions=child.actions, changed=child.changed, started=state.runtime.now()
+    )
     try:
         state.budget.by_agent(await state.runtime.run_child(request))
     except DurableAdkError as error:

@@ -55,8 +55,7 @@ class LlmRun:
             if scope.transfer is not None or (position.final and not position.unsettled):
                 break
             if position.final:
-                answered = await pending.answer_to(sorted(position.unsettled))
-                position.unsettled.discard(answered)
+                await pending.wait_for(sorted(position.unsettled))
                 position.final = False
         # An agent that hands over or ends waits no longer; a late answer begins a new invocation.
         for call_id in sorted(position.unsettled):
@@ -65,6 +64,7 @@ class LlmRun:
     async def _turn(self) -> AsyncGenerator[Event, None]:
         """Yield a response of the model and those to its calls, or the rest of them."""
         position = self._position
+        position.turn = position.turn or self._answered()
         if position.turn is None and (position.more or not position.final):
             async with closing(self._next()) as events:
                 async for event in events:
@@ -73,6 +73,17 @@ class LlmRun:
             async with closing(self._answer(position.turn)) as events:
                 async for event in events:
                     yield event
+
+    def _answered(self) -> TurnPosition | None:
+        """Return a turn with a request to the user that was answered meanwhile."""
+        position, pending = self._position, self._invocation.pending
+        for turn in position.open:
+            if any(pending.is_answered(name) for name in turn.requests):
+                position.open.remove(turn)
+                position.unsettled -= turn.interim
+                turn.waiting, turn.interim = sorted(turn.interim), set()
+                return turn
+        return None
 
     async def _next(self) -> AsyncGenerator[Event, None]:
         """Yield the model's next response, and the result of the code in it."""
@@ -109,7 +120,10 @@ class LlmRun:
         async with closing(running.run()) as events:
             async for event in events:
                 yield event
-        position.unsettled |= turn.interim
+        if self._invocation.state.can_wait:
+            position.unsettled |= turn.interim
+        if turn.requests and turn.interim:
+            position.open.append(turn)
         position.turn, position.final = None, turn.final
         if turn.answer is not None and self._scope.transfer is None:
             yield _final_text(self._node, self._scope, turn.answer)

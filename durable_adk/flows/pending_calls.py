@@ -159,6 +159,14 @@ class PendingCalls:
                 self._waiting_branches.remove(waiting)
                 self._state.branches.busy += 1
 
+    async def wait_for(self, call_ids: Iterable[str]) -> None:
+        """Wait until one of the calls is answered, and leave the answer to be consumed.
+
+        Raises:
+            ToolTimeoutError: See `answer_to`.
+        """
+        self._pending.answered.insert(0, await self.answer_to(call_ids))
+
     async def deliver_steered(self) -> None:
         """Store the messages that steer this invocation, before its next model call (D7)."""
         pending = self._pending

@@ -173,6 +173,16 @@ class LoopState:
             "ended": self.agent_runs.take_ended(),
         }
 
+    @property
+    def rules(self) -> int:
+        """Version of the rules by which the loop decides; see `wire.steps.LOOP_RULES`."""
+        return self.checkpoint.opened.rules
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether somebody can answer a pending call: nobody sees an agent used as a tool."""
+        return self.checkpoint.request.tool_run is None
+
     def hooked(self, hook: HookName) -> bool:
         """Whether the app had a plugin with this hook when the invocation opened."""
         return hook in self.checkpoint.opened.hooks

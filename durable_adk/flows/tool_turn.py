@@ -1,7 +1,7 @@
 """The calls of one model event, from the first one that runs to the last one that is answered."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from google.genai import types
@@ -15,6 +15,7 @@ from durable_adk.conversation.tool_responses import (
 )
 from durable_adk.errors import (
     AgentError,
+    AgentWaitsError,
     DurableAdkError,
     PayloadLostError,
     PayloadTooLargeError,
@@ -67,23 +68,39 @@ class ToolTurn:
                     yield event
         waiting = turn.waiting or []
         while waiting and not self._scope.end_invocation:
-            answered = await self._pending.answer_to(waiting)
-            waiting.remove(answered)
-            call_id = turn.requests.pop(answered, None)
-            if call_id is not None:
-                calls = [self._calls[call_id]]
-                results = await self._call_all(calls, request_id=answered)
-                async for event in self._responses(results):
-                    yield event
-                waiting += self._outstanding(calls, results)
+            given = [await self._pending.answer_to(waiting)]
+            if self._state.rules >= 1:  # others may have come in the same message
+                given += self._pending.consume(waiting)
+            waiting[:] = [name for name in waiting if name not in given]
+            async for event in self._approved(given):
+                yield event
+            if self._state.rules >= 1 and not self._state.checkpoint.opened.resumable:
+                if waiting:  # the model speaks at once, and the others are settled later
+                    turn.final = False
+                    turn.interim.update(waiting)
+                    self._scope.position.closes = False
+                return
         for call_id in waiting:
             self._pending.forget(call_id)
+
+    async def _approved(self, answered: Sequence[str]) -> AsyncGenerator[Event, None]:
+        """Run the calls again whose requests to the user are answered; yield their responses."""
+        turn = self._turn
+        about = {turn.requests.pop(name): name for name in answered if name in turn.requests}
+        calls = [call for call_id, call in self._calls.items() if call_id in about]
+        if calls:
+            results = await self._call_all(calls, requests=about)
+            async for event in self._responses(results):
+                yield event
+            (turn.waiting or []).extend(self._outstanding(calls, results))
+        else:
+            turn.final = False
 
     async def _begin(self) -> AsyncGenerator[Event, None]:
         """Run the calls, and note which of them still have no response."""
         calls = self._turn.event.get_function_calls()
         for call in calls:
-            if call.id in self._turn.waits:
+            if call.id in self._turn.waits and (self._state.can_wait or self._state.rules == 0):
                 # Its answer may come before the tool that asks for it has returned.
                 self._pending.expect(call, self._turn.waits[call.id], self._scope)
                 self._scope.position.closes = False
@@ -92,6 +109,8 @@ class ToolTurn:
         async for event in self._responses(results):
             yield event
         self._turn.waiting = self._outstanding(calls, results)
+        if self._turn.waiting:
+            require_answerable(self._state)
 
     def _outstanding(
         self, calls: Sequence[types.FunctionCall], results: Sequence[StepResult]
@@ -115,7 +134,8 @@ class ToolTurn:
             else:
                 pending.forget(call.id)
                 continue
-            if call.id in (*waiting, *turn.interim) and not pending.is_expected(call.id):
+            known = not self._state.can_wait or pending.is_expected(call.id or "")
+            if call.id in (*waiting, *turn.interim) and not known:
                 pending.expect(call, turn.waits[call.id], self._scope)  # its approval came first
         return waiting
 
@@ -182,13 +202,17 @@ class ToolTurn:
             self._pending.expect(call, wait, self._scope)
 
     async def _call_all(
-        self, calls: Sequence[types.FunctionCall], *, request_id: str | None = None
+        self, calls: Sequence[types.FunctionCall], *, requests: Mapping[str, str] | None = None
     ) -> list[StepResult]:
         """Run calls side by side; the results are in the order of the calls.
 
         When one fails, those still running are cancelled, and every call still gets a response
         (FLW-46). Nothing here depends on which call finishes first, so a replay takes the same
         path.
+
+        Args:
+            calls: The calls.
+            requests: By call id, the answered request to the user that a call runs again for.
         """
         state, scope = self._state, self._scope
         alone = len(calls) == 1
@@ -199,12 +223,12 @@ class ToolTurn:
         early = alone and calls[0].id not in self._turn.waits
         commit_by = None if early else CommitBy.LOOP
         fields = self._invocation.step_fields(scope, scope.branch.next_id(), commit_by=commit_by)
-        fields["request_id"] = request_id
         tasks: list[asyncio.Task[StepResult]] = []
 
         async def guarded(index: int, call: types.FunctionCall) -> StepResult:
             # One of the steps reports the agents' runs that have ended.
             mine = fields if index == 0 else fields | {"ended": None}
+            mine = mine | {"request_id": (requests or {}).get(call.id or "")}
             result = await self._call(mine, call, together=len(calls))
             if result.error:
                 for other in tasks[:index] + tasks[index + 1 :]:
@@ -295,10 +319,10 @@ def require_answerable(state: LoopState) -> None:
     """Refuse to wait for an answer that no user could give (TOL-21).
 
     Raises:
-        AgentError: The invocation is that of an agent used as a tool.
+        AgentWaitsError: The invocation is that of an agent used as a tool.
     """
-    if state.checkpoint.request.tool_run is not None:
-        raise AgentError(
+    if not state.can_wait:
+        raise AgentWaitsError(
             "An agent that is used as a tool cannot wait for an approval, a credential or a "
             "long-running tool: nobody sees its conversation. Make it a sub-agent."
         )

@@ -95,6 +95,8 @@ def replaced(event: Event, replacement: Event) -> Event:
     case: by them a step that is run again makes the same event.
     """
     changes = replacement.model_fields_set - _KEPT
+    if not replacement.author:
+        changes -= {"author"}
     return event.model_copy(update={name: getattr(replacement, name) for name in changes})
 
 

@@ -63,7 +63,7 @@ class State:
         self._value = value
         self._delta = delta
         self._read = {} if read is None else read
-        self._stored = stored or {}
+        self._stored = dict(stored or {})
         self._copies: dict[str, Any] = {}
         self._shared: dict[str, tuple[Any, str]] = {}
         """Dicts and lists that callers may hold references to, each with its last known JSON."""
@@ -143,6 +143,12 @@ class State:
                 check_json(value, f"state[{key!r}]")
         self._keep_bases()
         return self._delta
+
+    def committed(self) -> None:
+        """Take all changes so far for stored with an event, on which later changes depend."""
+        for key, value in self.collect_delta().items():
+            self._stored.pop(key, None)
+            self._seen[key] = canonical(value)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole state as later code of the step sees it.

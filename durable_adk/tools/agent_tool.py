@@ -1,10 +1,13 @@
 """Another agent as a tool."""
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 from pydantic import BaseModel, ValidationError
 
+from durable_adk.context.activity import ToolContext
+from durable_adk.errors import AgentError
 from durable_adk.tools.base_tool import BaseTool
 
 if TYPE_CHECKING:
@@ -42,8 +45,44 @@ class AgentTool(BaseTool):
 
     @property
     def input_schema(self) -> type[BaseModel] | None:
-        """The schema of the agent's input; None: text."""
-        return getattr(self.agent, "input_schema", None)
+        """The schema of the agent's input, or of its first sub-agent's; None: text."""
+        agent = self.agent
+        while agent.sub_agents and not hasattr(agent, "input_schema"):
+            agent = agent.sub_agents[0]
+        return getattr(agent, "input_schema", None)
+
+    @property
+    def output_schema(self) -> Any:
+        """The schema of the agent's output, or of its last sub-agent's; None: text."""
+        agent = self.agent
+        while agent.sub_agents and not hasattr(agent, "output_schema"):
+            agent = agent.sub_agents[-1]
+        return getattr(agent, "output_schema", None)
+
+    @property
+    def has_own_code(self) -> bool:
+        """Whether a subclass wraps the agent's run in code of its own."""
+        return type(self).run_async is not AgentTool.run_async
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        """Run the agent and return its output.
+
+        A subclass may override this, and call it as often as it likes. Each run is a child
+        invocation. The override does not wait for it: it is ended, and called again from its first
+        line when the run has ended, with the results of all runs so far. What it changed in state
+        before is dropped then. So it must ask for the same runs in the same order every time, and
+        what else it does before a run is done again.
+
+        Raises:
+            DurableAdkError: The agent's run failed.
+            AgentError: It was not called for a tool call.
+        """
+        message, problem = self.question(args)
+        if problem is not None:
+            return {"error": problem}
+        if tool_context.run_agent is None:
+            raise AgentError("AgentTool.run_async runs only within a tool call.")
+        return tool_context.run_agent(self, message)
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         schema = self.input_schema
@@ -57,9 +96,8 @@ class AgentTool(BaseTool):
         """Return the message for the agent, and an error if the arguments are invalid."""
         schema = self.input_schema
         if schema is None:
-            if "request" not in args:
-                return "", "The mandatory argument 'request' is missing; call again with it."
-            return str(args["request"]), None
+            whole = json.dumps(args, ensure_ascii=False, sort_keys=True)
+            return str(args.get("request", whole)), None
         try:
             value = schema.model_validate(args)
         except ValidationError as error:

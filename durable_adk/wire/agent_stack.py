@@ -167,6 +167,8 @@ class LlmPosition(StackPosition):
     """Whether the run has ended except for `unsettled`."""
     turn: TurnPosition | None = None
     """The turn whose calls do not all have responses yet."""
+    open: list[TurnPosition] = Field(default_factory=list[TurnPosition])
+    """Earlier turns with requests to the user that are in `unsettled`."""
     more: list[TurnPosition] = Field(default_factory=list[TurnPosition])
     """Further responses of the last model call, whose turns have not begun."""
     error: dict[str, Any] | None = None

@@ -73,6 +73,16 @@ class Ending(JsonModel):
     """The invocation that the message was delivered to before it could be withdrawn."""
 
 
+LOOP_RULES = 1
+"""Version of the rules by which the loop decides what comes next, as an opening records it.
+
+An open invocation keeps the rules that it began with, or its history could not be replayed. From 1
+on: the model is asked as soon as one of several pending calls is answered, and answers of one
+message make one event; an agent used as a tool ends when it would have to wait; a branch that
+escalates stops; the session is summarised before the invocation ends.
+"""
+
+
 class Opened(JsonModel):
     """An open invocation: everything the loop needs to start."""
 
@@ -95,6 +105,8 @@ class Opened(JsonModel):
     """The session's state, only if the tree has custom agents: their code reads it in the loop."""
     budget: Budget | None = None
     """The app's budget."""
+    rules: int = 0
+    """Version of the loop's rules by which the invocation runs; see `LOOP_RULES`."""
     compacts: bool = False
     """Whether the session's events may have to be summarised after the end (CMP-1)."""
     model_task_queues: dict[str, str] | None = None
@@ -197,6 +209,10 @@ class ChildRun(JsonModel):
     include_plugins: bool = True
     actions: EventActions = Field(default_factory=EventActions)
     """Changes made by the callbacks before the call."""
+    changed: dict[str, Any] | None = None
+    """The arguments as those callbacks left them, if they changed them."""
+    state_delta: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """What the call has changed of its session's own state, which the agent is to see."""
 
 
 class ChildEnd(JsonModel):
@@ -205,6 +221,8 @@ class ChildEnd(JsonModel):
     key: SessionKey
     actions: EventActions = Field(default_factory=EventActions)
     """Copied from `ChildRun.actions`."""
+    changed: dict[str, Any] | None = None
+    """Copied from `ChildRun.changed`."""
     error: dict[str, Any] | None = None
     """`errors.as_detail` of the run's error."""
     started: float | None = None
@@ -219,7 +237,9 @@ class ToolStep(Step):
     tool: str
     """For readers of the history; the activity uses the call event."""
     child: ChildEnd | None = None
-    """The end of the agent's run, if the tool is an agent."""
+    """The end of the agent's run, if the tool is an agent; of several runs, the last one's."""
+    children: list[ChildEnd] = Field(default_factory=list[ChildEnd])
+    """The ends of the runs before `child`, if the tool's own code asks for several."""
     activity: ActivityEnd | None = None
     """The end of the activity, if an external activity backs the tool."""
     request_id: str | None = None
@@ -374,10 +394,12 @@ class AnswerTaken(JsonModel):
 
 
 class CompactStep(JsonModel, Effect[None]):
-    """Summarise a session's events, if a summary is due after a closed invocation."""
+    """Summarise a session's events, if a summary is due at the end of an invocation."""
 
     key: SessionKey
     invocation_id: str
+    revision: int | None = None
+    """Sequence number of the last event; None: the invocation is closed, its record has it."""
     timestamp: float
     """Timestamp of the summary's event."""
     attempt_timeout: float

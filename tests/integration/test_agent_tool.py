@@ -8,12 +8,15 @@ import pytest
 from pydantic import BaseModel
 
 from durable_adk.agents import LlmAgent, SequentialAgent
+from durable_adk.agents.callback_context import CallbackContext
 from durable_adk.apps import App
-from durable_adk.errors import AgentError, ToolError
-from durable_adk.models import ScriptedModel
+from durable_adk.errors import ToolError
+from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.sessions import SessionKey
 from durable_adk.sessions.records import Status
 from durable_adk.tools.agent_tool import AgentTool
+from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.function_tool import FunctionTool
 from durable_adk.tools.long_running_tool import LongRunningFunctionTool
 from durable_adk.tools.tool_context import ToolContext
 from tests.conftest import MakeRunner
@@ -240,15 +243,121 @@ async def test_calls_of_different_agents_have_different_keys(make_runner: MakeRu
     assert len(set(keys)) == 2
 
 
-async def test_a_child_cannot_wait_for_the_user(make_runner: MakeRunner) -> None:
-    """TOL-21, TRAP-43: it says so instead of waiting for ever."""
+def wait() -> None:
+    """Start something."""
 
-    def wait() -> None:
-        """Start something."""
 
-    child = expert(call("wait"), tools=[LongRunningFunctionTool(wait)])
-    with pytest.raises(AgentError, match="sub-agent"):
-        await send(await make_runner(asking(AgentTool(child))))
+def told() -> dict[str, str]:
+    """Start something, and say so."""
+    return {"status": "started"}
+
+
+def approve() -> str:
+    """Do what has to be approved."""
+    return "done"
+
+
+@pytest.mark.parametrize(
+    ("name", "tool"),
+    [
+        ("wait", LongRunningFunctionTool(wait)),
+        ("approve", FunctionTool(approve, require_confirmation=True)),
+    ],
+)
+async def test_a_child_that_would_wait_is_told_to_the_caller(
+    make_runner: MakeRunner, name: str, tool: BaseTool
+) -> None:
+    """TOL-21, TRAP-43: the child ends, the caller's model hears of it and goes on."""
+    root = asking(AgentTool(expert(call(name), "never", tools=[tool])))
+    events = await send(await make_runner(root))
+    assert [gist(event) for event in events] == [
+        "root call expert",
+        "root response expert",
+        "root text so it is",
+    ]
+    response = events[1].get_function_responses()[0].response or {}
+    assert "Error: agent 'expert' stopped" in response["result"]
+
+
+async def test_a_child_goes_on_with_an_interim_result(make_runner: MakeRunner) -> None:
+    """TOL-21, TOL-42: what a long-running tool says at once is enough for the child's model."""
+    child = expert(call("told"), "it has begun", tools=[LongRunningFunctionTool(told)])
+    events = await send(await make_runner(asking(AgentTool(child))))
+    assert events[1].get_function_responses()[0].response == {"result": "it has begun"}
+
+
+class Wrapped(AgentTool):
+    """Asks its agent twice, with code of its own round it."""
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        """Count, ask, and ask again with the first answer."""
+        tool_context.state["count"] = tool_context.state.get("count", 0) + 1
+        first = await super().run_async(args={"request": "one"}, tool_context=tool_context)
+        tool_context.state["first"] = first
+        second = await super().run_async(args={"request": first}, tool_context=tool_context)
+        return {"first": first, "second": second, "asked": args["request"]}
+
+
+async def test_a_subclass_wraps_the_agents_run(make_runner: MakeRunner) -> None:
+    """TOL-21: its `run_async` is called, and may run the agent as often as it likes."""
+    seen: list[Any] = []
+
+    def note(callback_context: CallbackContext) -> None:
+        state, message = callback_context.state, callback_context.user_content
+        assert message
+        seen.append((state.get("count"), state.get("first"), (message.parts or [])[0].text))
+        state["child"] = True
+
+    def reply(request: LlmRequest) -> str:
+        return f"re:{(request.contents[-1].parts or [])[0].text}"
+
+    model = ScriptedModel(replies=reply)
+    child = LlmAgent(name="expert", model=model, before_agent_callback=note)
+    runner = await make_runner(asking(Wrapped(child)))
+    events = await send(runner)
+    assert events[1].get_function_responses()[0].response == {
+        "first": "re:one",
+        "second": "re:re:one",
+        "asked": "q for expert",
+    }
+    assert await state(runner) == {"count": 1, "first": "re:one", "child": True}
+    assert seen == [(1, None, "one"), (1, "re:one", "re:one")]
+
+
+async def test_what_the_agent_fails_with_can_be_caught_round_it(make_runner: MakeRunner) -> None:
+    """TOL-21: a subclass may answer for its agent."""
+
+    class Careful(AgentTool):
+        async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+            try:
+                return await super().run_async(args=args, tool_context=tool_context)
+            except ValueError:
+                return "never mind"
+
+    def broken() -> None:
+        raise ValueError("no")
+
+    tool = Careful(expert(call("broken"), tools=[broken]))
+    events = await send(await make_runner(asking(tool)))
+    assert events[1].get_function_responses()[0].response == {"result": "never mind"}
+
+
+async def test_the_child_sees_what_callbacks_before_the_call_changed(
+    make_runner: MakeRunner,
+) -> None:
+    """TOL-21: as in ADK, though their changes are stored with the response."""
+    seen: list[Any] = []
+
+    def before(tool: BaseTool, args: dict[str, Any], tool_context: ToolContext) -> None:
+        del tool, args
+        tool_context.state["asked"] = 1
+
+    def note(callback_context: CallbackContext) -> None:
+        seen.append(callback_context.state.get("asked"))
+
+    root = asking(AgentTool(expert(before_agent_callback=note)), before_tool_callback=before)
+    await send(await make_runner(root))
+    assert seen == [1]
 
 
 async def test_cancelling_the_caller_cancels_the_child(make_runner: MakeRunner) -> None:

@@ -99,26 +99,29 @@ async def test_the_agents_own_model_summarises(make_runner: MakeRunner) -> None:
     assert "talker: re:one" in (parts[0].text or "")
 
 
-async def test_nobody_waits_for_a_summary(make_runner: MakeRunner, client: Client) -> None:
-    """CMP-2: the events of the run end at its close; the next run goes on in the meantime."""
+async def test_the_next_message_cannot_overtake_the_summary(
+    make_runner: MakeRunner, client: Client
+) -> None:
+    """CMP-2: the run ends after its summary is stored; a message sent meanwhile finds it."""
     agent, teller = talker(), Teller()
     runner = await make_runner(agent, events_compaction_config=every(1, teller))
     teller.go.clear()
-    async with asyncio.timeout(20):
-        first = await send(runner, "one")
-        second = await send(runner, "two")
-    assert prompt(agent) == ["one", "re:one", "two"]
-    assert not any(event.actions.compaction for event in await stored(runner))
-    teller.go.set()
-    await done(runner, first, client)
-    await done(runner, second, client)
-    events = await summed(runner, 1)
-    told = [event.compacted_event_ids for event in events if event.compacted_event_ids]
-    # One of the two may have been dropped, because the other had come before it.
-    assert 1 <= len(told) <= 2
-    ids = [event.id for event in events]
-    spans = [(ids.index(first), ids.index(last)) for first, last in told]
-    assert all(a[1] < b[0] or b[1] < a[0] for a in spans for b in spans if a != b)
+    async with asyncio.timeout(40):
+        first = asyncio.ensure_future(send(runner, "one"))
+        while not teller.asked:
+            await asyncio.sleep(0.02)
+        second = asyncio.ensure_future(send(runner, "two"))
+        await asyncio.sleep(0.3)
+        assert not first.done()
+        teller.go.set()
+        assert [gist(event) for event in await first] == ["talker text re:one"]
+        kept = await stored(runner)
+        assert kept[2].compacted_event_ids
+        events = await second
+    assert prompt(agent) == ["sum:one-re:one", "two"]
+    await done(runner, events, client)
+    times = [event.timestamp for event in await stored(runner)]
+    assert times == sorted(times)
 
 
 async def test_a_failing_summarizer_fails_nothing(
@@ -157,18 +160,3 @@ async def test_other_apps_have_no_such_step(make_runner: MakeRunner, client: Cli
             item.activity_task_scheduled_event_attributes.activity_type.name == "compact"
             for item in history.events
         )
-
-
-async def test_closing_the_runner_leaves_time_for_the_summary(make_runner: MakeRunner) -> None:
-    """CMP-1: a process that sends one message and ends has its session summarised too."""
-    teller = Teller()
-    runner = await make_runner(talker(), events_compaction_config=every(1, teller))
-    teller.go.clear()
-    await send(runner, "one")
-    while not teller.asked:
-        await asyncio.sleep(0.02)
-    closing = asyncio.ensure_future(runner.close())
-    await asyncio.sleep(0.2)
-    teller.go.set()
-    await closing
-    assert len(await summed(runner, 1)) == 3

@@ -110,10 +110,10 @@ class Escalating(BaseAgent):
         )
 
 
-async def test_a_child_that_escalates_cancels_the_others_and_finishes(
+async def test_a_child_that_escalates_stops_and_cancels_the_others(
     make_runner: MakeRunner,
 ) -> None:
-    """AGT-33, TRAP-31: its own run goes on to the end; the loop round it ends, the run succeeds."""
+    """AGT-33, TRAP-31: its body does not go on; the loop round it ends, the run succeeds."""
 
     async def slow() -> str:
         await asyncio.sleep(30)
@@ -131,7 +131,8 @@ async def test_a_child_that_escalates_cancels_the_others_and_finishes(
     runner = await make_runner(agent)
     begun = time.monotonic()
     events = await send(runner)
-    assert "d text done" in [gist(event) for event in events]
+    assert "d delta" in [gist(event) for event in events]
+    assert "d text done" not in [gist(event) for event in events]
     assert "w text x" not in [gist(event) for event in events]
     assert time.monotonic() - begun < 20
     asked = {c.id for event in events for c in event.get_function_calls()}

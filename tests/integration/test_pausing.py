@@ -283,6 +283,74 @@ async def test_settled_and_waiting_calls_of_one_turn(make_runner: MakeRunner) ->
     assert [gist(event) for event in after] == ["desk response refund", "desk text done"]
 
 
+def refund(amount: int) -> str:
+    """Pay something back."""
+    return f"refunded {amount}"
+
+
+def desk(*after: str) -> LlmAgent:
+    """An agent that makes two calls, each of which needs an approval."""
+    asked = calls(("refund", {"amount": 1}), ("refund", {"amount": 2}))
+    tools = [FunctionTool(refund, require_confirmation=True)]
+    return LlmAgent(name="desk", model=in_order(asked, *after), tools=tools)
+
+
+def in_order(*replies: Any) -> ScriptedModel:
+    """A model that gives its replies one after the other, whatever the prompt leaves out."""
+    left = list(replies)
+    return ScriptedModel(replies=lambda _: left.pop(0))
+
+
+async def test_after_one_of_two_answers_the_model_speaks(make_runner: MakeRunner) -> None:
+    """TOL-42: as in ADK; the other call is still pending, and its answer gets an answer too."""
+    runner = await make_runner(desk("one is paid", "the other is not"))
+    await send(runner)
+    first, second = await runner.pending(**USER)
+    after = await reply(runner, answer(second, confirmed=True))
+    assert [gist(event) for event in after] == ["desk response refund", "desk text one is paid"]
+    assert [call.call_id for call in await runner.pending(**USER)] == [first.call_id]
+    after = await reply(runner, answer(first, confirmed=False))
+    assert [gist(event) for event in after] == [
+        "desk response refund",
+        "desk text the other is not",
+    ]
+    given = [r.response for event in await stored(runner) for r in event.get_function_responses()]
+    assert given[-1] != {"result": "refunded 1"}
+    assert {"result": "refunded 2"} in given
+    await closed(runner, after[0].invocation_id)
+
+
+async def test_two_answers_in_one_message_are_one_event(make_runner: MakeRunner) -> None:
+    """FLW-43: both calls run, their responses are one event, and the model speaks once."""
+    runner = await make_runner(desk("both are paid"))
+    await send(runner)
+    parts = [(answer(one, confirmed=True).parts or [])[0] for one in await runner.pending(**USER)]
+    after = await reply(runner, types.Content(role="user", parts=parts))
+    assert [gist(event) for event in after] == [
+        "desk response refund,refund",
+        "desk text both are paid",
+    ]
+    results = [one.response for one in after[0].get_function_responses()]
+    assert results == [{"result": "refunded 1"}, {"result": "refunded 2"}]
+
+
+async def test_an_answered_call_without_a_tool_result_is_spoken_of_at_once(
+    make_runner: MakeRunner,
+) -> None:
+    """TOL-42: of two long-running calls too, in whatever order they are answered."""
+    asked = calls(("order", {"item": "book"}), ("order", {"item": "pen"}))
+    model = in_order(asked, "one is here", "both are here")
+    agent = LlmAgent(name="buyer", model=model, tools=[LongRunningFunctionTool(order)])
+    runner = await make_runner(agent)
+    await send(runner)
+    book, pen = await runner.pending(**USER)
+    after = await reply(runner, answer(pen, status="delivered"))
+    assert [gist(event) for event in after] == ["buyer text one is here"]
+    after = await reply(runner, answer(book, status="delivered"))
+    assert [gist(event) for event in after] == ["buyer text both are here"]
+    await closed(runner, after[0].invocation_id)
+
+
 async def test_a_tool_that_asks_for_itself_pauses_too(make_runner: MakeRunner) -> None:
     """17.1 FLW-51: with a hint and a payload; it runs again with the decision."""
 

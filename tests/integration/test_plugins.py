@@ -964,3 +964,13 @@ async def test_plugins_are_closed_with_what_serves_them(make_runner: MakeRunner)
         await send(runner)
         assert closed == []
     assert closed == ["p"]
+
+
+async def test_an_event_put_in_the_place_of_another_keeps_its_author(
+    make_runner: MakeRunner,
+) -> None:
+    """PLG-6: a plugin that names no author does not make the event nobody's."""
+    spy = Spy(on_event=Event(content=text("instead"), author=""))
+    runner = await make_runner(echoing(), plugins=[spy])
+    authors = {event.author for event in await send(runner)}
+    assert authors == {"a"}

@@ -149,3 +149,23 @@ async def test_a_stream_of_chunks_only_is_an_error(make_runner: MakeRunner) -> N
     with pytest.raises(ModelError):
         await send(runner, run_config=RunConfig(streaming_mode=StreamingMode.SSE))
     assert gist((await stored(runner))[-1]) == "a error UNKNOWN_ERROR"
+
+
+async def test_changes_of_several_responses_are_made_once(make_runner: MakeRunner) -> None:
+    """STA-19: each event repeats what those before it changed, and nothing is counted twice."""
+
+    def count(callback_context: CallbackContext, llm_response: LlmResponse) -> None:
+        words = ((llm_response.content and llm_response.content.parts) or [types.Part()])[0].text
+        known = callback_context.state
+        known["count"] = known.get("count", 0) + 1
+        known["seen"] = [*known.get("seen", []), words or "call"]
+
+    whole = [said("one"), said("two"), asked("look", where="up"), said("three")]
+    model = Several(calls=[whole, []])
+    agent = LlmAgent(name="a", model=model, tools=[look], after_model_callback=count)
+    runner = await make_runner(agent)
+    await send(runner)
+    assert await state(runner) == {
+        "count": 4,
+        "seen": ["one", "two", "call", "up", "three"],
+    }

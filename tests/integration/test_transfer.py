@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from durable_adk.agents import LlmAgent, SequentialAgent
-from durable_adk.errors import AgentError
+from durable_adk.errors import AgentError, ModelError
 from durable_adk.events import Event, EventActions
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import InMemoryRunner
@@ -166,3 +166,18 @@ async def test_a_long_history_is_searched_from_its_end(make_runner: MakeRunner) 
         gone = Event(author="gone", invocation_id=f"e-{number}", actions=EventActions())
         await runner.session_service.append_event(session, gone)
     assert [gist(event) for event in await send(runner)] == ["child text mine"]
+
+
+async def test_after_a_failure_the_same_agent_gets_the_next_message(
+    make_runner: MakeRunner,
+) -> None:
+    """AGT-41: the run's error event is no reply of the agent that it began with."""
+    replies: list[Any] = [ModelError("no"), "here again"]
+    sub = LlmAgent(name="sub", model=ScriptedModel(replies=lambda _: replies.pop(0)))
+    handing = [call("transfer_to_agent", agent_name="sub"), "not me"]
+    root = LlmAgent(name="root", model=ScriptedModel(replies=handing), sub_agents=[sub])
+    runner = await make_runner(root)
+    with pytest.raises(ModelError):
+        await send(runner)
+    assert gist((await stored(runner))[-1]).startswith("root error")
+    assert [gist(event) for event in await send(runner, "again")] == ["sub text here again"]

@@ -1,8 +1,8 @@
-"""Summarizes a session's events after an invocation has ended (CMP-1, CMP-2).
+"""Summarizes a session's events at the end of an invocation (CMP-1, CMP-2).
 
-No invocation waits for the summary. A failure is only logged; the summary is due again after the
-next invocation. Compaction holds no lease, so it stops when a concurrent write changes the set of
-events to summarize.
+The next message finds the summary, because the invocation still has the session's lease. A failure
+is only logged; the summary is due again after the next invocation. The event is appended without
+the lease, so it is dropped when a concurrent write changes the set of events to summarize.
 """
 
 import asyncio
@@ -62,7 +62,8 @@ async def _compact(deps: Dependencies, step: CompactStep) -> None:
     if event is None:
         return
     failpoint("compact.made")
-    event.id = event.invocation_id = _id(step)
+    event.id = _id(step)
+    event.invocation_id = (made.invocation_id if made else "") or event.id
     event.timestamp = step.timestamp
     check_size(event.to_json(), "The summary")
     await _append(deps, step, config, covered, event)
@@ -82,14 +83,15 @@ async def _due(
     which events count.
     """
     record = await deps.sessions.get_invocation(step.key, step.invocation_id)
-    if record is None or record.end_seq is None:
+    last = step.revision or (record.end_seq if record else None)
+    if record is None or last is None:
         return 0, []
     revision, _ = await deps.sessions.read_state(step.key)
     known = await deps.cache.read(deps.sessions, step.key, revision, step.invocation_id)
     events = known.events
-    if any(map(_changes_what_counts, events[record.end_seq :])):
+    if any(map(_changes_what_counts, events[last:])):
         return revision, []
-    return revision, events_to_compact(events[: record.end_seq], config)
+    return revision, events_to_compact(events[:last], config)
 
 
 def _changes_what_counts(event: Event) -> bool:

@@ -31,7 +31,7 @@ from durable_adk.sessions.lease_owner import ttl_of
 from durable_adk.sessions.records import GetSessionConfig, InvocationRecord, QueueBounds, Status
 from durable_adk.sessions.state import SHARED_PREFIXES, without_temp
 from durable_adk.wire.messages import WhenBusy
-from durable_adk.wire.steps import Opened, OpenStep
+from durable_adk.wire.steps import LOOP_RULES, Opened, OpenStep
 
 STEERING = 1.5
 """Seconds between checks whether a message was delivered, or another invocation can receive it."""
@@ -73,6 +73,7 @@ async def _opened(deps: Dependencies, step: OpenStep) -> Opened:
         hooks=_hooks(app, step),
         budget=app.budget,
         # The session of an agent used as a tool is never continued.
+        rules=LOOP_RULES,
         compacts=app.events_compaction_config is not None and step.tool_run is None,
     )
     if _is_to_be_prepared(opened.hooks, step) and not step.prepared:

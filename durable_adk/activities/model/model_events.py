@@ -60,6 +60,7 @@ class ModelEvents:
 
     def _carry(self, event: Event) -> None:
         actions = self._context.actions
+        self._context.state.committed()
         if event.get_function_calls():
             actions.state_delta.clear()
             actions.artifact_delta.clear()

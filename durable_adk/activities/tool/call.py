@@ -24,8 +24,11 @@ from durable_adk.activities.tool.confirmation import (
 )
 from durable_adk.activities.tool.delegated import (
     ActivityResult,
+    AgentNeeded,
     AgentResult,
+    AgentToolRuns,
     activity_call,
+    child_run,
     read_agent_result,
 )
 from durable_adk.activities.tool.response_event import pending_result, response_event, unknown_tool
@@ -59,6 +62,7 @@ from durable_adk.failpoints import failpoint
 from durable_adk.json_values import check_json
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import PluginManager
+from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX, without_temp
 from durable_adk.tools.activity_tool import ActivityTool
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
@@ -219,6 +223,8 @@ class _ToolCall:
     """The user's answer to the request that the call waited for."""
     answered: AgentResult | ActivityResult | None
     """The result of the child agent or activity that backs the tool."""
+    earlier: list[AgentResult]
+    """The results of the runs of agents before it, for a tool whose own code asks for several."""
     arrived: ReceivedResult | None
     """The stored result, if an earlier attempt ran the tool."""
     plugins: PluginManager
@@ -250,6 +256,9 @@ class _ToolCall:
             context=context,
             given=given,
             answered=await _answered(deps, step),
+            earlier=[
+                await read_agent_result(deps, end, step.invocation_id) for end in step.children
+            ],
             arrived=arrived,
             plugins=deps.plugins(step),
         )
@@ -286,15 +295,29 @@ class _ToolCall:
         if self.answered is None and self.arrived is None:
             response = await self._hook("before_tool_callback", tool, args)
         ran = response is None
-        if ran and self.answered is None and isinstance(tool, (AgentTool, ActivityTool)):
-            asks = await self._asks(tool, args)
+        delegated = tool if isinstance(tool, ActivityTool) else _plain_agent(tool)
+        if ran and self.answered is None and delegated is not None:
+            asks = await self._asks(delegated, args)
             if isinstance(asks, (ChildRun, ActivityCall)):
                 return _Outcome(response=None, asks=asks)
             response, ran = asks, False
         if ran:
+            before = self.context.actions.model_copy(deep=True)
             response = await self._run_or_recover(tool, args)
+            if isinstance(response, AgentNeeded):
+                return self._needed(response.child, before, args)
         changed = await self._hook("after_tool_callback", tool, args, tool_response=response)
         return _Outcome(response=response if changed is None else changed, tool=tool, ran=ran)
+
+    def _needed(self, child: ChildRun, before: EventActions, args: dict[str, Any]) -> "_Outcome":
+        """Return a request of the tool's own code for a run of an agent.
+
+        The code runs again from its first line, so what it has changed is for the agent only.
+        """
+        child.state_delta = _own_state(self.context)
+        child.changed = args if args != (self.call.args or {}) else None
+        self.context.actions = before
+        return _Outcome(response=None, asks=child)
 
     def _denied(self, tool: BaseTool) -> bool:
         events, step, reads = self.scope.session.events, self.run.step, tool.reads_confirmation
@@ -302,8 +325,9 @@ class _ToolCall:
 
     def _args(self) -> dict[str, Any]:
         before = self.arrived.args if self.arrived else None
-        if self.run.step.activity is not None:
-            before = self.run.step.activity.changed
+        ended = self.run.step.activity or self.run.step.child
+        if ended is not None and before is None:
+            before = ended.changed
         return copy.deepcopy(self.call.args or {} if before is None else before)
 
     async def _asks(
@@ -314,7 +338,10 @@ class _ToolCall:
             return {"error": REJECTED}
         if isinstance(tool, AgentTool):
             question = await _asked_first(tool, args, self.context)
-            return question if isinstance(question, ChildRun) else {"error": question}
+            if not isinstance(question, ChildRun):
+                return {"error": question}
+            question.state_delta = _own_state(self.context)
+            return question
         refused = await contained(tool.refused(args=args, tool_context=self.context))
         return refused or activity_call(tool, args, self.call.args or {}, self.context)
 
@@ -339,6 +366,8 @@ class _ToolCall:
                 return {"error": text_of(error)}
             raise _raised(tool, error) from error
         failpoint("tool.after_run")
+        if isinstance(response, AgentNeeded):
+            return response
         result = ReceivedResult(
             response=response,
             args=args,
@@ -356,7 +385,12 @@ class _ToolCall:
     async def _response(self, tool: BaseTool, args: dict[str, Any]) -> Any:
         if self.answered is not None:
             others_have_answered(self.run.step, tool)
-            return self.answered.taken(tool, self.context)
+            if isinstance(self.answered, ActivityResult) or _plain_agent(tool) is not None:
+                return self.answered.taken(tool, self.context)
+            results = [*self.earlier, self.answered]
+            self.context.run_agent = AgentToolRuns(results, self.context)
+            return await self.run.response(tool, args, self.context)
+        self.context.run_agent = AgentToolRuns([], self.context)
         if self._denied(tool):
             return {"error": REJECTED}
         if problem := await unconfirmed(tool, args, self.context):
@@ -436,4 +470,15 @@ async def _asked_first(
     problem = unfit or await unconfirmed(tool, args, context)
     if problem is not None:
         return problem
-    return ChildRun(agent=tool.agent.name, message=message, include_plugins=tool.include_plugins)
+    return child_run(tool, message)
+
+
+def _plain_agent(tool: BaseTool) -> AgentTool | None:
+    """Return the tool if it is an agent without code of its own around it."""
+    return tool if isinstance(tool, AgentTool) and not tool.has_own_code else None
+
+
+def _own_state(context: ToolContext) -> dict[str, Any]:
+    """Return what a call has changed so far of its session's own state, which is not stored yet."""
+    delta = without_temp(context.state.collect_delta())
+    return {k: v for k, v in delta.items() if not k.startswith((APP_PREFIX, USER_PREFIX))}

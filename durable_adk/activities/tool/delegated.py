@@ -1,7 +1,7 @@
 """Tools whose work runs outside the tool step: agents as tools, and external activities."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from durable_adk.calling import contained
 from durable_adk.context.activity import ToolContext
 from durable_adk.errors import (
     AgentDefinitionError,
+    AgentWaitsError,
     DurableAdkError,
     from_detail,
     text_of,
@@ -26,7 +27,7 @@ from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.output_schema import parse_output
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd, failed, overdue
-from durable_adk.wire.steps import ChildEnd, ToolStep
+from durable_adk.wire.steps import ChildEnd, ChildRun, ToolStep
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,15 @@ class AgentResult:
         Raises:
             DurableAdkError: The agent's run failed; its error becomes the tool's error.
         """
-        if self.error is not None:
-            raise from_detail(self.error)
+        error = from_detail(self.error) if self.error is not None else None
+        if error is not None and not isinstance(error, AgentWaitsError):
+            raise error
         delta, read = _changes(self.events)
         context.state.merge(delta, read)
         for event in self.events:
             context.actions.artifact_delta |= event.actions.artifact_delta
+        if error is not None:  # the caller's model is told, as in ADK, and goes on
+            return f"Error: agent {tool.name!r} stopped: {error.message}"
         if isinstance(tool, AgentTool) and tool.skip_summarization:
             context.actions.skip_summarization = True
         return self._result(tool)
@@ -61,8 +65,7 @@ class AgentResult:
             return ""
         texts = [part.text for part in last.parts if part.text and not part.thought]
         text = "\n".join(texts)
-        agent = tool.agent if isinstance(tool, AgentTool) else None
-        schema = agent.output_schema if isinstance(agent, LlmAgent) else None
+        schema = tool.output_schema if isinstance(tool, AgentTool) else None
         if schema is None:
             return text
         return parse_output(schema, text)
@@ -86,6 +89,56 @@ def _changes(events: Sequence[Event]) -> tuple[dict[str, Any], dict[str, Base]]:
                 read[key] = base
             delta[key] = value
     return delta, read
+
+
+class AgentNeeded(BaseException):
+    """Tool code asks for an agent's run, which the loop has to do first.
+
+    Args:
+        child: The run.
+    """
+
+    def __init__(self, child: ChildRun) -> None:
+        super().__init__(child.agent)
+        self.child = child
+
+
+class AgentToolRuns:
+    """The runs of agents that a tool's own code asks for: those that have ended, then the next.
+
+    Args:
+        results: The results so far, in order.
+        context: The tool's context, which gets the changes that the agents made.
+    """
+
+    def __init__(self, results: Iterable[AgentResult], context: ToolContext) -> None:
+        self._results = iter(results)
+        self._context = context
+
+    def __call__(self, tool: AgentTool, message: str) -> Any:
+        """Return the result of the next run.
+
+        Raises:
+            AgentNeeded: It has not ended yet.
+            DurableAdkError: It failed.
+        """
+        result = next(self._results, None)
+        if result is None:
+            raise AgentNeeded(child_run(tool, message))
+        return result.taken(tool, self._context)
+
+
+def child_run(tool: AgentTool, message: str) -> ChildRun:
+    """Describe the run of a tool's agent."""
+    return ChildRun(agent=tool.agent.name, message=message, include_plugins=tool.include_plugins)
+
+
+async def or_needed(work: Coroutine[Any, Any, Any]) -> Any:
+    """Await a tool's own code; return the request for an agent's run that ended it."""
+    try:
+        return await work
+    except AgentNeeded as needed:
+        return needed
 
 
 async def read_agent_result(deps: Dependencies, end: ChildEnd, invocation_id: str) -> AgentResult:

@@ -15,6 +15,7 @@ from durable_adk.activities.commit.notes import (
     write_note,
 )
 from durable_adk.activities.dependencies import Dependencies
+from durable_adk.activities.tool.delegated import or_needed
 from durable_adk.activities.tool.response_event import result_value
 from durable_adk.activities.user_code.callbacks import as_list
 from durable_adk.agents.llm_agent import LlmAgent
@@ -35,6 +36,7 @@ from durable_adk.sessions.state import is_temp
 from durable_adk.telemetry.content import captured
 from durable_adk.telemetry.genai import execute_tool
 from durable_adk.telemetry.names import RESULT as RESULT_CONTENT, WAITS_FOR
+from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
 from durable_adk.tools.function_tool import FunctionTool
 from durable_adk.tools.reconcile import LOST, NOT_RUN, overdue, unknown_outcome
@@ -124,7 +126,9 @@ class ToolAttempt:
         self._running = once
         try:
             with execute_tool(tool.name, _kind(tool), self.step.call_id, args) as shown:
-                response = await contained(tool.run_async(args=args, tool_context=context))
+                response = await contained(
+                    or_needed(tool.run_async(args=args, tool_context=context))
+                )
                 shown.set_attributes(_waits_for(context) | captured(RESULT_CONTENT, response))
         except Exception as error:
             self._running = False  # stays True on cancellation, which means a timeout
@@ -285,7 +289,8 @@ class ToolAttempt:
     def _waits_for_commit(self, tool: BaseTool, context: ToolContext) -> bool:
         """Whether user code or the loop runs between the result and its commit."""
         asked = self.step.child is not None or self.step.activity is not None
-        if asked or self._contract(tool) is ToolContract.PURE:
+        own_code = isinstance(tool, AgentTool) and tool.has_own_code
+        if (asked and not own_code) or self._contract(tool) is ToolContract.PURE:
             return False
         grant, actions = self.step.grant, context.actions
         return (

@@ -46,6 +46,7 @@ def test_a_change_of_a_position_needs_no_saving() -> None:
         "unsettled": ["call"],
         "final": True,
         "turn": None,
+        "open": [],
         "more": [],
         "error": None,
     }
