@@ -1,7 +1,7 @@
 """`LlmRequest`: a request to a model."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from google.genai import types
 from pydantic import BaseModel, ConfigDict, Field
@@ -57,9 +57,30 @@ class LlmRequest(BaseModel):
             }
         )
 
-    def append_instructions(self, instructions: list[str]) -> None:
-        """Append to the system instruction, separated by blank lines (semantics AGT-15)."""
-        pieces = [piece for piece in instructions if piece]
+    def append_instructions(self, instructions: list[str] | types.Content) -> list[types.Content]:
+        """Append to the system instruction, separated by blank lines (semantics AGT-15).
+
+        The files of a Content become contents, to which the system instruction refers, because it
+        can only hold text. They are appended to `contents` and returned.
+
+        Raises:
+            TypeError: It is neither texts nor a Content.
+        """
+        if isinstance(instructions, types.Content):
+            texts, files = _divided(instructions)
+            self._append_texts(texts)
+            self.contents += files
+            return files
+        given: Any = instructions  # callers may be untyped
+        if not isinstance(given, list) or not all(
+            isinstance(item, str) for item in cast("list[Any]", given)
+        ):
+            raise TypeError(f"instructions must be list[str] or Content, not {given!r:.80}.")
+        self._append_texts(instructions)
+        return []
+
+    def _append_texts(self, texts: list[str]) -> None:
+        pieces = [piece for piece in texts if piece]
         if not pieces:
             return
         config: Any = self.config  # google-genai's union type names libraries not installed
@@ -105,3 +126,17 @@ class LlmRequest(BaseModel):
         """Request JSON output that matches a type or a schema (semantics AGT-19)."""
         self.config.response_schema = schema
         self.config.response_mime_type = "application/json"
+
+
+def _divided(instruction: types.Content) -> tuple[list[str], list[types.Content]]:
+    """Return the texts of an instruction with references to its files, and the files."""
+    texts: list[str] = []
+    files: list[types.Content] = []
+    for part in instruction.parts or []:
+        if part.text:
+            texts.append(part.text)
+        elif part.inline_data or part.file_data:
+            name = f"{SYSTEM_INSTRUCTION}, file {len(files) + 1}"
+            texts.append(f"[{name}, which is in the messages]")
+            files.append(types.Content(role="user", parts=[types.Part(text=f"{name}:"), part]))
+    return texts, files

@@ -68,3 +68,25 @@ def test_a_snapshot_stands_still():
     assert snapshot.config.system_instruction is None
     assert len(snapshot.config.tools[0].function_declarations) == 1
     assert snapshot.tools_dict == {"f": tool}
+
+
+def test_an_instruction_may_be_a_content() -> None:
+    """As in ADK: its texts go into the system instruction, its files into the contents."""
+    request = LlmRequest()
+    request.append_instructions(["before"])
+    picture = types.Part.from_bytes(data=b"x", mime_type="image/png")
+    instruction = types.Content(parts=[types.Part(text="look"), picture, types.Part(text="well")])
+    added = request.append_instructions(instruction)
+    assert request.contents == added
+    assert [content.parts[1] for content in added] == [picture]
+    name = added[0].parts[0].text.removesuffix(":")
+    told = request.config.system_instruction
+    assert told == f"before\n\nlook\n\n[{name}, which is in the messages]\n\nwell"
+    assert request.append_instructions(["x"]) == []
+
+
+@pytest.mark.parametrize("wrong", ["text", [1], None])
+def test_other_instructions_are_refused(wrong: object) -> None:
+    """A text is no list of texts: it would be taken for its letters."""
+    with pytest.raises(TypeError, match="instructions must be"):
+        LlmRequest().append_instructions(wrong)

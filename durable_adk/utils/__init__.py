@@ -1,0 +1,1 @@
+"""What ADK calls utilities, and its pages tell applications to use."""

@@ -1,0 +1,17 @@
+"""Fills an instruction template in an instruction provider of one's own."""
+
+from durable_adk.agents.instructions import render
+from durable_adk.context.activity import Context, ReadonlyContext
+
+__all__ = ["inject_session_state"]
+
+
+async def inject_session_state(template: str, readonly_context: ReadonlyContext) -> str:
+    """Fill ``{key}`` and ``{artifact.name}`` as in an instruction that is no function (AGT-13).
+
+    Raises:
+        InstructionError: A name has no value.
+    """
+    invocation = readonly_context.get_invocation_context()
+    load = Context(invocation).load_artifact if invocation.artifact_service else None
+    return await render(template, readonly_context.state, load_artifact=load)
