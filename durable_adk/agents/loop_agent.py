@@ -1,7 +1,5 @@
 """An agent that runs its sub-agents repeatedly."""
 
-from pydantic import Field
-
 from durable_adk.agents.workflow_agent import WorkflowAgent
 from durable_adk.wire.manifest import AgentNode, NodeKind
 
@@ -13,8 +11,8 @@ class LoopAgent(WorkflowAgent):
     ends the outer one too, because its event passes through both (TRAP-31).
     """
 
-    max_iterations: int | None = Field(default=None, ge=0)
-    """Maximum number of iterations; None to run until a sub-agent escalates."""
+    max_iterations: int | None = None
+    """Maximum number of iterations, none if 0 or less; None to run until a sub-agent escalates."""
 
     def _kind(self) -> NodeKind:
         return "loop"

@@ -17,6 +17,7 @@ from durable_adk.artifacts.base_artifact_service import (
     ArtifactReader,
     ArtifactVersion,
     BaseArtifactService,
+    is_removed,
 )
 from durable_adk.errors import InvalidRequestError
 from durable_adk.failpoints import failpoint
@@ -155,7 +156,8 @@ class StoredArtifactService(BaseArtifactService):
         if found is None:
             return None
         with suppress(FileNotFoundError):
-            return await _whole(found[1])
+            part = await _whole(found[1])
+            return None if is_removed(part) else part
         return None
 
     async def open_artifact(

@@ -22,6 +22,19 @@ from pydantic import Field
 from durable_adk.errors import InvalidRequestError
 from durable_adk.json_values import JsonModel
 
+_REMOVED = "application/vnd.durable-adk.removed"
+"""MIME type of a version that says that there is no artifact any more."""
+
+
+def removal() -> types.Part:
+    """Return what a rewind saves for a file that did not exist: versions are never deleted."""
+    return types.Part(inline_data=types.Blob(data=b"", mime_type=_REMOVED))
+
+
+def is_removed(part: types.Part) -> bool:
+    """Return whether the version says that there is no artifact; it is loaded as None (REW-3)."""
+    return part.inline_data is not None and part.inline_data.mime_type == _REMOVED
+
 
 class ArtifactVersion(JsonModel):
     """The description of one version, without its content (ART-11)."""

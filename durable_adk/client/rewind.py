@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from google.genai import types
-
-from durable_adk.artifacts.base_artifact_service import BaseArtifactService
+from durable_adk.artifacts.base_artifact_service import BaseArtifactService, removal
 from durable_adk.client.invocation_client import Backend
 from durable_adk.conversation.rewind import artifacts_to_restore, rewind_event, taken_back
 from durable_adk.errors import InvalidRequestError, SessionBusyError, StaleSessionError
@@ -21,8 +19,6 @@ ATTEMPTS = 5
 """How often to retry if something else was stored meanwhile."""
 CANCEL_TIMEOUT = 30.0
 """Seconds for a paused invocation to end after its cancellation."""
-_EMPTY = types.Part(inline_data=types.Blob(data=b"", mime_type="application/octet-stream"))
-"""The content of a file that did not exist: versions are never deleted (REW-3)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +136,6 @@ class Rewinding:
                     **owner, filename=filename, version=version
                 )
             saved[filename] = await self.artifacts.save_artifact(
-                **owner, filename=filename, artifact=old or _EMPTY
+                **owner, filename=filename, artifact=old or removal()
             )
         return saved

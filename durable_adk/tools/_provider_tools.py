@@ -44,12 +44,18 @@ class GoogleSearchTool(_ProviderTool):
     ``AgentTool(LlmAgent(name="searcher", tools=[google_search]))``.
     """
 
-    def __init__(self, *, model: str | None = None) -> None:
+    def __init__(self, *, bypass_multi_tools_limit: bool = False, model: str | None = None) -> None:
         """Initialize the tool.
 
         Args:
+            bypass_multi_tools_limit: ADK's option to use it beside other tools; not supported.
             model: Replaces the agent's model in requests with this tool; None: unchanged.
         """
+        if bypass_multi_tools_limit:
+            raise AgentDefinitionError(
+                "bypass_multi_tools_limit is not supported; use google_search beside other tools "
+                "as AgentTool(LlmAgent(name='searcher', tools=[google_search]))."
+            )
         tool = types.Tool(google_search=types.GoogleSearch())
         super().__init__("google_search", "Searches the web.", tool)
         self.model = model

@@ -184,7 +184,7 @@ def _name_of(func: Any) -> str:
 
 
 def _description_of(func: Any) -> str:
-    return inspect.cleandoc(routine(func).__doc__ or innermost(func).__doc__ or "")
+    return inspect.cleandoc(innermost(func).__doc__ or routine(func).__doc__ or "")
 
 
 def _check_callable(func: Any, name: str) -> None:

@@ -1,6 +1,11 @@
 """The tool by which a model reads artifacts."""
 
+import html
+import io
 import json
+import re
+import zipfile
+import zlib
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -23,6 +28,18 @@ _MAX_BYTES = 14 * 1024 * 1024
 _SEEN = ("image/", "audio/", "video/", "application/pdf")
 _TEXT = ("text/", "application/json", "application/xml", "application/yaml", "application/x-yaml")
 _TEXT_SUFFIXES = ("+json", "+xml", "+yaml", "/csv", "/javascript", "/x-ndjson", "/toml", "/sql")
+_TEXT_KINDS = ("image/svg", "image/xml")
+_TEXT_NAMES = (".csv", ".txt", ".json", ".xml")
+_DOCUMENTS = (
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "application/octet-stream",
+)
+_DOCUMENT = "word/document.xml"
+_NAMESPACE = re.compile(
+    r'xmlns:(\w+)="http://schemas\.openxmlformats\.org/wordprocessingml/2006/main"'
+)
+_MAX_DOCUMENT = 10 * 1024 * 1024
+"""Maximal bytes of a document's XML that are read; a small file may unpack to any size."""
 
 
 class LoadArtifactsTool(BaseTool):
@@ -49,7 +66,6 @@ class LoadArtifactsTool(BaseTool):
             parameters_json_schema={
                 "type": "object",
                 "properties": {"artifact_names": names},
-                "required": ["artifact_names"],
             },
         )
 
@@ -57,15 +73,12 @@ class LoadArtifactsTool(BaseTool):
         """Return the names.
 
         Returns:
-            ``{"artifact_names": [...], "status": text}``, or ``{"error": text}`` for no names.
+            ``{"artifact_names": [...], "status": text}``.
         """
         del tool_context
-        names = _names(args.get("artifact_names"))
-        if not names:
-            return {"error": "artifact_names must be a list of names; see the instructions."}
         return {
-            "artifact_names": names,
-            "status": "The content follows, for this one message. Call again to see it again.",
+            "artifact_names": _names(args.get("artifact_names")),
+            "status": f"The content follows, for this one message. Call {_NAME} to see it again.",
         }
 
     async def process_llm_request(
@@ -136,13 +149,19 @@ def _shown(name: str, part: types.Part | None, room: int) -> types.Part:
         return types.Part(text=f"[There is no artifact {json.dumps(name)}.]")
     if part.text is not None:
         return _text(part.text)
-    return _readable(part.inline_data, room) if part.inline_data else part
+    return _readable(name, part.inline_data, room) if part.inline_data else part
 
 
-def _readable(blob: types.Blob, room: int) -> types.Part:
+def _readable(name: str, blob: types.Blob, room: int) -> types.Part:
     kind = (blob.mime_type or "application/octet-stream").partition(";")[0].strip().lower()
     data = blob.data or b""
-    if kind.startswith(_TEXT) or kind.endswith(_TEXT_SUFFIXES):
+    # Browsers send documents and tables as octet-stream, so the name and the content count too.
+    if kind in _DOCUMENTS or name.lower().endswith(".docx"):
+        document = _document_text(data)
+        if document is not None:
+            return _text(document)
+    as_text = kind.startswith(_TEXT) or kind.endswith(_TEXT_SUFFIXES) or kind in _TEXT_KINDS
+    if as_text or name.lower().endswith(_TEXT_NAMES):
         return _text(data.decode("utf-8", "replace"))
     about = f"{kind}, {len(data)} bytes"
     if not data or not kind.startswith(_SEEN):
@@ -150,6 +169,25 @@ def _readable(blob: types.Blob, room: int) -> types.Part:
     if len(data) > room:
         return types.Part(text=f"[This is {about}, too much for one message.]")
     return types.Part(inline_data=types.Blob(data=data, mime_type=kind))
+
+
+def _document_text(data: bytes) -> str | None:
+    """Return the paragraphs of a Word document; None if it is none.
+
+    The XML is searched and not parsed, and read up to a limit: it may be made to exhaust a parser.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as whole, whole.open(_DOCUMENT) as file:
+            xml = file.read(_MAX_DOCUMENT).decode("utf-8", "replace")
+    except (zipfile.BadZipFile, KeyError, OSError, zlib.error, NotImplementedError, RuntimeError):
+        return None
+    known = _NAMESPACE.search(xml)
+    prefix = re.escape(known[1] if known else "w")
+    paragraphs = re.split(rf"<{prefix}:p(?:\s[^>]*)?>", xml)
+    said = [
+        re.findall(rf"<{prefix}:t(?:\s[^>]*)?>([^<]*)</{prefix}:t>", part) for part in paragraphs
+    ]
+    return html.unescape("\n".join("".join(texts) for texts in said if texts))
 
 
 def _text(text: str) -> types.Part:

@@ -64,7 +64,8 @@ def output_parameters(schema: Any) -> dict[str, Any]:
     key = _key(schema)
     whole = _json_schema(schema)
     if key is None:
-        return whole
+        # As ADK: what the class says of itself is for its readers, not for the model.
+        return {name: value for name, value in whole.items() if name != "description"}
     inner = {name: value for name, value in whole.items() if name != "$defs"}
     definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
     return {"type": "object", "properties": {key: inner}, "required": [key], **definitions}

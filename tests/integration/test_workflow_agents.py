@@ -69,11 +69,11 @@ async def test_a_loop_ends_when_an_agent_escalates_and_lets_it_finish(
     assert await state(runner) == {"c": 3}
 
 
-@pytest.mark.parametrize(("limit", "rounds"), [(0, 0), (1, 1), (2, 2)])
+@pytest.mark.parametrize(("limit", "rounds"), [(-1, 0), (0, 0), (1, 1), (2, 2)])
 async def test_a_loop_keeps_to_its_number_of_rounds(
     make_runner: MakeRunner, limit: int, rounds: int
 ) -> None:
-    """TRAP-32: 0 means none."""
+    """TRAP-32: 0 means none, and so does less, as in ADK."""
     agent = LoopAgent(name="loop", max_iterations=limit, sub_agents=[speaker("a")])
     assert [gist(event) for event in await send(await make_runner(agent))] == ["a text a"] * rounds
 

@@ -56,10 +56,10 @@ def test_name_and_description_are_the_functions():
 
 
 def test_callable_objects_go_by_their_class():
-    """A callable object has its class's name, and __call__'s docstring before the class's."""
+    """A callable object has its class's name, and its docstring before __call__'s, as in ADK."""
     assert (FunctionTool(Greeter()).name, FunctionTool(Greeter()).description) == (
         "Greeter",
-        "Greet someone.",
+        "Greets.",
     )
     assert FunctionTool(Silent()).description == "Says nothing."
 

@@ -1,5 +1,8 @@
 """A model looks into artifacts."""
 
+import io
+import zipfile
+
 import pytest
 from google.genai import types
 
@@ -102,6 +105,48 @@ async def test_all_calls_of_one_turn_are_served(context):
     assert [content.parts[1].text for content in request.contents[1:]] == ["a", "b"]
 
 
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+
+
+def document(prefix="w", name="word/document.xml"):
+    """A Word document of two paragraphs."""
+    file = io.BytesIO()
+    p, t = f"{prefix}:p", f"{prefix}:t"
+    first = f'<{p}><{t} xml:space="preserve">A &amp; </{t}><{t}>B</{t}></{p}>'
+    second = f'<{p} a="1"><{t}>C</{t}></{p}>'
+    with zipfile.ZipFile(file, "w") as whole:
+        whole.writestr(name, f'<{prefix}:d xmlns:{prefix}="{WORD}">{first}{second}</{prefix}:d>')
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "data", "text"),
+    [
+        ("a.csv", "application/octet-stream", b"a,b", "a,b"),
+        ("A.JSON", "application/unknown", b"{}", "{}"),
+        ("a", "image/svg", b"<svg/>", "<svg/>"),
+        ("a.docx", "application/zip", document(), "A & B\nC"),
+        ("a", "application/octet-stream", document("x"), "A & B\nC"),
+        ("a.docx", "application/zip", document(name="other.xml"), "[This is application/zip"),
+        ("a.docx", "application/octet-stream", b"PK\x03\x04broken", "[This is application/octet"),
+    ],
+)
+async def test_uploads_of_browsers_are_readable(context, name, kind, data, text):
+    """Tables, documents and drawings are text, by their name or content where the type is none."""
+    await context.save_artifact(name, blob(data, kind))
+    request = await processed(context, response([name]))
+    assert request.contents[-1].parts[1].text.startswith(text)
+
+
+@pytest.mark.parametrize("args", [{}, {"artifact_names": []}, {"artifact_names": {"a": 1}}])
+async def test_names_may_be_missing(context, args):
+    """As in ADK: a call that names none shows none; the status says what to call."""
+    assert "required" not in load_artifacts_tool.get_declaration().parameters_json_schema
+    answer = await load_artifacts_tool.run_async(args=args, tool_context=context)
+    assert answer["artifact_names"] == []
+    assert "load_artifacts" in answer["status"]
+
+
 @pytest.mark.parametrize(
     ("part", "text"),
     [
@@ -153,13 +198,6 @@ async def test_the_response_holds_names_only(context):
     assert "content of" not in str(result)
     one = await load_artifacts_tool.run_async(args={"artifact_names": "a"}, tool_context=context)
     assert one["artifact_names"] == ["a"]
-
-
-@pytest.mark.parametrize("args", [{}, {"artifact_names": []}, {"artifact_names": {"a": 1}}])
-async def test_a_call_without_names_is_told_so(context, args):
-    """The model learns what was wrong with its call."""
-    result = await load_artifacts_tool.run_async(args=args, tool_context=context)
-    assert "artifact_names" in result["error"]
 
 
 async def test_odd_contents_do_no_harm(context):

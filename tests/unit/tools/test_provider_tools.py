@@ -67,3 +67,10 @@ async def test_a_search_may_have_a_model_of_its_own() -> None:
     """ADK's `model` argument replaces the request's model."""
     request = await requested("gpt-4", GoogleSearchTool(model="gemini-2.5-flash"))
     assert request.model == "gemini-2.5-flash"
+
+
+def test_the_bypass_is_refused_with_advice() -> None:
+    """ADK's option is not ignored silently."""
+    with pytest.raises(AgentDefinitionError, match="AgentTool"):
+        GoogleSearchTool(bypass_multi_tools_limit=True)
+    assert GoogleSearchTool(bypass_multi_tools_limit=False).name == "google_search"

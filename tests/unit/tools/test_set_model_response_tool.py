@@ -90,3 +90,9 @@ async def test_another_answer_goes_back(schema: Any, args: dict[str, Any], probl
     told = await SetModelResponseTool(schema).run_async(args=args, tool_context=here)
     assert problem in told["error"]
     assert here.actions.set_model_response is None
+
+
+def test_the_class_is_not_told_to_the_model() -> None:
+    """As in ADK: its docstring is for its readers; those of parts of it are kept."""
+    assert "description" not in output_parameters(Town)
+    assert output_parameters(Trip)["$defs"]["Town"]["description"] == "A town."
