@@ -1,17 +1,19 @@
-"""One attempt of a step: which errors are retried, and how heartbeats are sent."""
+"""One attempt of a step: its heartbeats, the errors retried, and the lost attempts that count."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from durable_adk.activities.lost_attempts import LostAttempts
+from durable_adk.activities.commit.notes import write_note
+from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.tool.run import RetryLater, ToolsetUnavailable
+from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import (
     AgentNotFoundError,
@@ -29,8 +31,8 @@ from durable_adk.errors import (
     raised,
     storable,
 )
-from durable_adk.heartbeat import NO_ATTEMPTS, AttemptHistory
 from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.steps import Step
 
 T = TypeVar("T")
 MAX_LOST = 10
@@ -53,10 +55,47 @@ STORE_DELAY = 2.0
 would grow to half a minute, and the step would continue that late after the store's return."""
 _EAGER = 5  # attempts during which the engine's own delay is shorter
 
+TRIED: Final = "tried"
+"""Kind of the notes that record which attempts were about to run a step's code."""
+
 _NOT_HERE = (AgentNotFoundError, UnknownAppError)
 _OTHER_WORKER = (*_NOT_HERE, WorkerStuckError)
 
 Retry = Callable[[DurableAdkError], bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LostAttempts:
+    """Notes in the session store, written before the code runs, and only after an attempt was lost.
+
+    Code that kills its worker does so while it runs. A worker that dies earlier, or while the step
+    waits for the store, says nothing about the step, and many may die that way while machines fail.
+    """
+
+    deps: Dependencies
+    step: Step
+
+    async def begin(self, number: int, history: AttemptHistory) -> int:
+        """Note that attempt `number` is about to run the code, and count the earlier lost ones.
+
+        Only attempts that had reached the code count. The first attempt writes no note and always
+        counts.
+
+        Raises:
+            StoreUnavailableError: The note was not written, so the code must not run.
+        """
+        await self.deps.scope(self.step)  # waits for the store; a death here does not count
+        key, invocation_id = self.step.key, self.step.invocation_id
+        notes = await self.deps.sessions.read_notes(key, invocation_id=invocation_id, kind=TRIED)
+        await write_note(self.deps, self.step, TRIED, _name(number), "{}")
+        tried = {_name(1), *(note.name for note in notes)}
+        return sum(_name(one) in tried for one in history.lost(number))
+
+
+def _name(number: int) -> str:
+    """Name an attempt's note by its activity, so that other activities are not counted."""
+    info = activity.info()
+    return f"{info.workflow_run_id}/{info.activity_id}/{number}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from typing import Any
 from temporalio import activity
 
 from durable_adk.activities.attempt import (
+    LostAttempts,
     Retry,
     application_errors,
     run_to_completion,
@@ -22,7 +23,6 @@ from durable_adk.activities.effects import (
     StoreEffect,
 )
 from durable_adk.activities.invocation.queue import InPlaceWaits
-from durable_adk.activities.lost_attempts import LostAttempts
 from durable_adk.activities.user_code.event_loop import UserCodeLoop
 
 

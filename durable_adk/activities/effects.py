@@ -24,7 +24,7 @@ from durable_adk.activities.model.call import call_model
 from durable_adk.activities.tool import delegated
 from durable_adk.activities.tool.call import call_tool
 from durable_adk.activities.tool.run import RetryLater
-from durable_adk.activities.user_code.agent_callbacks import run_callback
+from durable_adk.activities.user_code.callbacks import run_callback
 from durable_adk.activities.user_code.code import execute_code
 from durable_adk.activities.user_code.function import run_function
 from durable_adk.activities.user_code.plugin_hooks import run_hook

@@ -19,10 +19,10 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
+from durable_adk.attempt_history import is_attempt_history
 from durable_adk.encryption.keys import Key, KeyProvider
 from durable_adk.errors import EncryptionKeyError
 from durable_adk.extras import Absent, require
-from durable_adk.heartbeat import is_attempt_history
 from durable_adk.json_values import canonical
 from durable_adk.log import get_logger
 from durable_adk.storage.payload_driver import owner_of

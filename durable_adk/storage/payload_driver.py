@@ -23,7 +23,7 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
-from durable_adk.heartbeat import is_attempt_history
+from durable_adk.attempt_history import is_attempt_history
 from durable_adk.storage.blobs import BlobStore, SharedBlobs
 from durable_adk.storage.file_blobs import FileBlobs
 from durable_adk.storage.object_blobs import ObjectBlobs

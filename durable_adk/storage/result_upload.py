@@ -15,8 +15,8 @@ from temporalio.converter import (
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
+from durable_adk.attempt_history import AttemptHistory
 from durable_adk.errors import PayloadLostError, as_detail, class_name
-from durable_adk.heartbeat import AttemptHistory
 from durable_adk.retrying import retrying
 from durable_adk.storage.payload_driver import OwnedStorage
 

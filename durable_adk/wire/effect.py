@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from durable_adk.heartbeat import NO_ATTEMPTS, AttemptHistory
+from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
 
 R = TypeVar("R")
 

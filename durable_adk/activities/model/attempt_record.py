@@ -10,9 +10,9 @@ from google.genai import types
 
 from durable_adk.activities.commit.notes import offer_note
 from durable_adk.activities.dependencies import Dependencies
+from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
 from durable_adk.closing import uninterrupted
 from durable_adk.errors import TransientError, describe
-from durable_adk.heartbeat import NO_ATTEMPTS, AttemptHistory
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.models.model_attempt import AttemptEnd, ModelAttempt
 from durable_adk.sessions.records import ATTEMPT

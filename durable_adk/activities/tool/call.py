@@ -17,11 +17,6 @@ from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.lifecycle import others_have_answered
 from durable_adk.activities.model.model_events import text_before
 from durable_adk.activities.tool.agent_tools import AgentTools, agent_tools
-from durable_adk.activities.tool.confirmation import (
-    record_requester,
-    request_metadata,
-    waits_for_user,
-)
 from durable_adk.activities.tool.delegated import (
     ActivityResult,
     AgentNeeded,
@@ -31,7 +26,14 @@ from durable_adk.activities.tool.delegated import (
     child_run,
     read_agent_result,
 )
-from durable_adk.activities.tool.response_event import pending_result, response_event, unknown_tool
+from durable_adk.activities.tool.response_event import (
+    pending_result,
+    record_requester,
+    request_metadata,
+    response_event,
+    unknown_tool,
+    waits_for_user,
+)
 from durable_adk.activities.tool.run import (
     RetryLater,
     ToolAttempt,

@@ -1,4 +1,4 @@
-"""Builds the event for a tool's response and checks that it can be stored."""
+"""Builds the event for a tool's response, with the request to the user, if there is one."""
 
 import json
 from collections.abc import Mapping
@@ -7,9 +7,11 @@ from typing import Any, cast
 from google.genai import types
 
 from durable_adk.context.activity import ToolContext
+from durable_adk.conversation.client_requests import confirmation_metadata
 from durable_adk.errors import PayloadTooLargeError, StateValueError, ToolResultError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
+from durable_adk.events.tool_confirmation import ConfirmationRequester
 from durable_adk.json_values import check_json, to_json_value
 from durable_adk.tools.agent_tool import AgentTool
 from durable_adk.tools.base_tool import BaseTool
@@ -99,3 +101,24 @@ def unknown_tool(name: str, known: list[str]) -> dict[str, str]:
     """Return the response to a call of a tool that does not exist (FLW-47)."""
     tools = ", ".join(known) or "none"
     return {"error": f"Tool {name!r} not found. The available tools are: {tools}."}
+
+
+def waits_for_user(context: ToolContext) -> bool:
+    """Whether the call needs an approval or a credential first."""
+    actions = context.actions
+    return bool(actions.requested_tool_confirmations or actions.requested_auth_configs)
+
+
+def record_requester(
+    context: ToolContext, asker: ConfirmationRequester
+) -> ConfirmationRequester | None:
+    """Record who requested the call's confirmation; the first requester is kept."""
+    if context.function_call_id in context.actions.requested_tool_confirmations:
+        context.asked_by = context.asked_by or asker
+    return context.asked_by
+
+
+def request_metadata(context: ToolContext) -> dict[str, Any] | None:
+    """Return the metadata for the call's response, or None if no confirmation was requested."""
+    asker = record_requester(context, "tool")
+    return None if asker is None else confirmation_metadata(context.function_call_id or "", asker)

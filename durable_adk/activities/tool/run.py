@@ -19,6 +19,7 @@ from durable_adk.activities.tool.delegated import or_needed
 from durable_adk.activities.tool.response_event import result_value
 from durable_adk.activities.user_code.callbacks import as_list
 from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
 from durable_adk.calling import contained
 from durable_adk.context.activity import ToolContext
 from durable_adk.errors import (
@@ -28,7 +29,6 @@ from durable_adk.errors import (
     ToolsetUnavailableError,
 )
 from durable_adk.failpoints import failpoint
-from durable_adk.heartbeat import NO_ATTEMPTS, AttemptHistory
 from durable_adk.json_values import check_json
 from durable_adk.log import get_logger
 from durable_adk.retrying import STORE_TIMEOUT, retrying

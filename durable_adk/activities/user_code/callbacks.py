@@ -1,13 +1,26 @@
-"""Calls callbacks: the plugins' first, then the agent's own."""
+"""Runs callbacks: the plugins' first, then the agent's own."""
 
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from durable_adk.calling import call, contained
+from google.genai import types
+
+from durable_adk.activities.commit.early_commit import require_new
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.calling import call, contained, time_limit
+from durable_adk.context.activity import CallbackContext
+from durable_adk.conversation.model_event import save_output
 from durable_adk.errors import CallbackError, DurableAdkError, raised
+from durable_adk.events.event import Event
+from durable_adk.json_values import check_json
 from durable_adk.plugins.base_plugin import HookName
 from durable_adk.plugins.plugin_manager import PluginManager
+from durable_adk.wire.effect import EffectAttempt
+from durable_adk.wire.messages import check_size
+from durable_adk.wire.steps import CallbackStep, Hook, StepResult
 
 _PLUGINS_NAMES = {"args": "tool_args", "tool_response": "result"}
 """Plugin argument names that differ from those of agent callbacks (TRAP-50)."""
@@ -62,3 +75,51 @@ async def _call_bound(callback: Callable[..., Any], kwargs: dict[str, Any]) -> A
     except TypeError:
         return await call(callback, *kwargs.values())
     return await call(callback, **kwargs)
+
+
+async def run_callback(
+    deps: Dependencies, step: CallbackStep, attempt: EffectAttempt
+) -> StepResult:
+    """Run an agent's before or after callbacks, the plugins' first (semantics AGT-6..8, PLG-3).
+
+    The result has an event if a callback returned content, or changed state without content.
+    """
+    agent, scope = await deps.scope(step)
+    await require_new(deps, step, scope)
+    context = CallbackContext(scope)
+    before = step.hook is Hook.BEFORE_AGENT
+    await attempt.begins()
+    try:
+        async with time_limit(step.attempt_timeout):
+            content = await _content(deps.plugins(step), agent, context, before=before)
+    except TimeoutError:
+        raise CallbackError(
+            f"{step.hook}_callback of {agent.name} did not finish in {step.attempt_timeout:g} s."
+        ) from None
+    delta = context.state.collect_delta()
+    if content is None and not (delta or context.actions.artifact_delta):
+        return StepResult(end_invocation=scope.end_invocation)
+    event = Event(
+        id=step.event_id,
+        invocation_id=step.invocation_id,
+        author=agent.name,
+        branch=step.branch,
+        content=content,
+        actions=context.actions,
+    )
+    if before and content and isinstance(agent, LlmAgent):
+        # The callback replaces the agent's text, so there is no earlier text.
+        save_output(event, output_key=agent.output_key, schema=None, before=str)
+    check_json(delta, "state_delta")
+    check_size(event.to_json(), f"The answer of {step.hook}_callback")
+    return StepResult(event=event, end_invocation=scope.end_invocation)
+
+
+async def _content(
+    plugins: PluginManager, agent: BaseAgent, context: CallbackContext, *, before: bool
+) -> types.Content | None:
+    hook: HookName = "before_agent_callback" if before else "after_agent_callback"
+    answer = await plugins.run(hook, agent=agent, callback_context=context)
+    if answer is None:
+        answer = await first_answer(hook, getattr(agent, hook), callback_context=context)
+    return answer

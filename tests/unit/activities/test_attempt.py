@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from durable_adk.activities.attempt import MAX_LOST, MAX_UNREGISTERED, step_attempt
+from durable_adk.attempt_history import AttemptHistory
 from durable_adk.errors import (
     AgentNotFoundError,
     ModelUnavailableError,
@@ -19,7 +20,6 @@ from durable_adk.errors import (
     StoreUnavailableError,
     WorkerStuckError,
 )
-from durable_adk.heartbeat import AttemptHistory
 
 
 class Step:

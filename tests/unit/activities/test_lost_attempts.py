@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from durable_adk.activities.attempt import MAX_LOST
+from durable_adk.activities.attempt import MAX_LOST, LostAttempts
 from durable_adk.activities.commit.session_cache import SessionCache
-from durable_adk.activities.lost_attempts import LostAttempts
+from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
 from durable_adk.code_executors import BaseCodeExecutor
 from durable_adk.code_executors.code_execution_utils import CodeExecutionResult
 from durable_adk.errors import StoreUnavailableError
-from durable_adk.heartbeat import NO_ATTEMPTS, AttemptHistory
 from durable_adk.sessions import SessionKey
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.steps import CallbackStep, CodeStep, Hook, ModelStep

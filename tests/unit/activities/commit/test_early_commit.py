@@ -10,10 +10,10 @@ from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.effects import EffectPerformer
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
+from durable_adk.attempt_history import AttemptHistory
 from durable_adk.conversation.tool_responses import error_response, merge_responses
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.events import Event
-from durable_adk.heartbeat import AttemptHistory
 from durable_adk.models import ScriptedModel
 from durable_adk.sessions import InMemorySessionService, SessionKey, Status
 from durable_adk.sessions.state import without_temp

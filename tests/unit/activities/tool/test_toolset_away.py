@@ -9,9 +9,9 @@ import pytest
 from durable_adk.activities.attempt import history_after
 from durable_adk.activities.tool import run
 from durable_adk.activities.tool.run import MAX_AWAY, ToolsetUnavailable
+from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION
 from durable_adk.errors import ToolsetUnavailableError
-from durable_adk.heartbeat import NO_ATTEMPTS, AttemptHistory
 from durable_adk.runners import InMemoryRunner
 from durable_adk.tools import BaseTool, BaseToolset, FunctionTool, ToolContract, base_toolset
 from durable_adk.tools.require_confirmation import REJECTED

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from temporalio.api.common.v1 import Payload
 
-from durable_adk.heartbeat import MARK, NO_ATTEMPTS, AttemptHistory, is_attempt_history
+from durable_adk.attempt_history import MARK, NO_ATTEMPTS, AttemptHistory, is_attempt_history
 
 ENDS = st.lists(st.sampled_from(["lost", "failed", "excused", "elsewhere", "away"]), max_size=30)
 
