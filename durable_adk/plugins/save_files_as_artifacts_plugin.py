@@ -1,9 +1,13 @@
 """The files of a user's message, kept as artifacts."""
 
+from contextlib import suppress
+
 from google.genai import types
 
+from durable_adk.errors import InvalidRequestError
 from durable_adk.plugins.base_plugin import BasePlugin
 from durable_adk.plugins.run_context import RunContext
+from durable_adk.sessions.state import USER_PREFIX
 
 _READABLE_BY_MODELS = ("gs://", "https://", "http://")
 
@@ -47,10 +51,9 @@ class SaveFilesAsArtifactsPlugin(BasePlugin):
         blob = part.inline_data
         if blob is None:
             return [part]
-        # Never by the name that the client gave the file: that could be another artifact's.
-        filename = f"artifact_{context.invocation_id}_{index}"
-        version = await context.save_artifact(filename, part)
-        given = f' (the file "{blob.display_name}")' if blob.display_name else ""
+        filename, version = await _save(context, part, blob.display_name or "", index)
+        other = blob.display_name not in (None, "", filename)
+        given = f' (the file "{blob.display_name}")' if other else ""
         text = types.Part(text=f'[Uploaded Artifact: "{filename}"]{given}')
         return [text, *await self._reference(context, filename, version, blob)]
 
@@ -69,3 +72,16 @@ class SaveFilesAsArtifactsPlugin(BasePlugin):
             display_name=blob.display_name,
         )
         return [types.Part(file_data=data)]
+
+
+async def _save(context: RunContext, part: types.Part, given: str, index: int) -> tuple[str, int]:
+    """Save a file under the name that the user gave it, else under one of our own, as in ADK.
+
+    A file of that name gets another version, so nothing is lost. Only the user's own files, which
+    other sessions share, cannot be named by an upload.
+    """
+    if given and not given.startswith(USER_PREFIX):
+        with suppress(InvalidRequestError):  # no artifact can have that name
+            return given, await context.save_artifact(given, part)
+    filename = f"artifact_{context.invocation_id}_{index}"
+    return filename, await context.save_artifact(filename, part)

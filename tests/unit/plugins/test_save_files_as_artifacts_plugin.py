@@ -26,7 +26,7 @@ async def handled(scope, message=MESSAGE, **options):
 
 
 async def test_a_file_becomes_an_artifact_and_a_text(make_scope, artifacts):
-    """RUN-22: saved under invocation and index, named in the message, confirmed by the event."""
+    """RUN-22: a name that no artifact can have gives way to invocation and index."""
     before = MESSAGE.model_copy(deep=True)
     answer, context = await handled(make_scope())
     name = "artifact_e-1_1"
@@ -85,3 +85,26 @@ async def test_without_a_store_the_message_is_refused(make_scope):
     scope = dataclasses.replace(make_scope(), services=Services())
     with pytest.raises(InvalidRequestError, match="artifact_service"):
         await handled(scope)
+
+
+async def test_a_file_is_saved_under_the_name_that_it_was_given(make_scope, artifacts):
+    """PLG-7: a tool can load it by the name that the user sees; a second one is a version."""
+    blobs = [
+        types.Blob(data=data, mime_type="image/png", display_name="cat.png")
+        for data in (b"1", b"2")
+    ]
+    message = types.Content(role="user", parts=[types.Part(inline_data=blob) for blob in blobs])
+    answer, context = await handled(make_scope(), message)
+    assert [part.text for part in answer.parts] == ['[Uploaded Artifact: "cat.png"]'] * 2
+    assert context.actions.artifact_delta == {"cat.png": 1}
+    kept = await artifacts.load_artifact(**WHERE, filename="cat.png", version=0)
+    assert kept.inline_data.data == b"1"
+
+
+async def test_an_upload_replaces_no_file_of_other_sessions(make_scope, artifacts):
+    """PLG-7: what the user's sessions share cannot be named by an upload."""
+    blob = types.Blob(data=b"1", mime_type="image/png", display_name="user:cat.png")
+    message = types.Content(role="user", parts=[types.Part(inline_data=blob)])
+    _, context = await handled(make_scope(), message)
+    assert context.actions.artifact_delta == {"artifact_e-1_0": 0}
+    assert await artifacts.load_artifact(**WHERE, filename="user:cat.png") is None
