@@ -12,6 +12,8 @@ from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.errors import AgentDefinitionError
 
 _OWN = "self."
+READ_EVENTS = "session.events"
+"""Stands for no function: the step reads the session's events."""
 
 
 def name_of(agent: BaseAgent, function: Callable[..., Any]) -> str:

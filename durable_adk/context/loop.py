@@ -109,6 +109,10 @@ class RunningAgent(Protocol):
 class Loop(Protocol):
     """What `InvocationContext` calls in the event loop, for one run of an agent."""
 
+    async def read_events(self, ctx: "InvocationContext") -> list[dict[str, Any]]:
+        """Read the session's committed events, as JSON, as a step of its own."""
+        ...
+
     async def run_function(
         self, ctx: "InvocationContext", function: Callable[..., Any], call: "FunctionCall"
     ) -> Any:
@@ -156,7 +160,7 @@ class LoopSession:
         """Not available: the conversation stays in the store (design D3)."""
         raise NotInLoopError(
             "session.events is not available in _run_async_impl: the loop does not carry the "
-            "conversation. Read it in a callback or a tool, and put what you need into state."
+            "conversation. Call `await ctx.events()`, or read it in a callback or a tool."
         )
 
 
@@ -175,6 +179,10 @@ class NoService:
 
 class NoLoop:
     """Runs what a context calls that a test has made: there, nothing is durable."""
+
+    async def read_events(self, ctx: "InvocationContext") -> list[dict[str, Any]]:
+        """Return the events of the context's session, as JSON."""
+        return [event.model_dump(mode="json", exclude_none=True) for event in ctx.session.events]
 
     async def run_function(
         self, ctx: "InvocationContext", function: Callable[..., Any], call: FunctionCall
@@ -266,6 +274,18 @@ class InvocationContext:
             AgentDefinitionError: Other workers could not find the function.
         """
         return await self.loop.run_function(self, function, FunctionCall(args, kwargs, timeout))
+
+    async def events(self) -> list[Event]:
+        """Return the session's events, those committed in this invocation included.
+
+        An activity reads them, and its result is recorded: a body that is run again gets the same
+        ones. Each call costs an activity, and the events go into the history.
+
+        Raises:
+            PayloadTooLargeError: They are larger than 1 MB. Read them in a callback or a tool, and
+                put what the body needs into the state.
+        """
+        return [Event.read(event) for event in await self.loop.read_events(self)]
 
     @property
     def app_name(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from durable_adk.agents import determinism
 from durable_adk.agents.base_agent import BaseAgent
-from durable_adk.agents.step_function import name_of
+from durable_adk.agents.step_function import READ_EVENTS, name_of
 from durable_adk.closing import abandoned, closing
 from durable_adk.context.journal import Journal
 from durable_adk.context.loop import (
@@ -111,9 +111,9 @@ class AgentLoop:
             await scope.abandoned.pop().aclose()
 
     async def run_function(
-        self, scope: AgentScope, function: Callable[..., Any], call: FunctionCall
+        self, scope: AgentScope, function: Callable[..., Any] | str, call: FunctionCall
     ) -> Any:
-        """Run a function of a custom agent as a step; see `InvocationContext.step`."""
+        """Run a function of a custom agent, or `READ_EVENTS`, as a step."""
         journal = scope.journal
         if journal is None:
             return await self._function(scope, function, call)
@@ -125,7 +125,7 @@ class AgentLoop:
         return value
 
     async def _function(
-        self, scope: AgentScope, function: Callable[..., Any], call: FunctionCall
+        self, scope: AgentScope, function: Callable[..., Any] | str, call: FunctionCall
     ) -> Any:
         if scope.agent is None:
             raise AgentError("ctx.step needs the agent's own code, which this worker lacks.")
@@ -136,7 +136,7 @@ class AgentLoop:
             # There is no event that the step could commit.
             **self._invocation.step_fields(scope, event_id, commit_by=CommitBy.LOOP),
             attempt_timeout=call.timeout or self._state.checkpoint.opened.limits.tool_timeout,
-            function=name_of(scope.agent, function),
+            function=function if isinstance(function, str) else name_of(scope.agent, function),
             args=list(call.args),
             kwargs=call.kwargs,
         )
@@ -372,6 +372,11 @@ class BodyLoop:
 
     def __init__(self, loop: AgentLoop) -> None:
         self._loop = loop
+
+    async def read_events(self, ctx: InvocationContext) -> list[dict[str, Any]]:
+        """See `InvocationContext.events`."""
+        nothing = FunctionCall((), {}, None)
+        return await self._loop.run_function(self._of(ctx), READ_EVENTS, nothing)
 
     async def run_function(
         self, ctx: InvocationContext, function: Callable[..., Any], call: FunctionCall

@@ -13,6 +13,7 @@ from durable_adk.errors import (
     AgentDefinitionError,
     AgentError,
     NotInLoopError,
+    PayloadTooLargeError,
     StateValueError,
     StoreUnavailableError,
 )
@@ -165,3 +166,35 @@ async def test_what_cannot_be_a_step_says_so(
     """A typed error that names the remedy; nothing hangs."""
     with pytest.raises(error):
         await send(await make_runner(Wrong(name="w", how=how)))
+
+
+class Reading(BaseAgent):
+    """Looks at the conversation, says what it has found, and looks again."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> Any:
+        before = await ctx.events()
+        yield said(self, " ".join(event.text for event in before))
+        yield said(self, str(len(await ctx.events()) - len(before)))
+
+
+def said(agent: BaseAgent, words: str) -> Event:
+    """An event with a text."""
+    content = types.Content(role="model", parts=[types.Part(text=words)])
+    return Event(author=agent.name, content=content)
+
+
+async def test_a_body_reads_the_session_s_events(make_runner: MakeRunner) -> None:
+    """DUR-3: those of earlier invocations and its own, the same at every replay."""
+    runner = await make_runner(Reading(name="r"))
+    await send(runner, "one")
+    events = await send(runner, "two")
+    assert [gist(event) for event in events] == ["r text one one 1 two", "r text 1"]
+    assert len({event.id for event in events}) == 2
+
+
+async def test_too_many_events_for_a_payload_are_an_error(make_runner: MakeRunner) -> None:
+    """1c: the run fails with the reason, and does not hang."""
+    runner = await make_runner(Reading(name="r"))
+    await send(runner, "x" * 450_000)
+    with pytest.raises(PayloadTooLargeError, match="events"):
+        await send(runner, "x" * 450_000)

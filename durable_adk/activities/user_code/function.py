@@ -4,11 +4,12 @@ import asyncio
 
 from durable_adk.activities.commit.notes import keep_outcome
 from durable_adk.activities.dependencies import Dependencies
-from durable_adk.agents.step_function import find
+from durable_adk.agents.step_function import READ_EVENTS, find
 from durable_adk.calling import call, contained, time_limit
 from durable_adk.errors import (
     AgentError,
     DurableAdkError,
+    PayloadTooLargeError,
     StateValueError,
     StoreUnavailableError,
     ToolResultError,
@@ -32,7 +33,9 @@ async def run_function(
     Raises:
         StoreUnavailableError: The function raised this error and is to be retried.
     """
-    return await keep_outcome(deps, step, _run(deps, step, attempt))
+    reads = step.function == READ_EVENTS
+    work = _events(deps, step) if reads else _run(deps, step, attempt)
+    return await keep_outcome(deps, step, work)
 
 
 async def _run(deps: Dependencies, step: FunctionStep, attempt: EffectAttempt) -> StepResult:
@@ -65,4 +68,15 @@ async def _run(deps: Dependencies, step: FunctionStep, attempt: EffectAttempt) -
         kind = type(error).__name__
         message = f"{step.function} raised {kind}: {error}"
         return StepResult(error=as_detail(raised(AgentError, kind, message)))
+    return StepResult(value=value)
+
+
+async def _events(deps: Dependencies, step: FunctionStep) -> StepResult:
+    """Return the session's events as JSON."""
+    _, scope = await deps.scope(step)
+    value = [event.model_dump(mode="json", exclude_none=True) for event in scope.session.events]
+    try:
+        check_size(canonical(value), "The session's events")
+    except PayloadTooLargeError as error:
+        return StepResult(error=as_detail(error))
     return StepResult(value=value)
