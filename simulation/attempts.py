@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from temporalio.testing import ActivityEnvironment
 
 from durable_adk.activities.definitions import InvocationActivities
 from durable_adk.activities.dependencies import Dependencies
-from durable_adk.activities.effects import EffectPerformer
+from durable_adk.activities.effects import EFFECTS, EffectPerformer
 from durable_adk.sessions import InMemorySessionService, SessionKey
 from durable_adk.sessions.log.storage import Tables
 from durable_adk.sessions.session_log import SessionLog
@@ -171,6 +171,9 @@ class SimulatedSessions(SessionLog):
         return list(self.tables._logs)  # pyright: ignore[reportAttributeAccessIssue]: the same
 
 
+_EFFECTS = {row.name: row for row in EFFECTS}
+
+
 class _SameLoop:
     """User code in the loop of everything else, which has no threads."""
 
@@ -188,8 +191,14 @@ class Worker:
     def restart(self) -> None:
         """Another process takes its place."""
         effects = EffectPerformer(self._world())
-        ours = InvocationActivities(effects, _SameLoop())  # pyright: ignore[reportArgumentType]: the same method
-        self.activities = {one.__name__: one for one in ours.all()}
+        self._ours = InvocationActivities(effects, _SameLoop())  # pyright: ignore[reportArgumentType]: the same method
+        self._made: dict[str, Callable[[Any], Awaitable[Any]]] = {}
+
+    def activity(self, name: str) -> Callable[[Any], Awaitable[Any]]:
+        """Return an activity, made when it is first run: a schedule has many workers."""
+        if name not in self._made:
+            self._made[name] = self._ours._activity(_EFFECTS[name])  # pyright: ignore[reportPrivateUsage]: one of all()
+        return self._made[name]
 
 
 class OverError(Exception):
@@ -217,7 +226,7 @@ class Executor:
         context.run(_CURRENT.set, attempt)
         context.run(_enter, attempt)
         theirs = THEIRS.get(scheduled.name)
-        work = self._run(attempt, theirs or worker.activities[scheduled.name])
+        work = self._run(attempt, theirs or worker.activity(scheduled.name))
         self._loop.create_task(work, context=context)
         return attempt
 
