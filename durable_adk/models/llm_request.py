@@ -122,8 +122,19 @@ class LlmRequest(BaseModel):
         shared.function_declarations = [*kept, *declarations.values()]
         config.tools = config_tools
 
-    def set_output_schema(self, schema: Any) -> None:
-        """Request JSON output that matches a type or a schema (semantics AGT-19)."""
+    def set_output_schema(self, output_schema: Any = None, *, base_model: Any = None) -> None:
+        """Request JSON output that matches a type or a schema (semantics AGT-19).
+
+        Args:
+            output_schema: The type or schema.
+            base_model: ADK's older name for it.
+
+        Raises:
+            ValueError: Neither is given.
+        """
+        schema = output_schema or base_model
+        if schema is None:
+            raise ValueError("set_output_schema needs an output_schema.")
         self.config.response_schema = schema
         self.config.response_mime_type = "application/json"
 

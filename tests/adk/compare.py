@@ -54,6 +54,8 @@ def differences(
     """
     told = [_by_agent(each) if by_agent else each for each in (ours, adks)]
     one, other = (_left("", _numbered(_plain(each)), rules) for each in told)
+    if by_agent:
+        one, other = _with_sorted_prompts(one), _with_sorted_prompts(other)
     return list(_unequal("", one, other))
 
 
@@ -119,12 +121,17 @@ def _by_agent(told: Told) -> Told:
         "turns": [sorted_events(turn) for turn in told["turns"]],
         "kept": {place: sorted_events(kept) for place, kept in told["kept"].items()},
         "hooks": sorted(told["hooks"], key=lambda hook: hook.split()[1:2] or ["", hook]),
-        "requests": sorted(map(_sorted_contents, told["requests"]), key=lambda one: one["agent"]),
+        "requests": sorted(told["requests"], key=lambda one: one["agent"]),
     }
 
 
-def _sorted_contents(request: Told) -> Told:
-    return request | {"contents": sorted(request["contents"], key=json.dumps)}
+def _with_sorted_prompts(told: Told) -> Told:
+    """The telling without the order in which a prompt has what others did meanwhile."""
+    requests = [
+        request | {"contents": sorted(request["contents"], key=json.dumps)}
+        for request in told["requests"]
+    ]
+    return told | {"requests": requests}
 
 
 def _plain(told: Told) -> Told:

@@ -7,16 +7,22 @@ import sys
 import warnings
 from typing import Any
 
-from tests.adk.alias import switch
+from tests.adk.alias import ADKS, switch
+from tests.adk.names import public_names
 
 switch()
 
+from tests.adk.generated import conversation  # noqa: E402  # the next three too
 from tests.adk.play import play  # noqa: E402  # it has to find the switched names
 from tests.scenarios.catalogue import BY_NAME  # noqa: E402
 
 
 async def answer(order: dict[str, Any]) -> Any:
     """What google-adk makes of an order."""
+    if "names" in order:
+        return public_names(ADKS)
+    if "described" in order:
+        return await play(conversation(order["described"]))
     return await play(BY_NAME[order["scenario"]])
 
 

@@ -11,9 +11,7 @@ from tests.adk.play import play
 from tests.adk.record import BOTH, by_row, unequal
 from tests.scenarios.catalogue import BY_NAME
 from tests.scenarios.scenario import Scenario
-from tests.support.required import ROOT
-
-DOCUMENT = ROOT / "docs" / "adk-compatibility.md"
+from tests.support.compatibility import cells
 
 
 @pytest.mark.parametrize("scenario", BOTH, ids=lambda scenario: scenario.name)
@@ -40,9 +38,7 @@ async def test_what_is_declared_for_all_is_there(rule: Rule, google_adk: GoogleA
 
 def test_what_is_declared_has_a_row() -> None:
     """It stands in the list of differences, and is of a scenario that there is."""
-    table = DOCUMENT.read_text().partition("\n## The differences in one list\n")[2]
-    heads = re.findall(r"^\| (.+?) \|", table.partition("\n## ")[0], re.MULTILINE)
-    rows = {re.sub(r" \(\[.*", "", head) for head in heads}
+    rows = {re.sub(r" \(\[.*", "", row[0]) for row in cells("The differences in one list")}
     of_scenarios = {row for kinds in DECLARED.values() for row in kinds if row}
     assert {rule.row for rule in EVERYWHERE} | of_scenarios | {*ONLY_OURS.values()} <= rows
     assert {*DECLARED, *ONLY_OURS} <= BY_NAME.keys()

@@ -6,13 +6,13 @@ import inspect
 import re
 from collections import Counter
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs" / "adk-compatibility.md"
+from tests.support.compatibility import cells, document, quoted, section
+from tests.support.required import ROOT
+
 ROWS = range(1, 197)
 """Of section 19 of the semantics: what the seeds promise."""
 NAMES = 270
@@ -31,33 +31,10 @@ class Row(NamedTuple):
     status: str
 
 
-def section(title: str) -> str:
-    """The text under a heading of any level, up to the next heading of the same."""
-    level, _, text = re.split(rf"^(#+) ({re.escape(title)})$", document(), flags=re.MULTILINE)[1:]
-    return re.split(rf"^{level} ", text, flags=re.MULTILINE)[0]
-
-
-@cache
-def document() -> str:
-    """The document."""
-    return DOCUMENT.read_text()
-
-
 def rows() -> list[Row]:
     """The table of promises, all its parts."""
     found = ROW.findall(section("The 196 rows"))
     return [Row(int(number), *cells) for number, *cells in found]
-
-
-def cells(title: str) -> list[list[str]]:
-    """The cells of the table under a heading, without its head."""
-    lines = [line for line in section(title).splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[1:]]
-
-
-def quoted(cell: str) -> list[str]:
-    """What stands in backticks."""
-    return re.findall(r"`([^`]+)`", cell)
 
 
 @cache

@@ -1,0 +1,31 @@
+"""What docs/adk-compatibility.md says, by its headings and tables."""
+
+import re
+from functools import cache
+
+from tests.support.required import ROOT
+
+DOCUMENT = ROOT / "docs" / "adk-compatibility.md"
+
+
+@cache
+def document() -> str:
+    """The document."""
+    return DOCUMENT.read_text()
+
+
+def section(title: str) -> str:
+    """The text under a heading of any level, up to the next heading of the same."""
+    level, _, text = re.split(rf"^(#+) ({re.escape(title)})$", document(), flags=re.MULTILINE)[1:]
+    return re.split(rf"^{level} ", text, flags=re.MULTILINE)[0]
+
+
+def cells(title: str) -> list[list[str]]:
+    """The cells of the table under a heading, without its head."""
+    lines = [line for line in section(title).splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[1:]]
+
+
+def quoted(cell: str) -> list[str]:
+    """What stands in backticks."""
+    return re.findall(r"`([^`]+)`", cell)
