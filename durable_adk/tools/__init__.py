@@ -1,8 +1,11 @@
 """Tools: the interface `BaseTool`, `FunctionTool`, and the tools that come with the package.
 
-Tools of MCP servers are exported by `durable_adk.tools.mcp_tool` only: importing the mcp library
-takes as long as importing all of this package.
+Tools of MCP servers are imported when they are used: importing the mcp library takes as long as
+importing all of this package.
 """
+
+from importlib import import_module
+from typing import Any
 
 from durable_adk.auth.auth_tool import AuthToolArguments
 from durable_adk.tools._provider_tools import (
@@ -52,3 +55,9 @@ __all__ = [
     "transfer_to_agent",
     "url_context",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("MCPToolset", "McpToolset"):
+        return import_module("durable_adk.tools.mcp_tool").McpToolset
+    raise AttributeError(f"module 'durable_adk.tools' has no attribute {name!r}")

@@ -32,7 +32,10 @@ IMPORTERS = {
     "durable_adk/telemetry/setup.py": "exporters that the environment of a process names",
     "durable_adk/cli/execution.py": "a constant",
     "durable_adk/cli/program.py": "a table of constants",
+    "durable_adk/__init__.py": "a table of constants",
     "durable_adk/context/loop.py": "a constant",
+    "durable_adk/tools/__init__.py": "a constant",
+    "durable_adk/compatibility/missing_names.py": "what an import statement says",
     "durable_adk/extras.py": "a table of constants, which are only looked for",
     "durable_adk/models/_gemini_errors.py": "three constants",
 }
@@ -74,7 +77,7 @@ COMPUTING = """
     doctor embedded encryption entry env environment erase erasure error execution expired
     external extras feed file finding folder forks gemini head health hook id in_process
     inferred inserts invocations json key launch launcher library lifecycle limits lines link
-    listing live location lock logging long lost main manager merge migrate migrations names
+    listing live location lock logging long lost main manager merge missing migrate migrations names
     notifications object open operation ops options orphan orphaned over owner parameters pause
     pending plain plain_text polling postgres private process program query rebuild reconcile
     record redaction redis reference refusal regression require result retention retrying

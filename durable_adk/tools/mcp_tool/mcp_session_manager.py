@@ -114,6 +114,11 @@ class SseConnectionParams(_HttpParams):
         )
 
 
+StdioServerParameters: TypeAlias = _library.StdioServerParameters
+SseServerParams: TypeAlias = SseConnectionParams
+StreamableHTTPServerParams: TypeAlias = StreamableHTTPConnectionParams
+"""ADK's older names."""
+
 ConnectionParams: TypeAlias = (
     StdioConnectionParams | SseConnectionParams | StreamableHTTPConnectionParams
 )

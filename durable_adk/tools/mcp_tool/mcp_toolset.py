@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 from durable_adk.context.activity import ReadonlyContext
 from durable_adk.log import get_logger
@@ -26,6 +26,7 @@ from durable_adk.tools.mcp_tool.mcp_tool import (
 from durable_adk.tools.require_confirmation import ConfirmationRule
 
 logger = get_logger(__name__)
+StdioServerParameters: TypeAlias = _library.StdioServerParameters
 
 
 @dataclass

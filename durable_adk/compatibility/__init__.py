@@ -1,0 +1,1 @@
+"""What of ADK is not here, for whoever imports it."""

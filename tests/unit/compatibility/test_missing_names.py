@@ -1,0 +1,62 @@
+"""What imports of ADK's names say that are not here."""
+
+import importlib
+import json
+
+import pytest
+
+import durable_adk
+import durable_adk.models
+import durable_adk.tools
+from tests.support.missing import TABLE, table
+
+
+def test_the_table_is_the_documents() -> None:
+    """Run `python -m tests.support.missing` after a change of docs/adk-compatibility.md."""
+    assert json.loads(TABLE.read_text()) == table()
+
+
+def test_the_root_has_what_adks_has() -> None:
+    """Samples begin with `from google.adk import Agent`."""
+    for name, module in [("Agent", "agents"), ("Context", "agents"), ("Event", "events")]:
+        found = getattr(durable_adk, name)
+        assert found is getattr(importlib.import_module(f"durable_adk.{module}"), name)
+        assert name in dir(durable_adk)
+    assert durable_adk.Runner is importlib.import_module("durable_adk.runners").Runner
+    with pytest.raises(AttributeError):
+        _ = durable_adk.nothing
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "reason"),
+    [
+        ("durable_adk", "Workflow", "graph workflows"),
+        ("durable_adk.models", "LiteLlm", "write a BaseLlm"),
+        ("durable_adk.tools", "VertexAiSearchTool", "Google Cloud"),
+        ("durable_adk.code_executors", "UnsafeLocalCodeExecutor", "SubprocessCodeExecutor"),
+    ],
+)
+def test_a_missing_name_says_why(module: str, name: str, reason: str) -> None:
+    """By whichever kind of import it is asked for; other names are unknown as ever."""
+    with pytest.raises(ImportError, match=reason):
+        getattr(importlib.import_module(module), name)
+    with pytest.raises(AttributeError):
+        _ = importlib.import_module(module).no_name_at_all
+
+
+def test_a_missing_module_says_why() -> None:
+    """It is a module that is not found, for code that tries."""
+    with pytest.raises(ModuleNotFoundError, match="only Gemini is here") as caught:
+        importlib.import_module("durable_adk.models.lite_llm")
+    assert caught.value.name == "durable_adk.models.lite_llm"
+    with pytest.raises(ModuleNotFoundError, match="No module named"):
+        importlib.import_module("durable_adk.models.other_llm")
+
+
+def test_old_names_of_mcp_are_there() -> None:
+    """Samples take them from ADK's older places."""
+    toolset = importlib.import_module("durable_adk.tools.mcp_tool.mcp_toolset")
+    assert durable_adk.tools.MCPToolset is durable_adk.tools.McpToolset is toolset.McpToolset
+    manager = importlib.import_module("durable_adk.tools.mcp_tool.mcp_session_manager")
+    assert manager.StdioServerParameters is toolset.StdioServerParameters
+    assert manager.StreamableHTTPServerParams is manager.StreamableHTTPConnectionParams
