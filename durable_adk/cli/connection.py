@@ -1,5 +1,7 @@
 """The session store that a command works with."""
 
+import json
+import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -7,14 +9,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from sqlalchemy.exc import SQLAlchemyError
 
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 from durable_adk.sessions.database_session_service import (
     DatabaseSessionService,
     SqliteSessionService,
 )
 from durable_adk.sessions.sql.database_url import shown
 from durable_adk.settings import Settings
+
+TARGETS = "targets.json"
+"""File of the data folder, see `CliConnection.targets`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +61,15 @@ class CliConnection:
         return self.store or self.settings.store or str(self.data_folder / "sessions.db")
 
     @property
+    def targets(self) -> dict[str, str]:
+        """Where the apps that ran on the embedded server were loaded from, by their names."""
+        try:
+            noted: dict[str, str] = json.loads((self.data_folder / TARGETS).read_text())
+        except (OSError, ValueError):  # there is none yet
+            return {}
+        return noted
+
+    @property
     def databases(self) -> list[str]:
         """`store_url`, then other databases that the settings name; all have the same tables."""
         named = (self.settings.memory, self.settings.credentials)
@@ -78,11 +93,17 @@ class CliConnection:
 
         Raises:
             InvalidRequestError: There is none, or it cannot be used.
+            StoreUnavailableError: It cannot be opened.
         """
         if existing:
             _check_exists(self.store_url)
         async with self.database(self.store_url) as sessions:
-            await sessions.prepare()
+            try:
+                await sessions.prepare()
+            except (StoreUnavailableError, SQLAlchemyError, sqlite3.Error, OSError) as error:
+                raise StoreUnavailableError(
+                    f"The session store {_where(self.store_url)} cannot be opened: {_reason(error)}"
+                ) from error
             yield sessions
 
     @asynccontextmanager
@@ -100,17 +121,30 @@ class CliConnection:
             await sessions.close()
 
 
+def _where(url: str) -> str:
+    return without_password(url) if "://" in url else str(_path(url))
+
+
+def _reason(error: Exception) -> str:
+    cause = error.__cause__ if isinstance(error, StoreUnavailableError) else None
+    return str(cause or getattr(error, "orig", None) or error)
+
+
 def _path(url: str) -> Path:
     return Path(url).expanduser().absolute()
 
 
 def _check_exists(url: str) -> None:
     """Raise InvalidRequestError for a SQLite file that does not exist."""
-    if "://" not in url and not _path(url).is_file():
-        raise InvalidRequestError(
-            f"There is no session store at {_path(url)}; run this command in the folder that the "
-            "agent was run in, or name the store with --store or --data-dir."
-        )
+    path = _path(url)
+    if "://" in url or path.is_file():
+        return
+    if path.is_dir():
+        raise InvalidRequestError(f"{path} is a folder; name the store's file with --store.")
+    raise InvalidRequestError(
+        f"There is no session store at {path}; run this command in the folder that the agent was "
+        "run in, or name the store with --store or --data-dir."
+    )
 
 
 def without_password(url: str) -> str:

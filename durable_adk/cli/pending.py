@@ -2,7 +2,8 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
@@ -61,7 +62,7 @@ async def pending(
         for item in calls:
             typer.echo(as_json(item))
     elif calls:
-        show_calls(calls, options=options)
+        show_calls(calls, options=options, targets={} if target else connection.targets)
     else:
         typer.echo("No calls are waiting for an answer.")
 
@@ -153,6 +154,7 @@ def show_calls(
     items: Sequence[LocatedCall],
     *,
     options: Sequence[str],
+    targets: Mapping[str, str] | None = None,
     in_chat: bool = False,
     file: TextIO | None = None,
 ) -> None:
@@ -161,6 +163,7 @@ def show_calls(
     Args:
         items: The calls.
         options: What the commands need to reach the same store and Temporal.
+        targets: Where the apps can be loaded from that no other worker may serve.
         in_chat: Also say what answers it in a chat.
         file: Where to write; None: standard output as it is now.
     """
@@ -168,10 +171,18 @@ def show_calls(
     for item in items:
         print_heading(f"waiting for {_request(item.call)}", style="bold yellow", file=file)
         name = short(item.call.call_id, names)
-        print_rows(_rows(item, name, options), file=file)
+        found = (targets or {}).get(item.key.app_name)
+        serve = ["--target", _relative(found)] if found else []
+        print_rows(_rows(item, name, [*options, *serve]), file=file)
         if in_chat:
             words = {"confirmation": "/approve or /reject", "credential": "/credential"}
             print_rows([("here", words.get(item.call.kind, "/respond JSON"))], file=file)
+
+
+def _relative(target: str) -> str:
+    """A path as it is named in the current folder, if it is below."""
+    path = Path(target)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else target
 
 
 def as_json(item: LocatedCall) -> str:

@@ -200,6 +200,7 @@ class Chat:
         kind = LivePrinter if self.stream else EventPrinter
         self._printer = kind(as_json=self.as_json)
         app = load_app(self.target)
+        self.connection.note_target(app.name, self.target)
         # Agents may print; their text must not get between our lines of JSON.
         with redirect_stdout(sys.stderr if self.as_json else sys.stdout):
             async with AsyncExitStack() as stack:

@@ -12,10 +12,10 @@ from temporalio.client import ScheduleHandle, ScheduleOverlapPolicy
 from durable_adk.cli.execution import command
 from durable_adk.cli.program import group
 from durable_adk.cli.server import ServerConnection, load_app
-from durable_adk.cli.terminal import Session, User
+from durable_adk.cli.terminal import Session, User, local_time, print_table, shortened
 from durable_adk.client.schedules import change_schedule, create_schedule, list_schedules
 from durable_adk.errors import InvalidRequestError
-from durable_adk.wire.messages import InvocationRequest
+from durable_adk.wire.messages import InvocationRequest, user_content
 
 schedule = group("Have Temporal start invocations at set times.")
 Name = Annotated[str, typer.Argument(help="The schedule's name.", show_default=False)]
@@ -43,6 +43,7 @@ Overlap = Annotated[
     ),
 ]
 Paused = Annotated[bool, typer.Option("--paused", help="Create it paused.")]
+_MESSAGE = 60  # characters of a message in the list
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -89,11 +90,21 @@ async def create(
 @schedule.command("list")
 @command("address", "data_dir")
 async def list_(connection: ServerConnection) -> None:
-    """List the schedules and their next times."""
+    """List the schedules: their times, what they send, and to whom."""
+    rows: list[list[str]] = []
     async with connection.temporal() as client:
         async for one in list_schedules(client):
-            following = one.next_at.isoformat(timespec="seconds") if one.next_at else "-"
-            typer.echo(f"{one.name}  {'paused' if one.paused else following}")
+            next_at = one.next_at and local_time(one.next_at.timestamp())
+            sent = one.request
+            parts = (user_content(sent.message).parts if sent else None) or []
+            message = " ".join(part.text for part in parts if part.text) or "-"
+            to = [sent.app, sent.user, sent.session or "new"] if sent else ["-", "-", "-"]
+            state = "paused" if one.paused else next_at or "-"
+            rows.append([one.name, state, one.when or "-", *to, shortened(message, _MESSAGE)])
+    if rows:
+        print_table(["name", "next", "when", "app", "user", "session", "message"], rows)
+    else:
+        typer.echo("There are no schedules.")
 
 
 @schedule.command("pause")

@@ -1,5 +1,6 @@
 """The Temporal server and the worker that a command works with."""
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -12,14 +13,20 @@ from temporalio.client import Client
 
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
-from durable_adk.cli.connection import CliConnection
+from durable_adk.cli.connection import TARGETS, CliConnection
 from durable_adk.cli.target import load_target
 from durable_adk.client.connect import configured_address, connect, if_exists
 from durable_adk.client.invocation_client import InvocationClient
 from durable_adk.client.invocations import Invocations
 from durable_adk.client.temporal_backend import TemporalBackend
 from durable_adk.embedded.runner import embedded_runner, embedded_task_queue
-from durable_adk.embedded.shared import embedded_client, prepare_data_dir
+from durable_adk.embedded.server import TemporalServer
+from durable_adk.embedded.shared import (
+    connect_embedded,
+    embedded_client,
+    payloads_place,
+    prepare_data_dir,
+)
 from durable_adk.embedded.stores import Stores, folder_stores
 from durable_adk.errors import AgentDefinitionError, InvalidRequestError, NoWorkerError
 from durable_adk.retrying import retrying
@@ -130,6 +137,32 @@ class ServerConnection(CliConnection):
             return
         async with embedded_client(self.folder) as client:
             yield client
+
+    async def running(self) -> Client:
+        """Connect to the Temporal that runs: at `address`, or the server of the data folder.
+
+        Raises:
+            TemporalUnavailableError: None runs there.
+        """
+        if self.address is None and (found := await TemporalServer.find(self.data_folder)):
+            return await connect_embedded(found.address, payloads_place(self.data_folder))
+        return await connect(self.address)
+
+    def note_target(self, app_name: str, target: str) -> None:
+        """Note where an app of the embedded server is loaded from, for commands that answer it."""
+        if self.address is None:
+            path = Path(target).absolute()
+            noted = self.targets | {app_name: str(path) if path.exists() else target}
+            (self.folder / TARGETS).write_text(json.dumps(noted))
+
+    async def queues(self) -> list[str]:
+        """The task queue that was chosen, else those of the apps of the embedded server."""
+        queue = self.task_queue or self.settings.task_queue
+        if self.address or queue != DEFAULT_TASK_QUEUE:
+            return [queue]
+        if await TemporalServer.find(self.data_folder) is None:
+            return [queue]
+        return [embedded_task_queue(app) for app in self.targets] or [queue]
 
     @asynccontextmanager
     async def runner(self, app: App) -> AsyncGenerator[Runner]:

@@ -249,8 +249,12 @@ def _dim(text: str) -> Text:
 
 def compact(value: Any) -> str:
     """A value as JSON, cut when it is long."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
+    return shortened(json.dumps(value, ensure_ascii=False, default=str), _LONGEST)
+
+
+def shortened(text: str, length: int) -> str:
+    """A text, cut when it is long."""
+    return text if len(text) <= length else f"{text[:length]}... ({len(text):,} characters)"
 
 
 async def read_line(prompt: str) -> str | None:

@@ -99,6 +99,7 @@ async def dev(connection: ServerConnection, target: Target) -> None:
       durable-adk dev examples/capital_agent
     """
     app = load_app(target)
+    connection.note_target(app.name, target)
     async with connection.stores():
         pass  # report a store that cannot be used here, not in the worker's log
     server: asyncio.Future[ServerInfo] = asyncio.get_running_loop().create_future()

@@ -1,6 +1,7 @@
 """Connecting to Temporal."""
 
 import asyncio
+import re
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
@@ -71,9 +72,21 @@ async def connect(address: str | None = None, **options: Any) -> Client:
         return await Client.connect(**settings)
     except RuntimeError as error:  # raised by the SDK if the first connection fails
         raise TemporalUnavailableError(
-            f"Temporal does not answer at {settings['target_host']}: {error}. Start one with "
-            "`durable-adk dev`, or set TEMPORAL_ADDRESS (or --address) to where it runs."
+            f"Temporal does not answer at {settings['target_host']}: {reason_of(error)}. Start "
+            "one with `durable-adk dev`, or set TEMPORAL_ADDRESS (or --address) to where it runs."
         ) from error
+
+
+def reason_of(error: Exception) -> str:
+    """The reason of a failed connection, from the text of the SDK's Rust core.
+
+    It writes a chain of errors as Rust shows them; the innermost message is the reason.
+    """
+    text = str(error)
+    found = re.findall(r'(?:message|error): "([^"]+)"', text) or re.findall(r'"([^"]+)"', text)
+    if found:
+        return str(found[-1]).partition("failed to lookup address information: ")[2] or found[-1]
+    return text.partition("tonic::")[0].strip(" :(") or "the connection failed"
 
 
 def configured_address() -> str | None:

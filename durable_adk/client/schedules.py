@@ -1,9 +1,12 @@
 """Temporal schedules that start invocations."""
 
 from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
+from temporalio.api.common.v1 import Payload
 from temporalio.client import (
     Client,
     Schedule,
@@ -20,23 +23,35 @@ from temporalio.client import (
 from temporalio.common import TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
+from durable_adk.client.connect import if_exists
 from durable_adk.client.invocations import TASK_TIMEOUT, as_argument, priority_of
 from durable_adk.client.search_attributes import search_attributes
-from durable_adk.errors import AlreadyExistsError, InvalidRequestError, TemporalUnavailableError
+from durable_adk.errors import (
+    AlreadyExistsError,
+    DurableAdkError,
+    InvalidRequestError,
+    TemporalUnavailableError,
+)
 from durable_adk.settings import DEFAULT_TASK_QUEUE
 from durable_adk.wire.messages import InvocationRequest
 
 WORKFLOW = "Invocation"
+_WHEN = "durable_adk.when"
+"""Key of a schedule's memo: its times as they were given. The server keeps them in another form."""
 
 
 @dataclass(frozen=True)
 class ScheduleLine:
-    """A schedule in a list."""
+    """A schedule in a list, and what it sends."""
 
     name: str
     paused: bool
     next_at: datetime | None
     note: str | None
+    when: str
+    """Its cron lines and its interval; empty if it was not created by `create_schedule`."""
+    request: InvocationRequest | None
+    """What each firing sends; None if this client cannot read it."""
 
 
 async def create_schedule(
@@ -78,17 +93,19 @@ async def create_schedule(
     """
     if not cron and every is None:
         raise InvalidRequestError("A schedule needs a time: give cron or every.")
+    lines = [cron] if isinstance(cron, str) else list(cron)
     schedule = Schedule(
         action=await _action(client, name, request, task_queue),
-        spec=ScheduleSpec(
-            cron_expressions=[cron] if isinstance(cron, str) else list(cron),
-            intervals=[ScheduleIntervalSpec(every=every)] if every else [],
-            time_zone_name=time_zone,
-        ),
+        spec=_spec(lines, every, time_zone),
         policy=SchedulePolicy(overlap=overlap),
         state=ScheduleState(paused=paused, note=note),
     )
-    return await _created(client, name, schedule)
+    return await _created(client, name, schedule, when=_when(lines, every, time_zone))
+
+
+def _spec(cron: Sequence[str], every: timedelta | None, time_zone: str | None) -> ScheduleSpec:
+    intervals = [ScheduleIntervalSpec(every=every)] if every else []
+    return ScheduleSpec(cron_expressions=cron, intervals=intervals, time_zone_name=time_zone)
 
 
 async def _action(
@@ -126,9 +143,9 @@ def _require_in_history(client: Client, request: InvocationRequest) -> None:
         )
 
 
-async def _created(client: Client, name: str, schedule: Schedule) -> ScheduleHandle:
+async def _created(client: Client, name: str, schedule: Schedule, *, when: str) -> ScheduleHandle:
     try:
-        return await client.create_schedule(name, schedule)
+        return await client.create_schedule(name, schedule, memo={_WHEN: when})
     except ScheduleAlreadyRunningError:
         raise AlreadyExistsError(
             f"Schedule {name!r} already exists; delete it first, or use another name."
@@ -147,7 +164,29 @@ async def list_schedules(client: Client) -> AsyncGenerator[ScheduleLine]:
             state = schedule.state
             times = iter(info.next_action_times if info and not state.paused else ())
             next_at = next(times, None)
-            yield ScheduleLine(one.id, state.paused, next_at, state.note)
+            request = await _request(client, one.id)
+            when = str(await one.memo_value(_WHEN, ""))
+            yield ScheduleLine(one.id, state.paused, next_at, state.note, when, request)
+
+
+async def _request(client: Client, name: str) -> InvocationRequest | None:
+    """What a schedule sends; None if it is gone, or a key or a payload is missing."""
+    found = await if_exists(client.get_schedule_handle(name).describe())
+    action = found.schedule.action if found else None
+    if not isinstance(action, ScheduleActionStartWorkflow) or not action.args:
+        return None
+    payload: Any = action.args[0]
+    with suppress(DurableAdkError, ValueError):
+        values = [payload]
+        if isinstance(payload, Payload):
+            values = await client.data_converter.decode([payload])
+        return InvocationRequest.parse(values[0])
+    return None
+
+
+def _when(cron: Sequence[str], every: timedelta | None, time_zone: str | None) -> str:
+    lines = [f"{line} {time_zone}" if time_zone else line for line in cron]
+    return "; ".join([*lines, *([f"every {every}"] if every else [])])
 
 
 async def change_schedule(name: str, change: Awaitable[None]) -> None:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from temporalio.client import Client
 
-from durable_adk.client.connect import KEEP_ALIVE, converter_of
+from durable_adk.client.connect import KEEP_ALIVE, converter_of, reason_of
 from durable_adk.embedded.process import Process
 from durable_adk.embedded.server import (
     START_TIMEOUT,
@@ -86,7 +86,9 @@ async def connect_embedded(address: str, payloads: Path | str | None = None) -> 
             keep_alive_config=KEEP_ALIVE,
         )
     except RuntimeError as error:  # raised by the SDK if the first connection fails
-        raise TemporalUnavailableError(f"Temporal does not answer at {address}: {error}") from error
+        raise TemporalUnavailableError(
+            f"Temporal does not answer at {address}: {reason_of(error)}"
+        ) from error
 
 
 @asynccontextmanager

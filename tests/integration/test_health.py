@@ -38,6 +38,19 @@ def test_it_is_well_exactly_when_a_worker_polls(terminal, server):
     terminal.stop(worker, signal.SIGTERM)
 
 
+def test_the_server_of_the_folder_is_found(terminal):
+    """Commands without --address use the server and the workers of `dev` in the same folder."""
+    dev = terminal.start("dev", EXAMPLE)
+    until(lambda: health(terminal)[0] == 0)
+    done = terminal.run("search-attributes")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Registered DurableAdk")
+    terminal.stop(dev, signal.SIGTERM)
+    done = terminal.run("health")
+    assert done.returncode == 1
+    assert "tonic" not in done.stdout
+
+
 def test_it_ends_and_says_why_when_nothing_answers(terminal):
     """S23: without Temporal and database it fails at once, and shows no password."""
     places = ["--address", "127.0.0.1:1", "--store", "postgresql://me:hunter2@127.0.0.1:1/x"]

@@ -159,11 +159,17 @@ async def test_the_command_line_makes_pauses_and_fires_schedules(
     assert "use a number" in await run(*new, "--every", "soon", code=1)
     await run(*new, "--every", "6h", "--session", "daily")
     await run("pause", name)
-    while f"{name}  paused" not in await run("list"):
+    while not (line := _line(await run("list"), name)) or line[1] != "paused":
         pass
+    assert line[2:] == ["every", "6:00:00", "herald", "user", "daily", "What", "is", "new?"]
     await run("resume", name)
     await run("trigger", name)
     (result,) = await finished(client, task_queue, 1)
     assert (result["session"], result["text"]) == ("daily", "Hear!")
     await run("delete", name)
     assert "No schedule" in await run("trigger", name, code=1)
+
+
+def _line(listed: str, name: str) -> list[str]:
+    """The words of a schedule's line; none if it is not in the list yet."""
+    return next((line.split() for line in listed.splitlines() if line.startswith(name)), [])

@@ -1,25 +1,21 @@
 """``durable-adk doctor``: find and repair inconsistencies."""
 
-import sys
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from durable_adk.cli.execution import FAILED, command
 from durable_adk.cli.pending import OneSession, OneUser
 from durable_adk.cli.server import ServerConnection, load_app
-from durable_adk.errors import (
-    DurableAdkError,
-)
+from durable_adk.cli.terminal import counted, print_heading, print_rows
+from durable_adk.errors import DurableAdkError, InvalidRequestError
 from durable_adk.log import printable
 from durable_adk.ops.doctor.diagnosis import diagnose
 from durable_adk.ops.doctor.findings import Case, Finding
 from durable_adk.ops.doctor.sources import Missing, Sources
+from durable_adk.workflows.invocation import TYPE_NAME
 
 ROUNDS = 3
 """How often to repair at most: what was restored may need repair itself."""
@@ -72,7 +68,8 @@ async def doctor(
 ) -> int:
     """Find inconsistencies between the session store and Temporal; with --fix, repair them.
 
-    Without --fix nothing is changed. Exits with 1 if there are findings, or if some remain.
+    Without --fix nothing is changed. Exits with 1 if there are findings, or if some remain. Without
+    --app, an open invocation of an app that the store lacks is a finding.
 
     [bold]Example[/bold]
 
@@ -92,16 +89,34 @@ async def doctor(
         return FAILED if await _repair(sources, fix=fix, yes=yes, lines=lines) else 0
 
 
+async def _examined(sources: Sources) -> str:
+    """What was looked at, for somebody who reads that nothing is wrong."""
+    query = f"WorkflowType = '{TYPE_NAME}' AND ExecutionStatus = 'Running'"
+    apps = await sources.sessions.list_apps()
+    limits = {"app": sources.app, "user": sources.user, "session": sources.session}
+    only = [f"{what} {name}" for what, name in limits.items() if name is not None]
+    what = f"the sessions of {', '.join(only)}" if only else f"all sessions of {', '.join(apps)}"
+    if not only and not apps:
+        what = "the store, which has no sessions,"
+    count = (await sources.client.count_workflows(query)).count
+    return printable(
+        f"Compared {what} with namespace {sources.client.namespace}, where "
+        f"{counted(count, 'invocation')} {'is' if count == 1 else 'are'} open."
+    )
+
+
 async def _repair(sources: Sources, *, fix: bool, yes: bool, lines: bool) -> list[Case]:
     """Examine, repair what is to be repaired, and examine again; the findings that remain."""
     cases = await diagnose(sources)
+    if not cases and not lines:
+        typer.echo(f"No problems found.\n{await _examined(sources)}")
+        return []
     for _ in range(ROUNDS):
         _show_findings([case.finding for case in cases], lines=lines)
         fixable = [case for case in cases if case.remedy is not None]
         if not fix or not fixable:
             return cases
-        count = "1 finding" if len(fixable) == 1 else f"{len(fixable)} findings"
-        if not yes and not typer.confirm(f"Repair {count}?", err=True):
+        if not yes and not _confirmed(counted(len(fixable), "finding")):
             return cases
         await _apply(fixable)
         cases = await diagnose(sources)
@@ -109,6 +124,21 @@ async def _repair(sources: Sources, *, fix: bool, yes: bool, lines: bool) -> lis
             typer.echo("Repaired.", err=lines)
             return []
     return cases
+
+
+def _confirmed(what: str) -> bool:
+    """Ask whether to repair.
+
+    Raises:
+        InvalidRequestError: Nobody answers, as there is no terminal.
+    """
+    try:
+        return typer.confirm(f"Repair {what}?", err=True)
+    except typer.Abort:
+        raise InvalidRequestError(
+            f"Nothing was repaired, because nobody answered; add --yes to repair {what} without "
+            "being asked."
+        ) from None
 
 
 async def _apply(cases: Sequence[Case]) -> None:
@@ -130,20 +160,14 @@ def _show_findings(findings: Sequence[Finding], *, lines: bool) -> None:
         for finding in findings:
             typer.echo(finding.to_json())
         return
-    if not findings:
-        typer.echo("No problems found.")
-        return
-    table = Table(title=None, show_lines=True, expand=True)
-    for column in ("finding", "where", "problem", "what --fix does"):
-        table.add_column(column, overflow="fold", ratio=1 if column in ("finding", "where") else 2)
     for finding in findings:
-        names = {
-            "app": finding.app,
-            "user": finding.user,
-            "session": finding.session,
-            "invocation": finding.invocation_id,
-        }
-        where = [f"{what} {name}" for what, name in names.items() if name]
-        cells = [finding.kind, "\n".join(where), finding.problem, finding.fix or "nothing"]
-        table.add_row(*(Text(printable(cell, keep="\n")) for cell in cells))
-    Console(file=sys.stdout, highlight=False).print(table)
+        print_heading(f"{finding.kind}: {finding.problem}", style="bold yellow")
+        print_rows(
+            [
+                ("app", finding.app),
+                ("user", finding.user),
+                ("session", finding.session),
+                ("invocation", finding.invocation_id or ""),
+                ("--fix", finding.fix or "does nothing about it"),
+            ]
+        )

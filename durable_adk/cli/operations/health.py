@@ -17,7 +17,6 @@ from temporalio.service import RPCError
 from durable_adk.cli.connection import without_password
 from durable_adk.cli.execution import FAILED, command
 from durable_adk.cli.server import ServerConnection
-from durable_adk.client.connect import connect
 from durable_adk.errors import (
     DurableAdkError,
     InvalidRequestError,
@@ -38,9 +37,10 @@ Here = Annotated[
 async def health(connection: ServerConnection, *, here: Here = False) -> int:
     """Check that session store and Temporal answer, and that a worker polls the task queue.
 
-    Exits with 1 if a check fails. It is meant for the probes of containers, and for people who have
-    just set something up. Temporal remembers a killed worker for some minutes; with --here the
-    worker must be alive, and not be blocked by user code.
+    In the folder of a running `durable-adk dev` they are that command's. Exits with 1 if a check
+    fails. It is meant for the probes of containers, and for people who have just set something up.
+    Temporal remembers a killed worker for some minutes; with --here the worker must be alive, and
+    not be blocked by user code.
 
     [bold]Example[/bold]
 
@@ -51,7 +51,7 @@ async def health(connection: ServerConnection, *, here: Here = False) -> int:
 
 async def _check(connection: ServerConnection, *, here: bool) -> bool:
     """Make all checks at once and print their results; whether all succeeded."""
-    connected = asyncio.ensure_future(connect(connection.address))
+    connected = asyncio.ensure_future(connection.running())
     checks: dict[str, Callable[[], Awaitable[str]]] = {
         "session store": lambda: _store(connection),
         "Temporal": lambda: _temporal(connected),
@@ -107,21 +107,26 @@ async def _worker(
         client = await asyncio.shield(connected)  # another check awaits it too
     except TemporalUnavailableError:
         raise InvalidRequestError("unknown, because Temporal does not answer") from None
-    name = connection.task_queue or connection.settings.task_queue
+    names = await connection.queues()
+    found = {name: await _pollers(client, name, here=here) for name in names}
+    if not any(found.values()):
+        where = " on this machine" if here else ""
+        queues = " or ".join(repr(name) for name in names)
+        raise InvalidRequestError(f"no worker{where} polls task queue {queues}")
+    return ", ".join(f"{len(ids)} on task queue {name}" for name, ids in found.items() if ids)
+
+
+async def _pollers(client: Client, task_queue: str, *, here: bool) -> list[str]:
+    """The identities of the workers that poll a task queue."""
     answer = await client.workflow_service.describe_task_queue(
         DescribeTaskQueueRequest(
             namespace=client.namespace,
-            task_queue=Queue(name=name),
+            task_queue=Queue(name=task_queue),
             task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
         )
     )
     found = [one.identity for one in answer.pollers]
-    if here:
-        found = _of_this_machine(found, name)
-    if not found:
-        where = " on this machine" if here else ""
-        raise InvalidRequestError(f"no worker{where} polls task queue {name!r}")
-    return f"{len(found)} on task queue {name}"
+    return _of_this_machine(found, task_queue) if here else found
 
 
 def _of_this_machine(identities: list[str], task_queue: str) -> list[str]:

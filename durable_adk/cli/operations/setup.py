@@ -10,7 +10,7 @@ from durable_adk.cli.connection import without_password
 from durable_adk.cli.execution import FAILED, command
 from durable_adk.cli.program import group
 from durable_adk.cli.server import ServerConnection
-from durable_adk.client.connect import connect, converter_of
+from durable_adk.client.connect import converter_of
 from durable_adk.client.search_attributes import register_search_attributes
 from durable_adk.encryption import Key
 from durable_adk.errors import InvalidRequestError
@@ -125,7 +125,7 @@ async def key_new(*, key_id: KeyId = None) -> None:
     typer.echo(Key.new(key_id).line())
 
 
-@command("address")
+@command("address", "data_dir")
 async def search_attributes(
     connection: ServerConnection, *, impersonal: Impersonal = False
 ) -> None:
@@ -139,7 +139,7 @@ async def search_attributes(
       durable-adk search-attributes
       temporal workflow list --query "DurableAdkStatus = 'waiting' AND ExecutionStatus = 'Running'"
     """
-    client = await connect(connection.address)
+    client = await connection.running()
     added = await register_search_attributes(client, personal=not impersonal)
     typer.echo(f"Registered {', '.join(added)}." if added else "They are already registered.")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from durable_adk.errors import SessionNotFoundError
 from durable_adk.ops.doctor.broken_logs import broken_logs
-from durable_adk.ops.doctor.findings import Case
+from durable_adk.ops.doctor.findings import Case, Kind
 from durable_adk.ops.doctor.inferred_operations import infer_operations
 from durable_adk.ops.doctor.lease_owners import owning_workflow
 from durable_adk.ops.doctor.open_calls import open_calls
@@ -16,7 +16,7 @@ from durable_adk.ops.doctor.operation_log import (
     workflow_runs,
 )
 from durable_adk.ops.doctor.orphaned_invocations import orphaned_invocation
-from durable_adk.ops.doctor.regressions import compare, orphans, regressions
+from durable_adk.ops.doctor.regressions import compare, orphans, regressions, unexamined
 from durable_adk.ops.doctor.sources import Missing, Sources
 from durable_adk.ops.doctor.stale_workflows import stale_workflow
 from durable_adk.ops.doctor.stalled_workflows import stalled_workflows
@@ -48,6 +48,9 @@ async def diagnose(sources: Sources) -> list[Case]:
     cases = await stalled_workflows(sources, runs, stored.records)
     cases += await regressions(sources, compared)
     cases += orphans(sources, compared, is_empty=not apps)
+    stalled = " ".join(one.finding.problem for one in cases if one.finding.kind is Kind.STALLED)
+    others = [log for log in logs if f"workflow {log.workflow_id} " not in stalled]
+    cases += unexamined(sources, others, apps=_apps(sources, apps))
     by_first_run = {log.first_run_id: log for log in logs}
     for key, records in stored.records.items():
         if sources.covers(key) and key not in compared.keys:

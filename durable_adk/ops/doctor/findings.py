@@ -23,6 +23,8 @@ class Kind(StrEnum):
     """A workflow waits for something that the store already has (F38)."""
     STALLED = "stalled"
     """A workflow task fails, or loses its worker, repeatedly (I11)."""
+    UNREAD = "unread"
+    """A workflow is open, and the doctor could not read its history."""
     BROKEN_LOG = "broken_log"
     """The events or the state of a session are inconsistent (I3, I4)."""
 

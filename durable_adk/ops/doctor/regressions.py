@@ -210,6 +210,40 @@ def orphans(sources: Sources, compared: Comparison, *, is_empty: bool) -> list[C
     ]
 
 
+def unexamined(
+    sources: Sources, logs: Sequence[OperationLog], *, apps: Collection[str]
+) -> list[Case]:
+    """The open workflows that cannot be compared with the store.
+
+    Their app has no session there, or their history cannot be read. Without this, an operator who
+    has opened an empty store, or the wrong one, would hear that nothing is wrong.
+
+    Args:
+        sources: The store and its Temporal.
+        logs: The logs of all workflows whose invocations have not ended.
+        apps: The apps whose sessions were compared.
+    """
+    if sources.app is not None:
+        return []
+    cases: list[Case] = []
+    for log in logs:
+        if not log.is_open:
+            continue
+        if log.key is None and log.failure is not None:
+            problem = f"workflow {log.workflow_id} is open, and was not examined: {log.failure}"
+            cases.append(case(Kind.UNREAD, SessionKey("", "", ""), problem))
+        elif log.key is not None and log.key.app_name not in apps:
+            problem = (
+                f"workflow {log.workflow_id} is open, and the store has no session of its app: the "
+                "store is new, restored or another one. If several stores share this Temporal, "
+                "examine each app with --app"
+            )
+            opening = log.opening
+            name = opening[0].invocation_id if opening else None
+            cases.append(case(Kind.ORPHAN, log.key, problem, invocation_id=name))
+    return [one for one in cases if sources.covers(one.finding.key)]
+
+
 def _orphans_of(
     sources: Sources, logs: Mapping[SessionKey, Sequence[OperationLog]], *, doubtful: bool
 ) -> list[Case]:

@@ -35,6 +35,9 @@ class Connection:
         self.folder = folder
         self.arguments: list[str] = []
 
+    def note_target(self, app_name: str, target: str) -> None:
+        """See `ServerConnection`."""
+
     @asynccontextmanager
     async def runner(self, app: App) -> AsyncIterator[Runner]:
         """A runner with stores of its own."""

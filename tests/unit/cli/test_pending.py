@@ -1,11 +1,16 @@
 """Finding pending calls and invocations, and shortening their ids."""
 
+import asyncio
+import re
+import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from durable_adk.cli.pending import find_invocation, pick, short
+from durable_adk.cli.program import app as program
 from durable_adk.client.queries import (
     InvocationFilter as Where,
     find_pending_calls,
@@ -140,3 +145,29 @@ def test_a_short_id_picks_what_it_was_made_of():
         assert pick([(other, ONE, other) for other in names], shown, "call") == name
     assert short("adk-00000001", names) == "adk-00000001"
     assert short("adk-12345678-9", ["adk-12345678-9"]) == "adk-12345678"
+
+
+def test_a_printed_command_can_be_pasted(tmp_path: Path) -> None:
+    """It names where the app was last loaded from, as no other worker may run its agent."""
+
+    async def make() -> None:
+        service = SqliteSessionService(tmp_path / "sessions.db")
+        await pause(service, ONE, "i", confirming("i"))
+        await service.close()
+
+    asyncio.run(make())
+    (tmp_path / "targets.json").write_text('{"app": "/agents/my agent", "gone": "x"}')
+    done = CliRunner().invoke(program, ["pending", "--data-dir", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    command = shlex.split(re.findall("durable-adk approve .*", done.stdout)[0])
+    assert command[3:] == ["--data-dir", str(tmp_path), "--target", "/agents/my agent"]
+
+
+@pytest.mark.parametrize(("name", "why"), [("bad.db", "not a database"), ("", "is a folder")])
+def test_a_store_that_cannot_be_opened_is_named(tmp_path: Path, name: str, why: str) -> None:
+    """A person knows which file to look at."""
+    (tmp_path / "bad.db").write_text("hello")
+    done = CliRunner().invoke(program, ["sessions", "--store", str(tmp_path / name)])
+    assert done.exit_code == 1
+    assert str(tmp_path / name) in done.stderr
+    assert why in done.stderr

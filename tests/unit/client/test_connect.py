@@ -15,6 +15,7 @@ from durable_adk.client.connect import (
     connect,
     converter_of,
     is_local,
+    reason_of,
     refuse_development_server,
 )
 from durable_adk.embedded.shared import payloads_place
@@ -168,3 +169,27 @@ async def test_one_setting_encrypts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     file.chmod(0o644)
     with pytest.raises(InvalidRequestError, match="chmod 600"):
         converter_of(Settings())
+
+
+REFUSED = """Failed client connect: Server connection error: tonic::transport::Error(Transport,
+ConnectError(ConnectError("tcp connect error", 127.0.0.1:1, Os { code: 111, kind: ConnectionRefused,
+message: "Connection refused" })))"""
+UNKNOWN = """tonic::transport::Error(Transport, ConnectError(ConnectError("dns error", Custom {
+kind: Uncategorized,
+error: "failed to lookup address information: Name or service not known" })))"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (REFUSED, "Connection refused"),
+        (UNKNOWN, "Name or service not known"),
+        ('tonic::transport::Error(Transport, ConnectError("timed out"))', "timed out"),
+        ("Server connection error: tonic::transport::Error(Transport)", "Server connection error"),
+        ("tonic::transport::Error(Transport)", "the connection failed"),
+        ("No such file", "No such file"),
+    ],
+)
+def test_a_failed_connection_is_told_in_words(text: str, reason: str) -> None:
+    """What the SDK's Rust core writes is for its developers; a person reads its reason."""
+    assert reason_of(RuntimeError(text)) == reason

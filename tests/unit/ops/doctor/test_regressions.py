@@ -4,7 +4,8 @@ from typing import Any, cast
 
 import pytest
 
-from durable_adk.ops.doctor.regressions import compare, orphans
+from durable_adk.ops.doctor.findings import Kind
+from durable_adk.ops.doctor.regressions import compare, orphans, unexamined
 from durable_adk.ops.doctor.sources import Missing, Sources
 from durable_adk.sessions import InMemorySessionService
 from tests.unit.ops.doctor.test_rebuild import KEY, log, opens
@@ -34,3 +35,21 @@ async def test_no_workflow_is_ended_because_of_a_clock(missing: Missing, what: s
         "ends": [True],
         "puts back": [],
     }[what]
+
+
+def test_what_the_store_knows_nothing_of_is_a_finding() -> None:
+    """I24: an empty store, or another one than the workers', is not found to be in order."""
+    sources = Sources(client=cast("Any", None), sessions=InMemorySessionService())
+    lost, unread, ended = log(opens("one", 1, 2)), log(), log(opens("two", 3, 4))
+    lost.is_open = unread.is_open = True
+    unread.failure = "a key is missing"
+    found = unexamined(sources, [lost, unread, ended], apps=[])
+    assert [(one.finding.kind, one.remedy) for one in found] == [
+        (Kind.ORPHAN, None),
+        (Kind.UNREAD, None),
+    ]
+    assert "no session of its app" in found[0].finding.problem
+    assert "a key is missing" in found[1].finding.problem
+    assert unexamined(sources, [lost], apps=["app"]) == []
+    one = Sources(client=cast("Any", None), sessions=sources.sessions, app="other")
+    assert unexamined(one, [lost, unread], apps=[]) == []
