@@ -30,6 +30,8 @@ from durable_adk.errors import (
     class_name,
     raised,
     storable,
+    text_of,
+    wrapped,
 )
 from durable_adk.wire.effect import EffectAttempt
 from durable_adk.wire.steps import Step
@@ -167,7 +169,9 @@ def to_application_error(
         delay: Seconds until the retry; None: the error's own delay, or else the engine's.
     """
     if not isinstance(error, DurableAdkError):
-        error = raised(RunError, type(error).__name__, str(error))
+        plain = isinstance(error, Exception)
+        name = type(error).__name__
+        error = wrapped(RunError, error) if plain else raised(RunError, name, text_of(error))
     category = ApplicationErrorCategory.UNSPECIFIED
     if isinstance(error, SessionBusyError):
         # Retries are how this activity waits for the session: no history events, no alarm (D7).
@@ -177,7 +181,9 @@ def to_application_error(
     detail, message = as_detail(error), error.message
     if retry:
         # The server would replace a large failure by a note on its size (`converter.MAX_WAITING`).
-        message, detail["message"] = storable(message, 300), storable(message, 1_000)
+        detail = {**detail, "message": storable(message, 1_000)}
+        detail.pop("user", None)
+        message = storable(message, 300)
     return ApplicationError(
         message,
         detail,

@@ -12,7 +12,7 @@ from logging import INFO
 
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.invocation.close import read_ending
-from durable_adk.errors import DurableAdkError
+from durable_adk.errors import DurableAdkError, frames_in
 from durable_adk.log import get_logger
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey
@@ -234,17 +234,17 @@ async def _ended(
         return  # the store has just become unavailable
     ended = max(record.update_time, began)
     error = str((record.error or {}).get("type", "")) or None
+    places = frames_in(record.error or {})
     runs_ended(key, record.invocation_id, runs, at=ended)
     if not again:
         metrics.invocation_duration.record(ended - began, labels)
         counted = {name.rpartition(".")[2]: number for name, number in counts.items()}
-        duration = round(ended - began, 3)
         logger.info(
             "invocation.ended",
             status=str(record.status),
-            duration=duration,
+            duration=round(ended - began, 3),
             **counted,
-            **({"error_type": error} if error else {}),
+            **({"error_type": error, "error_at": places} if error else {}),
         )
     whose = identity()
     if whose is not None:
@@ -259,6 +259,7 @@ async def _ended(
                 **attributes_of(key, record.invocation_id, agent),
                 names.STATUS: str(record.status),
                 names.PAUSES: record.pauses,
+                **({names.STACKTRACE: "\n".join(places)} if places else {}),
                 **counts,
             },
             error_type=error,

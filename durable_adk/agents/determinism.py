@@ -10,6 +10,7 @@ are not guarded.
 import asyncio
 import builtins
 import datetime as dt
+import inspect
 import os
 import random
 import secrets
@@ -141,12 +142,20 @@ class _Module:
 def _refuse(name: str) -> Callable[..., NoReturn]:
     def refused(*_: Any, **__: Any) -> NoReturn:
         raise DeterminismError(
-            f"{name} may not be used in _run_async_impl: the body is replayed after a crash, and "
-            "this would answer differently then. Do it in a tool or a callback and read the "
-            "result from ctx.session.state; to wait, await asyncio.sleep."
+            f"{name} may not be used in _run_async_impl ({_place()}): the body is replayed after a "
+            "crash, and this would answer differently then. Do it in ctx.step, in a tool or in a "
+            "callback, and read the result from ctx.session.state; to wait, await asyncio.sleep."
         )
 
     return refused
+
+
+def _place() -> str:
+    """File and line of the body's call."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "unknown place"
 
 
 class _Instances(type):

@@ -15,7 +15,7 @@ import typer
 
 from durable_adk.cli.connection import CliConnection
 from durable_adk.cli.program import leave
-from durable_adk.errors import DurableAdkError
+from durable_adk.errors import DurableAdkError, places_of
 from durable_adk.log import configure, printable
 from durable_adk.telemetry.environment import is_asked_for
 
@@ -150,14 +150,18 @@ def _telemetry() -> AbstractContextManager[None]:
 
 
 def report(error: BaseException, *, debug: bool) -> None:
-    """Write an error to standard error, in one line."""
+    """Write an error to standard error, in one line, and where in user code it was raised."""
     error = _first(error)
     if debug:
         traceback.print_exception(error)
     name = error.error_type if isinstance(error, DurableAdkError) else type(error).__name__
-    hint = "" if debug or isinstance(error, DurableAdkError) else " (--debug shows the traceback)"
+    places = places_of(error)
+    known = debug or places or isinstance(error, DurableAdkError)
+    hint = "" if known else " (--debug shows the traceback)"
     line = f"Error: {name}: {printable(' '.join(str(error).split()))}{hint}"
     typer.echo(line, err=True)
+    for place in places:
+        typer.echo(f"  {printable(place)}", err=True)
 
 
 def note(text: str) -> None:

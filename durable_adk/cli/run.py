@@ -217,7 +217,7 @@ class Chat:
                 return
             try:
                 await self._say(runner, text.strip())
-            except DurableAdkError as error:
+            except Exception as error:  # noqa: BLE001 - also what the agent's code has raised
                 report(error, debug=False)  # the session is intact, so the chat continues
 
     async def _say(self, runner: Runner, text: str) -> None:

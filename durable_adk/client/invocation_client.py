@@ -24,10 +24,12 @@ from durable_adk.conversation.answers import answer_message
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.conversation.sent_message import is_sent_as
 from durable_adk.errors import (
+    DurableAdkError,
     EventConflictError,
     InvalidRequestError,
     InvocationNotFoundError,
     SessionNotFoundError,
+    as_raised,
 )
 from durable_adk.events.event import Event
 from durable_adk.partials import PartialChannel, Subscription
@@ -70,6 +72,10 @@ class Backend(Protocol):
         self, key: SessionKey, invocation_id: str, record: InvocationRecord | None
     ) -> bool:
         """Request cancellation of an invocation; False if it does not run."""
+        ...
+
+    async def failure(self, run: "asyncio.Task[Any]") -> BaseException | None:
+        """What a task of this process has raised, once it has ended; None: it runs elsewhere."""
         ...
 
     def release(self, run: "asyncio.Task[Any]") -> None:
@@ -285,6 +291,7 @@ class InvocationClient:
         key, name = start.key, start.invocation_id
         run: asyncio.Task[Any] | None = None
         recipient: str | None = None
+        failed: DurableAdkError | None = None
         opened = following(start.span, key, name) if start.span else nullcontext(RunningSpan(None))
         with opened as running:
             try:
@@ -301,13 +308,27 @@ class InvocationClient:
                             yield event
             except DeliveredToOther as other:
                 recipient = other.recipient
+            except DurableAdkError as error:
+                failed = error
             finally:
                 if run is not None:
                     self.backend.release(run)
+            if failed is not None:
+                raise await self._as_raised(failed, run)
             if recipient is not None:
                 async with aclosing(self._delivered(key, name, recipient)) as events:
                     async for event in events:
                         yield event
+
+    async def _as_raised(
+        self, error: DurableAdkError, run: "asyncio.Task[Any] | None"
+    ) -> BaseException:
+        """What the caller is to catch: what user code has raised, if it has."""
+        if error.user is not None and run is not None:
+            own = await self.backend.failure(run)
+            if isinstance(own, DurableAdkError) and own.original is not None:
+                return as_raised(own)
+        return as_raised(error)
 
     async def _delivered(self, key: SessionKey, invocation_id: str, recipient: str) -> Feed:
         """Follow the invocation that a message was delivered to, from the message on."""

@@ -126,6 +126,11 @@ class LocalBackend:
         task = self._tasks.get((key, invocation_id))
         return task is not None and task.cancel()
 
+    async def failure(self, run: asyncio.Task[Any]) -> BaseException | None:
+        """Wait for the task; what it has raised is the object that user code has raised."""
+        await asyncio.wait({run})
+        return None if run.cancelled() else run.exception()
+
     def release(self, run: asyncio.Task[Any]) -> None:
         """Do nothing: the task continues without the client."""
 

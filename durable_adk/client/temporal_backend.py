@@ -79,6 +79,10 @@ class TemporalBackend:
         """Request cancellation of the workflow; False if it is closed."""
         return await self._handle(key, invocation_id, record).cancel()
 
+    async def failure(self, run: asyncio.Task[Any]) -> None:
+        """Return nothing: the store has all that is known of a failure."""
+        del run
+
     def release(self, run: asyncio.Task[Any]) -> None:
         """Stop waiting; the workflow continues."""
         if run in self._tasks:  # else the workflow has ended

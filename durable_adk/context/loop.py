@@ -268,8 +268,7 @@ class InvocationContext:
             **kwargs: JSON values.
 
         Raises:
-            AgentError: What the function raised, named in `error_type`; also an instance of it if
-                that is a plain builtin such as ValueError.
+            Exception: What the function raised (DUR-10).
             StateValueError: An argument is not JSON.
             AgentDefinitionError: Other workers could not find the function.
         """

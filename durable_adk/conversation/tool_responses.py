@@ -70,6 +70,19 @@ def _merge_into(target: dict[str, Any], source: dict[str, Any]) -> None:
             target[key] = value
 
 
+def failure_text(tool: str, detail: dict[str, Any]) -> str:
+    """Return what the model is told of a call that failed.
+
+    Args:
+        tool: The tool's name.
+        detail: `errors.as_detail` of the error.
+    """
+    message = str(detail.get("message", ""))
+    if detail.get("user") is None:
+        return message or "The tool gave no result."
+    return f"Tool {tool!r} raised {detail.get('type')}: {message}"
+
+
 def error_response(
     call_id: str, name: str, message: str, *, author: str, branch: str | None
 ) -> Event:

@@ -17,7 +17,7 @@ from durable_adk.context.loop import (
     RunningAgent,
     SubRun,
 )
-from durable_adk.errors import AgentError, DurableAdkError, from_detail, raised
+from durable_adk.errors import AgentError, DurableAdkError, from_detail, raised, text_of
 from durable_adk.events.event import Event
 from durable_adk.flows.agent_scope import AgentScope, Branch, CommitBy, commit_decision
 from durable_adk.flows.invocation import Invocation
@@ -91,6 +91,7 @@ class AgentLoop:
         events = self._run_node(node, agent, site)
         if journal is not None:
             events = journal.sub_run(events)
+        events = _for_body(scope, events)
         return SubRun(self._sub_run(scope, events, name), scope.abandoned)
 
     async def _sub_run(
@@ -150,7 +151,8 @@ class AgentLoop:
         if scope.journal is None:
             return self._built_in(node, scope)
         name = scope.journal.sub_run_name()
-        return scope.journal.sub_run(self._called_by_body(node, scope, name), scope)
+        events = scope.journal.sub_run(self._called_by_body(node, scope, name), scope)
+        return _for_body(scope, events)
 
     async def _called_by_body(
         self, node: AgentNode, scope: AgentScope, name: str
@@ -382,7 +384,12 @@ class BodyLoop:
         self, ctx: InvocationContext, function: Callable[..., Any], call: FunctionCall
     ) -> Any:
         """See `InvocationContext.step`."""
-        return await self._loop.run_function(self._of(ctx), function, call)
+        scope = self._of(ctx)
+        try:
+            return await self._loop.run_function(scope, function, call)
+        except DurableAdkError as error:
+            failed = scope.given(error)
+        raise failed
 
     def run_agent(self, agent: RunningAgent, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         """See `BaseAgent.run_async`."""
@@ -406,6 +413,21 @@ def _is_unfinished(scope: AgentScope) -> bool:
     return not (scope.end_invocation or scope.answered)
 
 
+async def _for_body(
+    scope: AgentScope, events: AsyncGenerator[Event, None]
+) -> AsyncGenerator[Event, None]:
+    """Yield the events of a run to a custom agent's body, and raise what that is to catch."""
+    try:
+        async with closing(events):
+            async for event in events:
+                yield event
+    except DurableAdkError as error:
+        failed = scope.given(error)
+    else:
+        return
+    raise failed
+
+
 async def _checked(
     agent: BaseAgent, scope: AgentScope, safe_point: Callable[[Journal], Awaitable[None]]
 ) -> AsyncGenerator[Event, None]:
@@ -426,7 +448,10 @@ async def _checked(
                 if journal is not None:
                     journal.went_on()
                     await safe_point(journal)
-    except DurableAdkError:
-        raise
-    except (Exception, SystemExit, KeyboardInterrupt) as error:  # the last two end the worker
-        raise raised(AgentError, type(error).__name__, str(error)) from error
+    except Exception as error:  # noqa: BLE001 - any exception of the body ends the run
+        failed = scope.reported(error)
+    except (SystemExit, KeyboardInterrupt) as error:  # these would end the worker
+        raise raised(AgentError, type(error).__name__, text_of(error)) from error
+    else:
+        return
+    raise failed

@@ -7,6 +7,7 @@ from enum import Enum
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.context.journal import Journal
 from durable_adk.context.loop import InvocationContext
+from durable_adk.errors import AgentError, DurableAdkError, as_raised, wrapped
 from durable_adk.events.event import Event
 from durable_adk.wire.agent_stack import RunPosition, StackFrame
 from durable_adk.wire.manifest import AgentNode
@@ -98,6 +99,22 @@ class AgentScope:
         default_factory=list[AsyncGenerator[Event, None]]
     )
     """Runs of sub-agents that its body has begun and abandoned."""
+
+    failures: list[tuple[Exception, DurableAdkError]] = field(
+        default_factory=list[tuple[Exception, DurableAdkError]]
+    )
+    """What its body was given to catch, and the errors that these report."""
+
+    def given(self, error: DurableAdkError) -> Exception:
+        """What the body is to catch: what user code has raised, if it has (DUR-10)."""
+        raised = as_raised(error)
+        self.failures.append((raised, error))
+        return raised
+
+    def reported(self, error: Exception) -> DurableAdkError:
+        """The error to go on with when the body raises; the same, if it was given that."""
+        known = (ours for raised, ours in self.failures if raised is error)
+        return next(known, None) or wrapped(AgentError, error)
 
     @property
     def end_invocation(self) -> bool:

@@ -24,6 +24,8 @@ from durable_adk.errors import (
     LeaseLostError,
     as_detail,
     raised,
+    text_of,
+    wrapped,
 )
 from durable_adk.flows.agent_run import AgentLoop
 from durable_adk.flows.begin import Ended, Steered, begin, resume
@@ -96,7 +98,8 @@ async def _failed(invocation: Invocation, error: BaseException) -> InvocationRes
     if ending.record.status is Status.CANCELLED:
         raise asyncio.CancelledError from error
     if ending.record.status is Status.FAILED:
-        await run_failed(invocation.state, ending.record.error or {})
+        known = as_detail(error) if isinstance(error, DurableAdkError) else ending.record.error
+        await run_failed(invocation.state, known or {})
         if isinstance(error, DurableAdkError):
             raise error
     return Ended(invocation.state.key, ending).result(invocation.state.runtime)
@@ -106,9 +109,9 @@ async def _close_early(invocation: Invocation, error: BaseException) -> Ending:
     """Close a run that was cancelled or failed; if it had ended before, that outcome stands."""
     if isinstance(error, asyncio.CancelledError) or invocation.state.runtime.cancelled():
         return await _close(invocation, Status.CANCELLED, InvocationCancelledError())
-    if not isinstance(error, DurableAdkError):
-        error = raised(AgentError, type(error).__name__, str(error))
-    return await _close(invocation, Status.FAILED, error)
+    if not isinstance(error, Exception):
+        error = raised(AgentError, type(error).__name__, text_of(error))
+    return await _close(invocation, Status.FAILED, wrapped(AgentError, error))
 
 
 async def _drive(invocation: Invocation) -> Cursor | None:

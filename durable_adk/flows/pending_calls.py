@@ -16,7 +16,12 @@ from typing import Any
 from google.genai import types
 
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, shown_request
-from durable_adk.errors import AgentError, DurableAdkError, ToolTimeoutError, raised
+from durable_adk.errors import (
+    AgentError,
+    DurableAdkError,
+    ToolTimeoutError,
+    wrapped,
+)
 from durable_adk.events.event_actions import EventActions
 from durable_adk.flows.agent_scope import AgentScope
 from durable_adk.flows.continue_as_new import ContinueAsNew
@@ -217,7 +222,7 @@ class PendingCalls:
         except DurableAdkError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - no branch may wait forever
-            self._fail(raised(AgentError, type(error).__name__, str(error)))
+            self._fail(wrapped(AgentError, error))
 
     async def _take_what_can_be_taken(self) -> None:
         """Take the answers to calls that wait; keep the others until no branch can make a call.

@@ -11,6 +11,7 @@ from durable_adk.conversation.client_requests import confirmation_request, crede
 from durable_adk.conversation.tool_responses import (
     calls_needing_user,
     error_response,
+    failure_text,
     merge_responses,
 )
 from durable_adk.errors import (
@@ -301,7 +302,7 @@ class ToolTurn:
         elif isinstance(outcome, BaseException):
             raise outcome
         else:
-            message = str((outcome.error or {}).get("message", "The tool gave no result."))
+            message = failure_text(call.name or "", outcome.error or {})
         if self._pending.is_answered(call.id or ""):
             # The answer came before the tool returned; what the tool has changed stays.
             outcome.event = _changes(outcome.event)

@@ -6,7 +6,10 @@ from google.genai import types
 
 from durable_adk.calling import call, contained
 from durable_adk.context.activity import CallbackContext, ReadonlyContext
-from durable_adk.errors import CallbackError, DurableAdkError, raised
+from durable_adk.errors import (
+    CallbackError,
+    reported_as,
+)
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.planners.base_planner import BasePlanner
@@ -56,14 +59,8 @@ async def planned(
 
 
 async def _ask(planner: BasePlanner, method: str, *args: Any) -> Any:
-    try:
+    with reported_as(CallbackError):
         return await contained(call(getattr(planner, method), *args))
-    except DurableAdkError:
-        raise
-    except Exception as error:
-        kind = type(error).__name__
-        name = type(planner).__name__
-        raise raised(CallbackError, kind, f"{name}.{method} raised {kind}: {error}") from error
 
 
 def _without_marks(content: types.Content) -> types.Content:

@@ -5,7 +5,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from durable_adk.calling import call, contained
-from durable_adk.errors import AgentDefinitionError, CallbackError, TransientError, raised
+from durable_adk.errors import (
+    AgentDefinitionError,
+    CallbackError,
+    TransientError,
+    raised,
+    reported_as,
+    text_of,
+)
 from durable_adk.events.event import Event
 from durable_adk.log import get_logger
 from durable_adk.plugins.base_plugin import HOOKS, BasePlugin, HookName
@@ -106,9 +113,9 @@ async def _run(plugin: BasePlugin, hook: HookName, kwargs: dict[str, Any]) -> An
     except TransientError:
         raise  # not the plugin's fault: wrapped, it would end the run
     except Exception as error:
-        kind = type(error).__name__
-        message = f"Error in plugin {plugin.name!r} during {hook!r} callback: {kind}: {error}"
-        raise raised(CallbackError, "RuntimeError", message) from error
+        text = f"Error in plugin {plugin.name!r} during {hook!r} callback: {text_of(error)}"
+        with reported_as(CallbackError):
+            raise RuntimeError(text) from error  # as in ADK
 
 
 async def _closed(plugin: BasePlugin, limit: float) -> str | None:

@@ -27,6 +27,8 @@ SYSTEM_INSTRUCTIONS = "gen_ai.system_instructions"
 ARGUMENTS = "gen_ai.tool.call.arguments"
 RESULT = "gen_ai.tool.call.result"
 EXCEPTION = "exception.message"
+STACKTRACE = "exception.stacktrace"
+"""The places in user code that an exception came through: file, line, function; no values."""
 
 APP = "durable_adk.app"
 INVOCATION = "durable_adk.invocation.id"

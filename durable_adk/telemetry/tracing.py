@@ -21,8 +21,9 @@ from opentelemetry.trace import (
     Tracer,
 )
 
+from durable_adk.errors import places_of
 from durable_adk.telemetry.identity import TraceIdentity
-from durable_adk.telemetry.names import ERROR_TYPE, bounded
+from durable_adk.telemetry.names import ERROR_TYPE, STACKTRACE, bounded
 
 SCOPE = "durable_adk"
 Attributes = Mapping[str, Any]
@@ -223,6 +224,8 @@ class RunningSpan:
             self.error_type = error_type_of(error)
             if self._span is not None:
                 _mark(self._span, self.error_type)
+            if isinstance(error, BaseException) and (frames := places_of(error)):
+                self.set_attributes({STACKTRACE: "\n".join(frames)})
 
     def end(self) -> None:
         """End the span, once."""

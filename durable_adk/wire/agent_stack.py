@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field, PrivateAttr, field_serializer, model_serializer
 
 from durable_adk.events.event import Event
+from durable_adk.wire.effect import ErrorDetail
 from durable_adk.wire.manifest import AgentNode, Wait
 
 
@@ -171,7 +172,7 @@ class LlmPosition(StackPosition):
     """Earlier turns with requests to the user that are in `unsettled`."""
     more: list[TurnPosition] = Field(default_factory=list[TurnPosition])
     """Further responses of the last model call, whose turns have not begun."""
-    error: dict[str, Any] | None = None
+    error: ErrorDetail | None = None
     """`errors.as_detail` of what the model raised after these responses."""
 
     @field_serializer("unsettled")

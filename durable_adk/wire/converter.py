@@ -20,7 +20,8 @@ from temporalio.exceptions import ApplicationError, FailureError
 
 from durable_adk.encryption import EncryptionCodec
 from durable_adk.encryption.codec import UndecryptedConverter
-from durable_adk.errors import MAX_MESSAGE, TransientError, storable, text_of
+from durable_adk.errors import TransientError, storable, text_of
+from durable_adk.errors.user_error import MAX_MESSAGE
 from durable_adk.json_values import JsonModel
 from durable_adk.storage.payload_driver import storage_at
 from durable_adk.storage.refusal import RefusalConverter

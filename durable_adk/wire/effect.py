@@ -1,11 +1,23 @@
 """Effects: steps that know the type of their result, and the attempts to perform them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar
+
+from pydantic import WrapValidator
 
 from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
+from durable_adk.errors import Detail
 
 R = TypeVar("R")
+
+
+def _kept(value: Any, validated: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    return value if isinstance(value, Detail) else validated(value)
+
+
+ErrorDetail: TypeAlias = Annotated[dict[str, Any], WrapValidator(_kept)]
+"""`errors.as_detail` of an error; not copied, as in process it has the error itself."""
 
 
 class Effect(Generic[R]):

@@ -19,7 +19,7 @@ from durable_adk.sessions.records import InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.settings import Limits
 from durable_adk.wire.activity_call import ActivityCall, ActivityEnd
-from durable_adk.wire.effect import Effect
+from durable_adk.wire.effect import Effect, ErrorDetail
 from durable_adk.wire.manifest import AgentNode, ToolSpec, Wait
 from durable_adk.wire.messages import InvocationAnswer, ToolRun, WhenBusy
 from durable_adk.wire.run_config import Budget, RunConfig
@@ -223,7 +223,7 @@ class ChildEnd(JsonModel):
     """Copied from `ChildRun.actions`."""
     changed: dict[str, Any] | None = None
     """Copied from `ChildRun.changed`."""
-    error: dict[str, Any] | None = None
+    error: ErrorDetail | None = None
     """`errors.as_detail` of the run's error."""
     started: float | None = None
     """Seconds since the epoch; None: written by a release that did not record it."""
@@ -287,7 +287,7 @@ class HookStep(Step):
     """The event that the hook sees."""
     create_session: bool = False
     """Whether the session may be missing, because the opening will create it."""
-    error: dict[str, Any] | None = None
+    error: ErrorDetail | None = None
     """`errors.as_detail` of the error that the notification is about."""
 
 
@@ -318,7 +318,7 @@ class StepResult(JsonModel):
     """Whether a long-running tool has no response yet (FLW-50)."""
     waits: dict[str, Wait] = Field(default_factory=dict[str, Wait])
     """Pending calls by id; for a model step, its long-running calls."""
-    error: dict[str, Any] | None = None
+    error: ErrorDetail | None = None
     """`errors.as_detail` of a tool's exception: other results are committed first (FLW-46). For a
     model step, what the model raised after the responses that the result has."""
     more: list["StepResult"] = Field(default_factory=list["StepResult"])
@@ -427,7 +427,7 @@ class CloseStep(JsonModel, Effect[Ending]):
     """Whether the opening, whose outcome is unknown, would have created the session."""
     seals: bool = False
     """Whether a completed invocation may have open calls, because an agent's run was abandoned."""
-    error: dict[str, Any] | None = None
+    error: ErrorDetail | None = None
     """`errors.as_detail` of the reason it failed or was cancelled."""
     revision: int | None = None
     """See `CommitStep.revision`."""

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from durable_adk.agents import LlmAgent, SequentialAgent
 from durable_adk.agents.callback_context import CallbackContext
 from durable_adk.apps import App
-from durable_adk.errors import ToolError
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.sessions import SessionKey
 from durable_adk.sessions.records import Status
@@ -212,7 +211,7 @@ async def test_what_the_child_fails_with_is_the_tool_s_error(make_runner: MakeRu
         return AgentTool(expert(call("broken"), tools=[broken]))
 
     runner = await make_runner(asking(failing()))
-    with pytest.raises(ToolError, match="no"):
+    with pytest.raises(ValueError, match="no"):
         await send(runner)
     events = await stored(runner)
     assert [gist(event) for event in events][1:] == [

@@ -11,7 +11,6 @@ from google.genai import types
 from durable_adk.agents import BaseAgent, InvocationContext
 from durable_adk.errors import (
     AgentDefinitionError,
-    AgentError,
     NotInLoopError,
     PayloadTooLargeError,
     StateValueError,
@@ -117,8 +116,8 @@ class Careful(BaseAgent):
     async def _run_async_impl(self, ctx: InvocationContext) -> Any:
         try:
             await ctx.step(read, self.path)
-        except AgentError as error:
-            text = error.error_type
+        except OSError as error:
+            text = type(error).__name__
             content = types.Content(role="model", parts=[types.Part(text=text)])
             yield Event(author=self.name, content=content)
 

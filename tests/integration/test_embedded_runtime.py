@@ -10,7 +10,6 @@ from durable_adk.agents import LlmAgent
 from durable_adk.client import connect
 from durable_adk.context.activity import CallbackContext
 from durable_adk.embedded import TemporalServer, embedded_runner
-from durable_adk.errors import CallbackError
 from durable_adk.memory import InMemoryMemoryService, MemoryEntry
 from durable_adk.models import ScriptedModel
 from durable_adk.runners import Runner
@@ -63,7 +62,7 @@ async def to_the_end(runner: Runner) -> None:
 
 async def to_the_error(runner: Runner) -> None:
     """There is no answer."""
-    with pytest.raises(CallbackError):
+    with pytest.raises(ZeroDivisionError):
         await send(runner)
 
 

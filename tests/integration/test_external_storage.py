@@ -22,7 +22,7 @@ from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent
 from durable_adk.apps import App
 from durable_adk.client import connect
 from durable_adk.embedded import TemporalServer, embedded_runner
-from durable_adk.errors import PayloadLostError, ToolError
+from durable_adk.errors import PayloadLostError
 from durable_adk.events import Event
 from durable_adk.models import LlmRequest, ScriptedModel
 from durable_adk.runners import Runner
@@ -369,7 +369,7 @@ async def test_with_threshold_zero_no_word_of_a_conversation_is_in_temporal(tmp_
         runner = await place.runner(speaker(*replies, tools=tools))
         events = await send(runner, f"hello {CANARY}", state_delta={"key": CANARY})
         assert gist(events[-1]) == f"a text {CANARY} it is"
-        with pytest.raises(ToolError, match=CANARY):
+        with pytest.raises(ValueError, match=CANARY):
             await send(runner, f"again {CANARY}")
         assert place.blobs()
         assert await replay(place)

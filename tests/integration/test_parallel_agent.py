@@ -8,7 +8,6 @@ import pytest
 from google.genai import types
 
 from durable_adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
-from durable_adk.errors import ToolError
 from durable_adk.events import Event, EventActions
 from durable_adk.models import ScriptedModel
 from durable_adk.tools.tool_context import ToolContext
@@ -91,7 +90,7 @@ async def test_a_child_that_fails_cancels_the_others_and_leaves_no_call_open(
     )
     runner = await make_runner(agent)
     begun = time.monotonic()
-    with pytest.raises(ToolError, match="broken"):
+    with pytest.raises(ValueError, match="broken"):
         await send(runner)
     assert time.monotonic() - begun < 20
     events = await stored(runner)

@@ -472,7 +472,7 @@ async def test_a_message_that_its_hook_refuses_is_not_stored(
     """PLG-4: nothing is stored, and the session is free."""
     spy = only("on_user_message", on_user_message=answer)
     runner = await make_runner(echoing(), plugins=[spy])
-    with pytest.raises(CallbackError):
+    with pytest.raises((CallbackError, RuntimeError)):
         await send(runner)
     assert await stored(runner) == []
     assert await runner.session_service.active_invocation(KEY) is None
@@ -683,10 +683,10 @@ async def test_an_error_in_a_hook_names_plugin_and_hook_and_ends_the_run(
     runner = await make_runner(echoing(), plugins=[only(hook, **{hook: fail})])
     error, events = await failed(runner)
     assert isinstance(error, RuntimeError)
-    assert isinstance(error, CallbackError)
+    assert isinstance(error.__cause__, ZeroDivisionError)
     assert "'spy'" in str(error)
     assert f"'{hook}_callback'" in str(error)
-    assert "ZeroDivisionError: oh" in str(error)
+    assert str(error).endswith(": oh")
     assert gist(events[-1]) == "a error RuntimeError"
     called = {c.id for event in events for c in event.get_function_calls()}
     assert called == {r.id for event in events for r in event.get_function_responses()}
@@ -948,7 +948,7 @@ async def test_a_failing_tool_is_given_back_to_the_model(make_runner: MakeRunner
     agent = LlmAgent(name="a", model=model, tools=[broken])
     runner = await make_runner(agent, plugins=[ReflectAndRetryToolPlugin(max_retries=1)])
     error, _ = await failed(runner)
-    assert "ValueError: no" in str(error)
+    assert isinstance(error.__cause__, ValueError)
 
 
 async def test_plugins_are_closed_with_what_serves_them(make_runner: MakeRunner) -> None:

@@ -19,7 +19,7 @@ from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
 from durable_adk.client import workflow_id
 from durable_adk.embedded.process import Process
-from durable_adk.errors import CallbackError, ModelError, ModelUnavailableError
+from durable_adk.errors import ModelError, ModelUnavailableError
 from durable_adk.events import Event
 from durable_adk.models import Gemini, LlmResponse, ScriptedModel
 from durable_adk.partials import LiveText
@@ -218,7 +218,7 @@ async def test_a_callback_that_fails_at_a_chunk_fails_the_run(make_runner: MakeR
         (["a ", "b"], "a b"), after_model_callback=refuse, on_model_error_callback=recover
     )
     runner = await make_runner(agent)
-    with pytest.raises(CallbackError, match="not this"):
+    with pytest.raises(ValueError, match="not this"):
         await stream(runner)
     assert asked == ["refuse"]
 

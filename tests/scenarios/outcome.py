@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from durable_adk.conversation.pending_calls import PendingCall
-from durable_adk.errors import DurableAdkError, as_detail
+from durable_adk.errors import describe
 from durable_adk.events import Event
 from durable_adk.partials import LiveText
 from durable_adk.runners import Runner
@@ -124,8 +124,8 @@ class Conversation:
                 run_config=turn.run_config,
             ):
                 events.append(event)  # noqa: PERF401  # those before an error count
-        except DurableAdkError as error:
-            return Heard(events, as_detail(error))
+        except Exception as error:  # noqa: BLE001 - the agents' own are compared too
+            return Heard(events, dict(zip(("type", "message"), describe(error), strict=True)))
         return Heard(events, None)
 
 

@@ -16,6 +16,7 @@ from durable_adk.activities.user_code.plugin_hooks import seen_by_plugins
 from durable_adk.closing import uninterrupted
 from durable_adk.code_executors.code_execution_utils import pending_code
 from durable_adk.context.activity import StepScope
+from durable_adk.conversation.tool_responses import failure_text
 from durable_adk.errors import EventConflictError, LeaseLostError, StoreUnavailableError
 from durable_adk.events.event import Event
 from durable_adk.retrying import COMMIT_TIMEOUT, STORE_TIMEOUT, retrying
@@ -197,7 +198,7 @@ async def _failed(deps: Dependencies, step: Step, found: StepResult) -> StepResu
     if noted is None or noted.error is None:
         return None
     responses = [one.response for one in found.event.get_function_responses()]
-    return noted if responses == [{"error": noted.error.get("message")}] else None
+    return noted if responses == [{"error": failure_text(step.tool, noted.error)}] else None
 
 
 def _completed(event: Event, grant: EarlyCommit) -> Event:

@@ -18,6 +18,7 @@ from durable_adk.log import get_logger
 from durable_adk.models.llm_response import LlmResponse
 from durable_adk.retrying import OUTCOME_TIMEOUT, STORE_TIMEOUT, retrying
 from durable_adk.wire.checkpoint import digest
+from durable_adk.wire.effect import ErrorDetail
 from durable_adk.wire.manifest import Wait
 from durable_adk.wire.steps import (
     CallbackStep,
@@ -55,7 +56,7 @@ class ReceivedResponse(_Arrived):
     response: LlmResponse
     more: list[LlmResponse] = Field(default_factory=list[LlmResponse])
     """Further whole responses of the same call."""
-    error: dict[str, Any] | None = None
+    error: ErrorDetail | None = None
     """`errors.as_detail` of what the model raised after these responses."""
     long_running: dict[str, Wait] = Field(default_factory=dict[str, Wait])
     """The long-running tools that the request offered, by name."""

@@ -106,6 +106,7 @@ async def _sealed(
     """
     seals: list[Event] = []
     revision: int | None = None
+    error = None if step.error is None else dict(step.error)  # without the exception itself
     if (step.status is not Status.COMPLETED or step.seals) and record is not None:
         stored = await deps.sessions.read_events(step.key, after=record.start_seq)
         revision = stored[-1].seq if stored else record.start_seq
@@ -116,7 +117,7 @@ async def _sealed(
             invocation_id=step.invocation_id,
             epoch=record.epoch,
             status=step.status,
-            error=step.error,
+            error=error,
             seals=seals,
             revision=revision,
         )
@@ -125,7 +126,7 @@ async def _sealed(
         invocation_id=step.invocation_id,
         epoch=epoch,
         status=step.status,
-        error=step.error,
+        error=error,
         seals=seals,
         revision=revision,
     )

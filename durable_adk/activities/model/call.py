@@ -34,7 +34,8 @@ from durable_adk.errors import (
     ModelError,
     ModelUnavailableError,
     as_detail,
-    raised,
+    as_raised,
+    reported_as,
 )
 from durable_adk.failpoints import failpoint
 from durable_adk.json_values import check_json
@@ -294,7 +295,7 @@ class _ModelCall:
             self.agent.on_model_error_callback,
             callback_context=self.context,
             llm_request=self.request,
-            error=error.__cause__ if isinstance(error.__cause__, Exception) else error,
+            error=as_raised(error),
         )
 
     async def _responses(self) -> AsyncGenerator[LlmResponse]:
@@ -306,19 +307,12 @@ class _ModelCall:
         failpoint("model.before_call")
         limit = self.step.attempt_timeout
         whole = False
-        try:
+        with reported_as(ModelError):
             async with aclosing(self._timed(limit)) as responses:
                 async for response in responses:
                     whole = whole or not response.partial
                     if self.streaming or not response.partial:
                         yield response
-        except DurableAdkError:
-            raise
-        except TimeoutError as error:
-            raise ModelUnavailableError(f"The model gave no answer in {limit:g} s.") from error
-        except Exception as error:
-            kind = type(error).__name__
-            raise raised(ModelError, kind, f"The model raised {kind}: {error}") from error
         failpoint("model.after_call")
         if not whole:
             raise ModelError("The model gave no response at all.", error_type="UNKNOWN_ERROR")
@@ -332,8 +326,15 @@ class _ModelCall:
         ) as responses:
             while True:
                 until = loop.time() + left
-                async with asyncio.timeout_at(until):
-                    response = await contained(anext(responses, None))
+                timer = asyncio.timeout_at(until)
+                try:
+                    async with timer:
+                        response = await contained(anext(responses, None))
+                except TimeoutError as error:
+                    if not timer.expired():
+                        raise
+                    text = f"The model gave no answer in {self.step.attempt_timeout:g} s."
+                    raise ModelUnavailableError(text) from error
                 if response is None:
                     return
                 self.tried.saw(response)

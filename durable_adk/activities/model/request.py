@@ -13,7 +13,11 @@ from durable_adk.calling import call, contained
 from durable_adk.code_executors.flow import prepare
 from durable_adk.context.activity import CallbackContext, ReadonlyContext, StepScope, ToolContext
 from durable_adk.conversation.contents import build_contents
-from durable_adk.errors import CallbackError, DurableAdkError, ToolError, raised, text_of
+from durable_adk.errors import (
+    CallbackError,
+    ToolError,
+    reported_as,
+)
 from durable_adk.models.llm_request import LlmRequest
 from durable_adk.planners.planning import apply_planner
 from durable_adk.tools.base_tool import BaseTool
@@ -148,14 +152,8 @@ async def _prepared(one: BaseTool | BaseToolset, context: ToolContext, request: 
     Raises:
         ToolError: The tool or toolset raised.
     """
-    try:
+    with reported_as(ToolError):
         await contained(one.process_llm_request(tool_context=context, llm_request=request))
-    except DurableAdkError:
-        raise
-    except Exception as error:
-        kind, name = type(error).__name__, type(one).__name__
-        text = f"{name}.process_llm_request raised {kind}: {text_of(error)}"
-        raise raised(ToolError, kind, text) from error
 
 
 _PROCESSORS: list[Callable[[LlmAgent, StepScope, LlmRequest], Awaitable[None]]] = [
@@ -176,14 +174,5 @@ async def _text(instruction: str | InstructionProvider, scope: StepScope) -> str
     if isinstance(instruction, str):
         load = CallbackContext(scope).load_artifact if scope.services.artifacts else None
         return await render(instruction, scope.session.state, load_artifact=load)
-    try:
+    with reported_as(CallbackError):
         return str(await contained(call(instruction, ReadonlyContext(scope))) or "")
-    except DurableAdkError:
-        raise
-    except Exception as error:
-        kind = type(error).__name__
-        raise raised(
-            CallbackError,
-            kind,
-            f"The instruction provider of {scope.agent_name} raised {kind}: {error}",
-        ) from error

@@ -56,8 +56,10 @@ from durable_adk.errors import (
     ToolsetUnavailableError,
     ToolTimeoutError,
     as_detail,
-    raised,
+    as_raised,
+    reported_as,
     text_of,
+    wrapped,
 )
 from durable_adk.events.event_actions import EventActions
 from durable_adk.failpoints import failpoint
@@ -360,13 +362,15 @@ class _ToolCall:
                 raise
             delay = self.run.again(tool, error)
             if delay is not None:  # error hooks run only for the final error
-                raise RetryLater(_raised(tool, error), delay) from error
-            recovered = await self._hook("on_tool_error_callback", tool, args, error=error)
+                raise RetryLater(wrapped(ToolError, error), delay) from error
+            given = as_raised(error) if isinstance(error, DurableAdkError) else error
+            recovered = await self._hook("on_tool_error_callback", tool, args, error=given)
             if recovered is not None:
                 return recovered
             if isinstance(self.answered, ActivityResult) and self.answered.is_told(error):
                 return {"error": text_of(error)}
-            raise _raised(tool, error) from error
+            with reported_as(ToolError):
+                raise
         failpoint("tool.after_run")
         if isinstance(response, AgentNeeded):
             return response
@@ -410,16 +414,23 @@ class _ToolCall:
         return answer
 
     async def _unknown(self) -> Any:
-        """Return the response for an unknown tool; an error hook may replace it."""
+        """Return the response for an unknown tool; the hooks round a tool may replace it.
+
+        As in ADK, the hooks before it may answer, and those after it see only such an answer.
+        """
         known, missed = list(self.toolbox.tools), self.toolbox.missed
         tool = BaseTool(name=self.name, description="This tool does not exist.")
+        args = self._args()
+        answer = await self._hook("before_tool_callback", tool, args)
+        if answer is not None:
+            changed = await self._hook("after_tool_callback", tool, args, tool_response=answer)
+            return answer if changed is None else changed
         if missed:
             response = self.run.unlisted(self.name, missed, known)
-            error = ToolsetUnavailableError(response["error"])
+            error: Exception = ToolsetUnavailableError(response["error"])
         else:
             response = unknown_tool(self.name, known)
-            error = raised(ToolError, "ValueError", response["error"])
-        args = copy.deepcopy(self.call.args or {})
+            error = ValueError(response["error"])
         recovered = await self._hook("on_tool_error_callback", tool, args, error=error)
         return response if recovered is None else recovered
 
@@ -454,14 +465,6 @@ def _context(
         event_actions=actions,
         tool_confirmation=decision(given),
     )
-
-
-def _raised(tool: BaseTool, error: Exception) -> DurableAdkError:
-    """Convert a tool's exception to the error that the run fails with."""
-    if isinstance(error, DurableAdkError):
-        return error
-    kind = type(error).__name__
-    return raised(ToolError, kind, f"Tool {tool.name!r} raised {kind}: {error}")
 
 
 async def _asked_first(

@@ -74,17 +74,18 @@ class AgentResult:
 def _changes(events: Sequence[Event]) -> tuple[dict[str, Any], dict[str, Base]]:
     """Return the state changes of a run, with their bases: what its first reads had found.
 
-    What sessions share is stored already. Its base is its value, so that it is not changed again.
+    What sessions share is stored already. If it was merged there, its base is its value, so that it
+    is not changed again.
     """
     delta: dict[str, Any] = {}
     read: dict[str, Base] = {}
     for event in events:
         for key, value in without_temp(event.actions.state_delta).items():
             base = event.actions.state_read.get(key)
-            if key.startswith(SHARED_PREFIXES):
-                read[key] = base_of(value, value)
-            elif base is None:
+            if base is None:
                 read.pop(key, None)
+            elif key.startswith(SHARED_PREFIXES):
+                read[key] = base_of(value, value)
             elif key not in delta:
                 read[key] = base
             delta[key] = value

@@ -13,7 +13,7 @@ from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.calling import call, contained, time_limit
 from durable_adk.context.activity import CallbackContext
 from durable_adk.conversation.model_event import save_output
-from durable_adk.errors import CallbackError, DurableAdkError, raised
+from durable_adk.errors import CallbackError, reported_as
 from durable_adk.events.event import Event
 from durable_adk.json_values import check_json
 from durable_adk.plugins.base_plugin import HookName
@@ -44,10 +44,10 @@ async def answer_of(plugins: PluginManager, hook: HookName, callbacks: Any, **kw
     """
     named = {_PLUGINS_NAMES.get(name, name): value for name, value in kwargs.items()}
     answer = await plugins.run(hook, **named)
-    return await first_answer(hook, callbacks, **kwargs) if answer is None else answer
+    return await first_answer(callbacks, **kwargs) if answer is None else answer
 
 
-async def first_answer(hook: str, callbacks: Any, **kwargs: Any) -> Any:
+async def first_answer(callbacks: Any, **kwargs: Any) -> Any:
     """Run callbacks in order until one returns a value other than None (CB-1, CB-2, CB-5).
 
     They are called with ADK's keyword names, or by position if their own names differ (CB-4).
@@ -56,14 +56,8 @@ async def first_answer(hook: str, callbacks: Any, **kwargs: Any) -> Any:
         CallbackError: A callback raised; it is not retried (CB-12, TRAP-49).
     """
     for callback in as_list(callbacks):
-        try:
+        with reported_as(CallbackError):
             answer = await contained(_call_bound(callback, kwargs))
-        except DurableAdkError:
-            raise
-        except Exception as error:
-            name = getattr(callback, "__name__", type(callback).__name__)
-            kind = type(error).__name__
-            raise raised(CallbackError, kind, f"{hook} {name} raised {kind}: {error}") from error
         if answer is not None:
             return answer
     return None
@@ -121,5 +115,5 @@ async def _content(
     hook: HookName = "before_agent_callback" if before else "after_agent_callback"
     answer = await plugins.run(hook, agent=agent, callback_context=context)
     if answer is None:
-        answer = await first_answer(hook, getattr(agent, hook), callback_context=context)
+        answer = await first_answer(getattr(agent, hook), callback_context=context)
     return answer

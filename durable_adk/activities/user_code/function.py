@@ -8,14 +8,13 @@ from durable_adk.agents.step_function import READ_EVENTS, find
 from durable_adk.calling import call, contained, time_limit
 from durable_adk.errors import (
     AgentError,
-    DurableAdkError,
     PayloadTooLargeError,
     StateValueError,
     StoreUnavailableError,
     ToolResultError,
     ToolTimeoutError,
     as_detail,
-    raised,
+    wrapped,
 )
 from durable_adk.json_values import canonical, check_json, to_json_value
 from durable_adk.wire.effect import EffectAttempt
@@ -51,8 +50,7 @@ async def _run(deps: Dependencies, step: FunctionStep, attempt: EffectAttempt) -
         check_size(canonical(value), f"The result of {step.function}")
     except TimeoutError as error:
         if limit is None or not limit.expired():  # raised by the function itself
-            message = f"{step.function} raised TimeoutError: {error}"
-            return StepResult(error=as_detail(raised(AgentError, "TimeoutError", message)))
+            return StepResult(error=as_detail(wrapped(AgentError, error)))
         timeout = ToolTimeoutError(
             f"{step.function} did not finish in {step.attempt_timeout:g} s; give ctx.step a "
             "longer timeout."
@@ -62,12 +60,8 @@ async def _run(deps: Dependencies, step: FunctionStep, attempt: EffectAttempt) -
         raise
     except StateValueError as error:
         return StepResult(error=as_detail(ToolResultError(error.message)))
-    except DurableAdkError as error:
-        return StepResult(error=as_detail(error))
     except Exception as error:  # noqa: BLE001 - user code may raise anything
-        kind = type(error).__name__
-        message = f"{step.function} raised {kind}: {error}"
-        return StepResult(error=as_detail(raised(AgentError, kind, message)))
+        return StepResult(error=as_detail(wrapped(AgentError, error)))
     return StepResult(value=value)
 
 

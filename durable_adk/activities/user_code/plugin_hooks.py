@@ -17,6 +17,7 @@ from durable_adk.errors import (
     CallbackError,
     InvalidRequestError,
     SessionNotFoundError,
+    as_raised,
     from_detail,
 )
 from durable_adk.events.event import Event
@@ -168,7 +169,7 @@ async def _agent_error(deps: Dependencies, step: HookStep) -> StepResult:
         "on_agent_error_callback",
         agent=agent,
         callback_context=CallbackContext(scope, save_key=step.hook),
-        error=from_detail(step.error or {}),
+        error=as_raised(from_detail(step.error or {})),
     )
     return StepResult()
 
@@ -178,7 +179,7 @@ async def _run_error(deps: Dependencies, step: HookStep) -> StepResult:
     await deps.plugins(step).notify(
         "on_run_error_callback",
         invocation_context=_context(deps, step, scope, "on_run_error_callback"),
-        error=from_detail(step.error or {}),
+        error=as_raised(from_detail(step.error or {})),
     )
     return StepResult()
 

@@ -217,11 +217,11 @@ def requests_side_by_side() -> BaseAgent:
 @scenario(
     "TOL-64 TRAP-28",
     says("5", *ASKED),
-    answers(Reply("refund", {"confirmed": "yes"}), raises="InvalidRequestError"),
-    answers(Reply("refund", {}), raises="InvalidRequestError"),
-    answers(Reply("refund", {"confirmed": True}, name="refund"), raises="InvalidRequestError"),
+    answers(Reply("refund", {"confirmed": "yes"}), raises="ValueError"),
+    answers(Reply("refund", {}), raises="ValueError"),
+    answers(Reply("refund", {"confirmed": True}, name="refund"), raises="ValueError"),
     answers(yes(), "desk response refund", "desk text refund=>{'refunded': 5}"),
-    answers(yes(), raises="InvalidRequestError"),
+    answers(yes(), raises="ValueError"),
     state={"refunded": [5]},
 )
 def unfit_decisions_change_nothing() -> BaseAgent:

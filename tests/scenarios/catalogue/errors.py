@@ -121,8 +121,8 @@ def a_failing_branch_ends_the_run() -> BaseAgent:
 
 @scenario(
     "RUN-20 RUN-21 TRAP-28",
-    says(" ", raises="InvalidRequestError"),
-    says(call("look"), raises="InvalidRequestError"),
+    says(" ", raises="ValueError"),
+    says(call("look"), raises="ValueError"),
     says(
         types.Content(
             role="user",
@@ -132,7 +132,7 @@ def a_failing_branch_ends_the_run() -> BaseAgent:
                 )
             ],
         ),
-        raises="InvalidRequestError",
+        raises="ValueError",
     ),
     says(text("from a model"), "a text user:from a model"),
 )

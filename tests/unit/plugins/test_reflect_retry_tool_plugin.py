@@ -3,7 +3,7 @@
 import pytest
 
 from durable_adk.context.activity import ToolContext
-from durable_adk.errors import AgentDefinitionError, ToolError, raised
+from durable_adk.errors import AgentDefinitionError, ToolError, as_raised, raised
 from durable_adk.json_values import check_json
 from durable_adk.plugins import PluginManager, ReflectAndRetryToolPlugin
 from durable_adk.plugins.reflect_retry_tool_plugin import (
@@ -71,7 +71,7 @@ async def test_too_many_failures_end_the_run(make_scope):
     await session.call(ValueError("no"))
     with pytest.raises(RuntimeError, match=r"'on_tool_error_callback'.*no") as ended:
         await session.call(ValueError("no"))
-    assert isinstance(ended.value.__cause__, ValueError)
+    assert isinstance(as_raised(ended.value).__cause__, ValueError)
 
 
 async def test_too_many_failures_may_be_told_instead(make_scope):

@@ -12,11 +12,11 @@ from temporalio.exceptions import ApplicationError
 from durable_adk.activities.attempt import to_application_error
 from durable_adk.encryption import ENCODING, EncryptionCodec, Key, KeyRing
 from durable_adk.errors import (
-    MAX_MESSAGE,
     EncryptionKeyError,
     LeaseLostError,
     StoreUnavailableError,
 )
+from durable_adk.errors.user_error import MAX_MESSAGE
 from durable_adk.storage.refusal import refusal
 from durable_adk.wire.converter import (
     MAX_CAUSES,

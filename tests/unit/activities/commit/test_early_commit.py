@@ -11,7 +11,7 @@ from durable_adk.activities.effects import EffectPerformer
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App, AppRegistry
 from durable_adk.attempt_history import AttemptHistory
-from durable_adk.conversation.tool_responses import error_response, merge_responses
+from durable_adk.conversation.tool_responses import error_response, failure_text, merge_responses
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.events import Event
 from durable_adk.models import ScriptedModel
@@ -243,7 +243,9 @@ async def test_a_tool_that_has_failed_fails_again_after_a_reset(*, granted: bool
     running = ToolStep(**runs.step("e-1.2", 2, own), call_id=call_id, tool="charge")
     failed = await runs.effects.perform(running)
     assert failed.error is not None
-    response = error_response(call_id, "charge", failed.error["message"], author="a", branch=None)
+    response = error_response(
+        call_id, "charge", failure_text("charge", failed.error), author="a", branch=None
+    )
     response.id, response.invocation_id = "e-1.2", "e-1"
     await store(runs, response, grant, 2)
     again = await runs.effects.perform(running)

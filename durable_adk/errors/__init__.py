@@ -52,35 +52,31 @@
 The second level is the retry class (design D11): it alone decides what the workflow and the
 activities do with an error. An error crosses a process boundary as its class name and message, and
 `rebuild` recreates the class on the other side (semantics DUR-10).
+
+What user code raises is reported by an error of this tree, and is given back to user code by
+`as_raised`: the exception itself where it was raised, and one of its class elsewhere.
 """
 
 import builtins
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-MAX_MESSAGE = 8_000
-"""Bytes of a message; a failure of megabytes is cut before it reaches the server (1c, D6)."""
-
-
-def storable(message: str, limit: int = MAX_MESSAGE) -> str:
-    """Cut a text to `limit` bytes of UTF-8 and replace NUL and lone surrogates."""
-    text = message[:limit].replace("\x00", "\N{REPLACEMENT CHARACTER}")
-    return text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
-
-
-def text_of(error: BaseException) -> str:
-    """Return an exception's text; user code implements `__str__`, which may raise."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - it may raise anything
-        return "(its text cannot be read)"
+from durable_adk.errors.user_error import UNFIT, UserError, frames_of, made, storable, text_of
 
 
 class DurableAdkError(Exception):
     """Something went wrong in durable_adk."""
 
     error_type: str
-    """Name of the exception that was raised first: the error event's `error_code` (RUN-8)."""
+    """Name of the exception that was raised first."""
+    code: ClassVar[str | None] = None
+    """The error event's `error_code`, where ADK's exception has another name (RUN-8)."""
+    original: Exception | None = None
+    """The exception of user code that is reported, in the process in which it was raised."""
+    user: UserError | None = None
+    """The exception of user code that is reported, in any process."""
 
     def __init__(self, message: str | None = None, *, error_type: str | None = None) -> None:
         self.message = storable(message or (type(self).__doc__ or "").partition("\n")[0])
@@ -100,6 +96,8 @@ class CallerError(DurableAdkError):
 
 class InvalidRequestError(CallerError, ValueError):
     """The request is malformed."""
+
+    code = "ValueError"
 
 
 class StateValueError(CallerError, ValueError):
@@ -184,9 +182,13 @@ class BudgetExceededError(RunError):
 class InstructionError(RunError, KeyError):
     """The instruction names a state variable or artifact that does not exist."""
 
+    code = "KeyError"
+
 
 class OutputSchemaError(RunError, ValueError):
     """The model's answer does not fit the agent's output_schema."""
+
+    code = "ValidationError"
 
 
 class ModelError(RunError):
@@ -372,9 +374,75 @@ def raised(base: type[DurableAdkError], name: str, message: str) -> DurableAdkEr
     return _foreign_class(base, name)(message, error_type=name)
 
 
+def wrapped(base: type[DurableAdkError], error: Exception) -> DurableAdkError:
+    """Return an error of class `base` that reports an exception of user code; see `as_raised`.
+
+    It has the exception's text. An error of ours is returned as it is.
+    """
+    if isinstance(error, DurableAdkError):
+        if class_name(error) != type(error).__name__:  # a class of the user's below one of ours
+            error.user = UserError.of(error)
+        return error
+    result = raised(base, type(error).__name__, "?")
+    result.original, result.user = error, UserError.of(error)
+    result.message = result.user.text
+    result.args, result.__cause__ = (result.message,), error
+    return result
+
+
+@contextmanager
+def reported_as(base: type[DurableAdkError]) -> Generator[None]:
+    """Run user code in the body, and report what it raises by an error of class `base`."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - user code may raise anything
+        raise wrapped(base, error)  # noqa: B904 - it has its cause, and may be the error itself
+
+
+def as_raised(error: DurableAdkError) -> Exception:
+    """Return what user code raised, for user code to catch.
+
+    In the process in which it was raised it is that object; elsewhere an exception of its class if
+    one can be made that is the same. If not, it is an error of our class and of the nearest of the
+    exception's classes that this process has. Any other error is returned as it is.
+    """
+    if error.original is not None and not isinstance(error.original, UNFIT):
+        return error.original
+    if error.user is None and error.error_type == type(error).__name__:
+        return error
+    return (error.user and error.user.rebuilt()) or _mixed(error)
+
+
+def _mixed(error: DurableAdkError) -> DurableAdkError:
+    base = CLASSES[class_name(error)]
+    for kind in _nearest(error):
+        if issubclass(base, kind):
+            break
+        try:
+            both = type(base.__name__, (base, kind, _Foreign), {"base_name": base.__name__})
+            result: Any = made(both, [error.message])
+        except TypeError:  # the class cannot be a base
+            continue
+        result.message, result.error_type, result.user = error.message, error.error_type, error.user
+        if error.user is not None:
+            error.user.fill(result)
+        return result
+    return error
+
+
+def _nearest(error: DurableAdkError) -> Iterator[type[Exception]]:
+    if error.user is not None:
+        yield from error.user.found()
+    original: Any = getattr(builtins, error.error_type, None)  # written by an earlier release
+    if isinstance(original, type) and issubclass(original, Exception):
+        yield original
+
+
 def class_name(error: DurableAdkError) -> str:
     """Return the name under which the error's class crosses a process boundary."""
-    return error.base_name if isinstance(error, _Foreign) else type(error).__name__
+    if isinstance(error, _Foreign):
+        return error.base_name
+    return next(kind.__name__ for kind in type(error).__mro__ if CLASSES.get(kind.__name__) is kind)
 
 
 def _subclasses(base: type[DurableAdkError]) -> dict[str, type[DurableAdkError]]:
@@ -399,21 +467,56 @@ def rebuild(name: str, message: str, *, error_type: str | None = None) -> Durabl
 
 
 def describe(error: BaseException) -> tuple[str, str]:
-    """Return the error event's (`error_code`, `error_message`) (semantics RUN-8)."""
-    if isinstance(error, DurableAdkError):
-        return error.error_type, error.message
-    return type(error).__name__, storable(text_of(error))
+    """Return the error event's (`error_code`, `error_message`) (semantics RUN-8).
+
+    As in ADK, an exception whose `status` is a text has that as its code.
+    """
+    if not isinstance(error, DurableAdkError):
+        return type(error).__name__, storable(text_of(error))
+    status = error.user and error.user.attributes.get("status")
+    if isinstance(status, str):
+        return storable(status, 200), error.message
+    return error.code or error.error_type, error.message
+
+
+class Detail(dict[str, Any]):
+    """The JSON form of an error; in the process that made it, also the error itself."""
+
+    def __init__(self, error: DurableAdkError) -> None:
+        detail = {"class": class_name(error), "type": error.error_type, "message": error.message}
+        super().__init__(detail)
+        if error.user is not None:
+            self["user"] = error.user.to_detail()
+        self.error = error
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self  # it is never changed, and the error is to stay the same object
 
 
 def as_detail(error: DurableAdkError) -> dict[str, Any]:
     """Return the JSON form of an error, for `from_detail`."""
-    return {"class": class_name(error), "type": error.error_type, "message": error.message}
+    return Detail(error)
 
 
 def from_detail(detail: dict[str, Any]) -> DurableAdkError:
     """Recreate an error from the result of `as_detail`."""
-    return rebuild(
-        str(detail.get("class", "RunError")),
-        str(detail.get("message", "")),
-        error_type=str(detail["type"]) if detail.get("type") else None,
-    )
+    if isinstance(detail, Detail):
+        return detail.error
+    name, message = str(detail.get("class", "RunError")), str(detail.get("message", ""))
+    error = rebuild(name, message, error_type=str(detail["type"]) if detail.get("type") else None)
+    error.user = UserError.read(detail.get("user"))
+    if error.user is not None:
+        error.message = message  # it may be empty
+    return error
+
+
+def frames_in(detail: dict[str, Any]) -> list[str]:
+    """Return the places in user code that an error came through, from the result of `as_detail`."""
+    user = UserError.read(detail.get("user"))
+    return [] if user is None else user.frames
+
+
+def places_of(error: BaseException) -> list[str]:
+    """Return the places in user code that an error, or what it reports, came through."""
+    user = error.user if isinstance(error, DurableAdkError) else None
+    return frames_of(error) if user is None else user.frames

@@ -17,6 +17,7 @@ from durable_adk.errors import (
     raised,
     rebuild,
 )
+from durable_adk.errors.user_error import MAX_MESSAGE
 
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
@@ -67,7 +68,7 @@ def test_a_group_of_exceptions_is_kept_as_a_name() -> None:
 def test_a_message_is_cut_where_every_store_can_hold_it(text: str) -> None:
     """D6, 1c: 8 KB of UTF-8 however wide its characters are."""
     error = raised(ToolError, "ValueError", text)
-    assert len(as_detail(error)["message"].encode()) <= errors.MAX_MESSAGE
+    assert len(as_detail(error)["message"].encode()) <= MAX_MESSAGE
     assert "\x00" not in error.message
 
 
