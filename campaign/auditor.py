@@ -55,6 +55,7 @@ CHECKS = (
     Check("no_loss", "I2", clients.no_loss, lasting=True),
     Check("order", "I3", log.order),
     Check("fold", "I4", log.fold),
+    Check("added", "I4", log.added),
     Check("atomic", "I5", log.atomic, lasting=True),
     Check("artifacts", "I5", services.artifacts),
     Check("memories", "I5", services.memories),

@@ -12,7 +12,7 @@ from typing import Any
 from google.genai import types
 
 from campaign.run_folder import RunFolder
-from campaign.workload import NAP, Poison, Turn, is_control
+from campaign.workload import ADDED, NAP, Poison, Turn, is_control
 from durable_adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes
 from durable_adk.auth.auth_schemes import APIKey
 from durable_adk.context.activity import ToolContext
@@ -41,7 +41,10 @@ class Tools:
     async def charge(self, amount: int, nonce: str, tool_context: ToolContext) -> dict[str, Any]:
         """Charge the card."""
         await self._work(tool_context, "charge", nonce)
+        before = tool_context.state.setdefault(ADDED["charge"], [])
         total = tool_context.state.get("total", 0) + amount
+        await asyncio.sleep(0.01)  # both calls of a turn have read by now
+        before.append(nonce)
         tool_context.state["total"] = total
         return {"total": total, "nonce": nonce}
 
@@ -60,7 +63,9 @@ class Tools:
         """Count on one side."""
         await self._work(tool_context, "mark", nonce)
         tool_context.state[side] = tool_context.state.get(side, 0) + 1
-        return {side: tool_context.state[side]}
+        state, place = tool_context.state, ADDED["mark"]
+        state[place] = [*state.get(place, []), nonce]
+        return {side: tool_context.state[side], "nonce": nonce}
 
     async def late(self, nonce: str, tool_context: ToolContext) -> str:
         """Be slower than the others of a turn."""

@@ -48,6 +48,8 @@ QUEUED = 12
 """Of them may wait."""
 GENERATION = 10
 """Numbers that the turns of a cleared session have between two deletions."""
+ADDED = {"charge": "charged", "mark": "marked"}
+"""By tool, the list in the state that its calls extend, also those that run at the same time."""
 PREFIX = "control"
 """How the sessions of the controls are called."""
 MARK = "do "

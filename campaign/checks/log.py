@@ -8,6 +8,7 @@ from typing import Any
 
 from campaign.checks.violation import Violation
 from campaign.evidence import Evidence, Key
+from campaign.workload import ADDED
 
 CLOSED = frozenset(("completed", "failed", "cancelled", "abandoned"))
 
@@ -65,6 +66,29 @@ def fold(found: Evidence) -> Iterator[Violation]:
             yield Violation("the state is not what the changes add up to", str(place), value)
 
 
+def added(found: Evidence) -> Iterator[Violation]:
+    """I4: what calls have added to a list is there once, also if they ran at the same time."""
+    lists = {
+        (Key(line["app_name"], line["user_id"], line["session_id"]), line["key"]): line["value"]
+        for line in found.state
+    }
+    for key, rows in found.events.items():
+        for tool, place in ADDED.items():
+            wanted: Counter[str] = Counter(
+                response["response"]["nonce"]
+                for row in rows
+                for response in _responses(row.body)
+                if response["name"] == tool and "nonce" in (response["response"] or {})
+            )
+            kept: Counter[str] = Counter(json.loads(lists.get((key, place), "[]")))
+            if wanted != kept:
+                yield Violation(
+                    "an addition to a list is lost or doubled",
+                    str(key),
+                    {"place": place, "lost": wanted - kept, "more": kept - wanted},
+                )
+
+
 def atomic(found: Evidence) -> Iterator[Violation]:
     """I5: events, the session's row and the invocation's row changed together."""
     by_invocation = found.by_invocation()
@@ -110,6 +134,12 @@ def clean_end(found: Evidence) -> Iterator[Violation]:
     for key, head in found.heads.items():
         if head["lease_invocation_id"] is not None:
             yield Violation("a lease is left", str(key), head["lease_invocation_id"])
+
+
+def _responses(body: dict[str, Any]) -> list[dict[str, Any]]:
+    content: dict[str, Any] = body.get("content") or {}
+    parts: list[dict[str, Any]] = content.get("parts", [])
+    return [part["function_response"] for part in parts if part.get("function_response")]
 
 
 def _delta(body: dict[str, Any]) -> dict[str, Any]:

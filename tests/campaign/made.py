@@ -35,6 +35,8 @@ TURNS = {
     "s8.1": Turn(*SIGN_IN, 1),
     "k4.1": Turn(*POISON, 1),
 }
+CHARGED = {"total": 1, "charged": ["~00000001"]}
+"""What a call has changed in the state."""
 LOST = 3
 """The first of the events of `PLAIN` that a copy of the store lacks."""
 AGENTS = {
@@ -67,11 +69,12 @@ STEPS = {
 
 def _events() -> dict[Key, list[Row]]:
     request = call("c3", "adk_request_confirmation", originalFunctionCall={"id": "c2"})
+    charged = response("c1", "charge", total=1, nonce="~00000001")
     return {
         PLAIN: [
             row(1, "p.1.0", "user", {"text": TURNS["p.1"].message}),
             row(2, "p.1.1", "cashier", call("c1", "charge", nonce="~00000001")),
-            row(3, "p.1.2", "cashier", response("c1", "charge", total=1), delta={"total": 1}),
+            row(3, "p.1.2", "cashier", charged, delta=CHARGED),
             row(4, "p.1.3", "cashier", {"text": "Charged. ~00000002"}),
         ],
         APPROVAL: [
@@ -147,7 +150,7 @@ def good(*, quiet: int = 1) -> Evidence:
             for key, rows in events.items()
         },
         events=events,
-        state=[_state(PLAIN, "total", "1")],
+        state=[_state(PLAIN, key, json.dumps(value)) for key, value in CHARGED.items()],
         ledger=[
             {**_run("p.1:c1", "charge", "~00000001", phase), "at": at, "pid": 1}
             for phase, at in (("begun", 2.1), ("done", 2.2))

@@ -1,5 +1,6 @@
 """Of what evidence is made by hand."""
 
+import json
 from typing import Any
 
 from campaign.controls import normalized
@@ -53,7 +54,11 @@ def added(found: Evidence, key: Key, rows: list[Row]) -> None:
     if cancelled:
         tries = ({"type": "invoke", "at": 10.4}, {"type": "ok", "reached": True, "at": 10.5})
         found.journal += [{**names, "operation": "cancel", **line} for line in tries]
-    own = {line["key"]: int(line["value"]) for line in found.state if line["session_id"] == key[2]}
+    own = {
+        line["key"]: json.loads(line["value"])
+        for line in found.state
+        if line["session_id"] == key[2]
+    }
     found.controls[turn.app] = {
         "turns": [{}] * turn.course
         + [{"outcome": "ok", "events": [normalized(one.body, turn) for one in rows]}],

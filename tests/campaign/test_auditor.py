@@ -76,6 +76,11 @@ CASES: dict[str, list[Harm]] = {
         repeat("state", key="total", other={"key": "more"}),
         store(PLAIN, 3, actions={"state_delta": {"temp:x": 1}}),
     ],
+    "added": [
+        change("state", key="charged")(value="[]"),
+        change("state", key="charged")(value='["~00000001", "~00000001"]'),
+        drop("state", key="charged"),
+    ],
     "atomic": [
         lose(PLAIN, 3),
         lambda found: found.heads[PLAIN].update(revision=5),
