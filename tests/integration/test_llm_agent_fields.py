@@ -519,3 +519,31 @@ async def test_of_two_tools_of_a_name_the_last_is_declared(make_runner: MakeRunn
     events = await send(await make_runner(a))
     assert {"how", "where"} == set(declared(requests(a)[0])["look"]["properties"])
     assert events[1].get_function_responses()[0].response == {"result": "other up"}
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+async def test_files_in_a_result_are_parts_of_the_response(
+    make_runner: MakeRunner, *, hooked: bool
+) -> None:
+    """FLW-49: as in ADK, the model sees them as files and not as text in a dict."""
+    image = types.Part.from_bytes(data=b"png", mime_type="image/png")
+
+    def draw() -> dict[str, Any]:
+        """Draw something."""
+        return {"size": 3, "drawing": image, "others": [image, "text"]}
+
+    def after(tool: BaseTool, args: Any, tool_context: ToolContext, tool_response: Any) -> None:
+        del tool, args, tool_context
+        assert tool_response["drawing"] == image
+
+    callback = after if hooked else None
+    a = agent(call("draw"), "done", tools=[draw], after_tool_callback=callback)
+    runner = await make_runner(a)
+    await send(runner)
+    (response,) = (one for event in await stored(runner) for one in event.get_function_responses())
+    assert response.response == {"size": 3, "others": ["text"]}
+    data = [part.inline_data and part.inline_data.data for part in response.parts or []]
+    assert data == [b"png", b"png"]
+    (sent,) = requests(a)[1].contents[-1].parts or []
+    assert sent.function_response
+    assert len(sent.function_response.parts or []) == 2

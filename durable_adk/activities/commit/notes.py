@@ -7,6 +7,7 @@ replaced, so concurrent attempts agree regardless of which was faster.
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from google.genai import types
 from pydantic import Field
 
 from durable_adk.activities.dependencies import Dependencies
@@ -66,6 +67,10 @@ class ReceivedResult(_Arrived):
     """A tool's result, before the after-tool callbacks."""
 
     response: Any = None
+    media: list[types.FunctionResponsePart] = Field(
+        default_factory=list[types.FunctionResponsePart]
+    )
+    """The files in the response, which it is noted without."""
     args: dict[str, Any] = Field(default_factory=dict[str, Any])
     """The arguments as the before-tool callbacks left them."""
     asked_by: ConfirmationRequester | None = None

@@ -134,7 +134,11 @@ def _result(call: "_ToolCall", outcome: "_Outcome") -> StepResult:
         return _asking(outcome.asks, scope)
     if outcome.pending and not waits_for_user(context):
         return pending_result(context, step)
-    event = response_event(outcome.response, call.call, context, step, tool=outcome.tool)
+    arrived = call.arrived
+    noted = arrived.media if arrived and outcome.response is arrived.response else []
+    event = response_event(
+        outcome.response, call.call, context, step, tool=outcome.tool, noted=noted
+    )
     agent = call.run.agent
     # An agent's output may be its caller's, as text beside the response.
     before = partial(text_before, scope, step)

@@ -1,7 +1,7 @@
 """Builds the event for a tool's response, with the request to the user, if there is one."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from google.genai import types
@@ -26,27 +26,36 @@ def response_event(
     step: ToolStep,
     *,
     tool: BaseTool | None,
+    noted: Sequence[types.FunctionResponsePart] = (),
 ) -> Event:
     """Return the response as an event that is known to be storable.
+
+    Args:
+        response: The tool's result, or what stands for it.
+        call: The call.
+        context: The context of the call.
+        step: The step.
+        tool: The tool; None: there is none.
+        noted: The media of a result that an earlier attempt noted without them.
 
     Raises:
         ToolResultError: The result is not JSON or too large.
         StateValueError: A state value was changed in place into something that is not JSON.
     """
     shown = _shown(response) if isinstance(tool, AgentTool) else ""
-    response = result_value(response)
-    if not isinstance(response, dict):
-        response = {"result": response}  # FLW-49
-    try:
-        check_json(response, f"the result of tool {call.name!r}")
-    except StateValueError as error:
-        raise ToolResultError(error.message) from None
+    response, media = result_and_media(response)
+    response = _checked(response, f"the result of tool {call.name!r}")
     check_json(context.state.collect_delta(), "state_delta")
     parts: list[types.Part] = []
     if shown and context.actions.skip_summarization and "error" not in response:
         # The agent's output ends the caller's turn, so it is included as text too (17.1, TOL-21).
         parts.append(types.Part(text=shown))
-    answer = types.FunctionResponse(id=call.id, name=call.name, response=response)  # pyright: ignore[reportUnknownArgumentType]: checked JSON
+    answer = types.FunctionResponse(
+        id=call.id,
+        name=call.name,
+        response=response,
+        parts=[*media, *noted] or None,
+    )
     event = Event(
         id=step.event_id,
         invocation_id=step.invocation_id,
@@ -62,8 +71,62 @@ def response_event(
     return event
 
 
-def result_value(response: Any) -> Any:
-    """Return a tool's result as JSON: a dict as it is, an object as the value of ``result``."""
+def _checked(value: Any, what: str) -> dict[str, Any]:
+    """Return a result as a dict.
+
+    Raises:
+        ToolResultError: It is not JSON.
+    """
+    try:
+        check_json(value, what)
+    except StateValueError as error:
+        raise ToolResultError(error.message) from None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"result": value}  # FLW-49
+
+
+def result_and_media(response: Any) -> tuple[Any, list[types.FunctionResponsePart]]:
+    """Return a tool's result as JSON, and the files in it apart, which a model sees as such.
+
+    An object that is no dict is the value of ``result``.
+    """
+    media: list[types.FunctionResponsePart] = []
+    rest = _without_media(response, media)
+    return _value({} if rest is _MEDIA else rest), media
+
+
+_MEDIA = object()
+"""Stands for a value that is a file."""
+MAX_CONTAINERS = 8
+"""How deep in dicts and lists a file is looked for."""
+
+
+def _without_media(value: Any, media: list[types.FunctionResponsePart], depth: int = 0) -> Any:
+    """Return a value without its parts that are files, which are added to `media`."""
+    part = _media(value) if isinstance(value, types.Part) else None
+    if part is not None:
+        media.append(part)
+        return _MEDIA
+    if depth < MAX_CONTAINERS and isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        pairs = ((key, _without_media(item, media, depth + 1)) for key, item in items)
+        return {key: item for key, item in pairs if item is not _MEDIA}
+    if depth < MAX_CONTAINERS and isinstance(value, (list, tuple)):
+        members = cast("Sequence[Any]", value)
+        rest = (_without_media(item, media, depth + 1) for item in members)
+        return [item for item in rest if item is not _MEDIA]
+    return value
+
+
+def _media(part: types.Part) -> types.FunctionResponsePart | None:
+    blob, file = part.inline_data, part.file_data
+    if blob is not None and blob.data is not None and blob.mime_type:
+        return types.FunctionResponsePart.from_bytes(data=blob.data, mime_type=blob.mime_type)
+    if file is not None and file.file_uri and file.mime_type:
+        return types.FunctionResponsePart.from_uri(file_uri=file.file_uri, mime_type=file.mime_type)
+    return None
+
+
+def _value(response: Any) -> Any:
     value: Any = to_json_value(response, exclude_none=True)
     is_object = isinstance(value, dict) and not isinstance(response, Mapping)
     return cast("Any", {"result": value} if is_object else value)

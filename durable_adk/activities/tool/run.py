@@ -16,7 +16,7 @@ from durable_adk.activities.commit.notes import (
 )
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.activities.tool.delegated import or_needed
-from durable_adk.activities.tool.response_event import result_value
+from durable_adk.activities.tool.response_event import result_and_media
 from durable_adk.activities.user_code.callbacks import as_list
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.attempt_history import NO_ATTEMPTS, AttemptHistory
@@ -148,7 +148,8 @@ class ToolAttempt:
             return arrived
         try:
             # The callbacks of this attempt get the tool's object itself.
-            noted = arrived.model_copy(update={"response": result_value(arrived.response)})
+            response, media = result_and_media(arrived.response)
+            noted = arrived.model_copy(update={"response": response, "media": media})
             check_json(noted.response, "the result")
             check_json(context.state.collect_delta(), "state_delta")
             body = noted.to_json()
