@@ -22,7 +22,7 @@ from durable_adk.settings import Limits
 from durable_adk.tools import FunctionTool, ToolContext
 from durable_adk.wire.messages import workflow_id
 from tests.conftest import MakeRunner
-from tests.support.scripts import call, gist, send, shape, state, stored
+from tests.support.scripts import call, calls, gist, send, shape, state, stored
 
 pytestmark = pytest.mark.thorough
 
@@ -402,3 +402,36 @@ async def test_the_cursor_is_small_and_runs_are_alike(
     assert len(RUNS) == 60
     answer = (await stored(runner))[-1]
     assert answer.text == "worker is done"
+
+
+async def test_calls_that_are_still_pending_survive_a_new_run(make_runner: MakeRunner) -> None:
+    """D10, TOL-42: the model spoke after each answer, and each approved call still runs."""
+
+    def pay(amount: int) -> str:
+        """Pay something."""
+        return f"paid {amount}"
+
+    asked = calls(*(("pay", {"amount": number}) for number in (1, 2, 3)))
+    left: list[Any] = [asked, "first", "second", "third"]
+    model = ScriptedModel(replies=lambda _: left.pop(0))
+    tools = [FunctionTool(pay, require_confirmation=True)]
+    agent = LlmAgent(name="desk", model=model, tools=tools)
+    runner = await make_runner(agent, limits=Limits(max_history_events=1))
+    await send(runner)
+    for words in ("first", "second", "third"):
+        pending = (await runner.pending(user_id="u", session_id="s"))[-1]
+        answer = types.FunctionResponse(
+            id=pending.call_id, name=pending.name, response={"confirmed": True}
+        )
+        message = types.Content(role="user", parts=[types.Part(function_response=answer)])
+        events = [
+            event
+            async for event in runner.run_async(user_id="u", session_id="s", new_message=message)
+        ]
+        assert [gist(event) for event in events] == ["desk response pay", f"desk text {words}"]
+    responses = [
+        one.response for event in await stored(runner) for one in event.get_function_responses()
+    ]
+    assert [{"result": f"paid {number}"} for number in (3, 2, 1)] == [
+        one for one in responses if "result" in (one or {})
+    ]
