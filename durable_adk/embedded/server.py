@@ -21,6 +21,7 @@ from temporalio.service import RPCError
 
 from durable_adk.embedded.process import Process
 from durable_adk.errors import AlreadyExistsError, TemporalUnavailableError
+from durable_adk.retrying import Deadline
 
 HOST = "127.0.0.1"
 
@@ -336,10 +337,10 @@ async def _claim(data_dir: Path) -> AsyncGenerator[int]:
     The lock belongs to the open file, which the server inherits. Once we have closed our
     descriptor, the lock lives exactly as long as the server, even if this process dies.
     """
-    deadline = time.monotonic() + _LOCK_TIMEOUT
+    deadline = Deadline(_LOCK_TIMEOUT)
     with open_lock(data_dir / "temporal.lock") as lock:
         while not try_lock(lock, shared=False):
-            if time.monotonic() > deadline:
+            if deadline.left() < 0:
                 raise _in_use(data_dir)
             await asyncio.sleep(0.05)  # a server may be stopping, or a process may be checking
         yield lock.fileno()

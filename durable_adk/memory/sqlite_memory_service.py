@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from hashlib import sha256
@@ -14,11 +13,9 @@ from durable_adk.json_values import canonical
 from durable_adk.memory._stored import Memory, Owner, StoredMemoryService
 from durable_adk.memory._words import words as words_of
 from durable_adk.memory.memory_entry import MemoryEntry
+from durable_adk.sessions.sql.sqlite import BUSY_TIMEOUT, switch_to_wal
 
 T = TypeVar("T")
-
-_BUSY_TIMEOUT = 5.0
-"""Seconds to wait for another process's write lock (reliability 10)."""
 
 _VERSION = 1
 _TABLES = """
@@ -141,7 +138,7 @@ class _SqliteStore:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with _open(self._path) as connection:
-            _switch_to_wal(connection)
+            switch_to_wal(connection)
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version > _VERSION:
                 raise StoreUnavailableError(
@@ -173,23 +170,6 @@ def _token(owner: Owner) -> str:
 
 @contextmanager
 def _open(path: Path) -> Generator[sqlite3.Connection]:
-    with closing(sqlite3.connect(path, timeout=_BUSY_TIMEOUT, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=FULL")  # an acknowledged commit survives power loss
         yield connection
-
-
-def _switch_to_wal(connection: sqlite3.Connection) -> None:
-    """Switch the file permanently to a write-ahead log.
-
-    The switch needs exclusive access and does not wait for it, so it is retried until the timeout.
-    """
-    deadline = time.monotonic() + _BUSY_TIMEOUT
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-        else:
-            return

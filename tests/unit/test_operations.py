@@ -12,7 +12,7 @@ from durable_adk.client.connect import KEEP_ALIVE
 from durable_adk.client.invocations import TASK_TIMEOUT
 from durable_adk.retrying import STORE_TIMEOUT
 from durable_adk.sessions.sql import database
-from durable_adk.sessions.sql.sqlite import _BUSY_TIMEOUT
+from durable_adk.sessions.sql.sqlite import BUSY_TIMEOUT
 from durable_adk.settings import Limits, Settings
 from durable_adk.worker import WorkerOptions, timing
 
@@ -95,7 +95,7 @@ def test_every_fixed_time_has_its_row() -> None:
         **{f"`{name}`": value for name, value in store.items()},
         "`timeout`, `pool_timeout`": f"{database._CONNECT:g} s",
         "`command_timeout`": f"{database._COMMAND:g} s",
-        "`busy_timeout`": f"{_BUSY_TIMEOUT:g} s",
+        "`busy_timeout`": f"{BUSY_TIMEOUT:g} s",
         "`keep_alive_interval`, `keep_alive_timeout`": "; ".join(f"{n / 1000:g} s" for n in alive),
         "`sticky_queue_schedule_to_start_timeout`": shown(sticky),
         "`TASK_TIMEOUT`": shown(TASK_TIMEOUT),

@@ -5,7 +5,6 @@ is a task of the server and costs far more, so tickets far back in the queue ret
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -21,6 +20,7 @@ from durable_adk.activities.attempt import (
 from durable_adk.activities.dependencies import Dependencies
 from durable_adk.errors import SessionBusyError
 from durable_adk.failpoints import failpoint
+from durable_adk.retrying import Deadline
 from durable_adk.sessions.records import QueuePlace
 from durable_adk.wire.messages import WhenBusy
 from durable_adk.wire.steps import AnswerStep, CloseStep, OpenStep
@@ -78,9 +78,9 @@ async def _until_free(
     step: WaitingStep,
     busy: SessionBusyError,
 ) -> T:
-    until = time.monotonic() + IN_PLACE_TIMEOUT
+    deadline = Deadline(IN_PLACE_TIMEOUT)
     while True:
-        late = time.monotonic() > until or activity.is_worker_shutdown()
+        late = deadline.left() < 0 or activity.is_worker_shutdown()
         if late and busy.ahead < IN_PLACE_TICKETS:
             busy.remaining = 0.0  # retry at once: its turn may come any time
         if late or busy.ahead >= IN_PLACE_TICKETS:
@@ -113,8 +113,8 @@ async def wait_for_turn(
     ends: Callable[[], bool] = lambda: False,
 ) -> None:
     """Wait until it is the ticket's turn according to the store, for at most `seconds`."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0 and not ends():
+    deadline = Deadline(seconds)
+    while (left := deadline.left()) > 0 and not ends():
         await deps.sessions.wait_for_change(step.key, after=_NEVER, timeout=left)
         try:
             await check_turn(deps, step)

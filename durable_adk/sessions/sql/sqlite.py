@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, create_engine, event
 
+from durable_adk.retrying import Deadline
 from durable_adk.sessions.log.storage import T
 from durable_adk.sessions.sql import migrate
 from durable_adk.sessions.sql._tables import SqlTables
@@ -18,7 +19,7 @@ from durable_adk.sessions.sql.forks import FirstUse
 from durable_adk.sessions.sql.schema_version import SchemaVersion
 from durable_adk.sessions.sql.unavailable import translated, unavailable
 
-_BUSY_TIMEOUT = 5.0
+BUSY_TIMEOUT = 5.0
 """Seconds to wait for another process's write or in this process's queue (reliability 10)."""
 
 _READERS = 4
@@ -38,13 +39,13 @@ class SqliteStore:
             URL.create("sqlite", database=str(path)),
             # Without an isolation level the driver begins no transactions; `_begin` does.
             connect_args={
-                "timeout": _BUSY_TIMEOUT,
+                "timeout": BUSY_TIMEOUT,
                 "isolation_level": None,
                 "check_same_thread": False,
             },
             hide_parameters=True,  # an error message must not quote a user's event
             pool_size=_READERS + 1,
-            pool_timeout=_BUSY_TIMEOUT,
+            pool_timeout=BUSY_TIMEOUT,
         )
         event.listen(self._engine, "connect", _set_up)
         event.listen(self._engine, "begin", _begin)
@@ -89,10 +90,10 @@ class SqliteStore:
     async def write(self, work: Callable[[SqlTables], T]) -> T:
         """See `Store.write`."""
         await self.prepare()  # before the deadline starts, which must not include migrations
-        deadline = time.monotonic() + _BUSY_TIMEOUT
+        deadline = Deadline(BUSY_TIMEOUT)
 
         def transaction() -> T:
-            if time.monotonic() > deadline:
+            if deadline.left() < 0:
                 raise unavailable("others have been waiting for too long")
             with self._writer.begin() as connection:
                 return work(SqlTables(connection, lock=True))
@@ -152,22 +153,27 @@ class DataVersion:
 
 
 def _create(path: Path) -> None:
-    """Create the file's folder, and switch the file to a write-ahead log permanently.
+    """Create the file and its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None)) as connection:
+        switch_to_wal(connection)
+
+
+def switch_to_wal(connection: sqlite3.Connection) -> None:
+    """Switch a file permanently to a write-ahead log.
 
     The switch needs exclusive access and does not wait for it, so it is retried until it succeeds.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + _BUSY_TIMEOUT
-    with closing(sqlite3.connect(path, timeout=_BUSY_TIMEOUT, isolation_level=None)) as connection:
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode=WAL")
-            except sqlite3.OperationalError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
-            else:
-                return
+    deadline = Deadline(BUSY_TIMEOUT)
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:
+            if deadline.left() < 0:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def scrub(path: Path) -> None:
@@ -176,7 +182,7 @@ def scrub(path: Path) -> None:
     Raises:
         sqlite3.OperationalError: Other connections kept the file or its log locked.
     """
-    with closing(sqlite3.connect(path, timeout=_BUSY_TIMEOUT, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None)) as connection:
         connection.execute("VACUUM")
         (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:

@@ -127,7 +127,7 @@ async def test_a_file_of_a_newer_version_is_left_alone(service, path):
 
 async def test_a_locked_file_is_worth_waiting_for(service, path, monkeypatch):
     """A writer that cannot have the file in time raises a transient error, which steps retry."""
-    monkeypatch.setattr(sqlite_memory_service, "_BUSY_TIMEOUT", 0.05)
+    monkeypatch.setattr(sqlite_memory_service, "BUSY_TIMEOUT", 0.05)
     await texts(service, "tea")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -193,7 +193,7 @@ async def test_another_object_is_heard(service, path, operation):
 
 async def test_locked_file_is_unavailable(path, monkeypatch):
     """A lock held too long raises StoreUnavailableError in time; the repeat then works once."""
-    monkeypatch.setattr(sqlite_store, "_BUSY_TIMEOUT", 0.3)
+    monkeypatch.setattr(sqlite_store, "BUSY_TIMEOUT", 0.3)
     service = SqliteSessionService(path)
     await opened(service)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as lease_owner:
