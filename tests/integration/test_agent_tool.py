@@ -323,22 +323,30 @@ async def test_a_subclass_wraps_the_agents_run(make_runner: MakeRunner) -> None:
     assert seen == [(1, None, "one"), (1, "re:one", "re:one")]
 
 
+class NotNow(Exception):  # noqa: N818 - an application's own name
+    """An exception of an application, with an attribute."""
+
+    def __init__(self, until: int) -> None:
+        super().__init__(f"not before {until}")
+        self.until = until
+
+
 async def test_what_the_agent_fails_with_can_be_caught_round_it(make_runner: MakeRunner) -> None:
-    """TOL-21: a subclass may answer for its agent."""
+    """TOL-21: a subclass may answer for its agent; the exception is the application's own."""
 
     class Careful(AgentTool):
         async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
             try:
                 return await super().run_async(args=args, tool_context=tool_context)
-            except ValueError:
-                return "never mind"
+            except NotNow as error:
+                return f"later, at {error.until}"
 
     def broken() -> None:
-        raise ValueError("no")
+        raise NotNow(7)
 
     tool = Careful(expert(call("broken"), tools=[broken]))
     events = await send(await make_runner(asking(tool)))
-    assert events[1].get_function_responses()[0].response == {"result": "never mind"}
+    assert events[1].get_function_responses()[0].response == {"result": "later, at 7"}
 
 
 async def test_the_child_sees_what_callbacks_before_the_call_changed(

@@ -14,6 +14,7 @@ from durable_adk.errors import (
     AgentDefinitionError,
     AgentWaitsError,
     DurableAdkError,
+    as_raised,
     from_detail,
     text_of,
 )
@@ -121,12 +122,15 @@ class AgentToolRuns:
 
         Raises:
             AgentNeeded: It has not ended yet.
-            DurableAdkError: It failed.
+            Exception: What it failed with, as its own code raised it.
         """
         result = next(self._results, None)
         if result is None:
             raise AgentNeeded(child_run(tool, message))
-        return result.taken(tool, self._context)
+        try:
+            return result.taken(tool, self._context)
+        except DurableAdkError as error:
+            raise as_raised(error) from error
 
 
 def child_run(tool: AgentTool, message: str) -> ChildRun:
