@@ -112,13 +112,10 @@ def _message(said: str) -> Message:
 
     def message(events: Sequence[Event]) -> types.Content:
         calls = [call for event in events for call in event.get_function_calls()]
-        answered = {one.id for event in events for one in event.get_function_responses()}
+        by_user = [event for event in events if event.author == "user"]
+        answered = {one.id for event in by_user for one in event.get_function_responses()}
         names = {CONFIRMATION: {"confirmed": said == "yes"}, "order": {"status": said}}
-        waiting = [
-            call
-            for call in calls
-            if call.name == "order" or (call.name == CONFIRMATION and call.id not in answered)
-        ]
+        waiting = [one for one in calls if one.name in names and one.id not in answered]
         parts = [
             types.Part(
                 function_response=types.FunctionResponse(

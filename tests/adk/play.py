@@ -5,7 +5,7 @@ It is written with ADK's names only, so that google-adk plays it by the same lin
 
 import json
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -124,14 +124,7 @@ async def play(scenario: Scenario) -> Told:
     with requests_seen() as asked:
         async with runner:
             turns = [await _hear(runner, turn) for turn in scenario.turns]
-    kept: Told = {}
-    for place in scenario.places:
-        session = await sessions.get_session(app_name=app.name, **_session(place))
-        kept[place] = session and {
-            "events": [_event(event) for event in session.events],
-            "state": _json(dict(session.state)),
-            "artifacts": await _artifacts(artifacts, app.name, place),
-        }
+            kept = {place: await _kept(runner, artifacts, place) for place in scenario.places}
     return {"turns": turns, "kept": kept, "requests": asked, "hooks": hooks.seen}
 
 
@@ -165,8 +158,18 @@ def _session(place: str) -> dict[str, str]:
     return {"user_id": user, "session_id": session}
 
 
-async def _artifacts(service: InMemoryArtifactService, app: str, place: str) -> Told:
-    where = {"app_name": app, **_session(place)}
+async def _kept(runner: Runner, artifacts: InMemoryArtifactService, place: str) -> Told | None:
+    """What is stored of a session by now, or None."""
+    where = {"app_name": runner.app_name, **_session(place)}
+    session = await runner.session_service.get_session(**where)
+    return session and {
+        "events": [_event(event) for event in session.events],
+        "state": _json(dict(session.state)),
+        "artifacts": await _artifacts(artifacts, where),
+    }
+
+
+async def _artifacts(service: InMemoryArtifactService, where: Mapping[str, str]) -> Told:
     kept: Told = {}
     for name in await service.list_artifact_keys(**where):
         for version in await service.list_versions(filename=name, **where):
