@@ -53,9 +53,10 @@ class Player:
             except UNKNOWN as error:
                 # Whether it has happened is not known: the same is sent again, under the same id.
                 self._note(turn, "run", "info", attempt, error=repr(error)[:300])
-            except DurableAdkError as error:
-                self._note(turn, "run", "fail", attempt, error=error.error_type)
-                return error.error_type
+            except Exception as error:  # noqa: BLE001 - also what a tool has raised
+                name = getattr(error, "error_type", type(error).__name__)
+                self._note(turn, "run", "fail", attempt, error=name)
+                return name
             else:
                 self._note(turn, "run", "ok", attempt)
                 return "ok"
