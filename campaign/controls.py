@@ -9,7 +9,7 @@ from typing import Any
 from campaign.apps import make_apps
 from campaign.player import Player
 from campaign.run_folder import RunFolder
-from campaign.workload import CROWD, PREFIX, STEADY, Turn, courses
+from campaign.workload import ADDED, CROWD, PREFIX, STEADY, Turn, courses
 from durable_adk.apps import App
 from durable_adk.artifacts import InMemoryArtifactService
 from durable_adk.auth.credential_service import InMemoryCredentialService
@@ -28,6 +28,10 @@ Control = dict[str, Any]
 def normalized(event: dict[str, Any], turn: Turn) -> dict[str, Any]:
     """An event without what differs between runs: times, ids of the run, the model's numbers."""
     kept = {name: value for name, value in event.items() if name != "timestamp"}
+    if (actions := event.get("actions")) is not None:
+        # Branches extend one list in the order of their commits, which differs.
+        delta = {k: v for k, v in actions.get("state_delta", {}).items() if k != ADDED["mark"]}
+        kept["actions"] = {**actions, "state_delta": delta}
     return json.loads(plain(json.dumps(kept, sort_keys=True), turn))
 
 
