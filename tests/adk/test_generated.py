@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.adk.compare import differences
-from tests.adk.generated import Described, conversation
+from tests.adk.generated import RAISED, Described, conversation
 from tests.adk.google_adk import GoogleAdk
 from tests.adk.play import play
 from tests.support.examples import examples
@@ -125,6 +125,19 @@ def transferring_conversations(draw: st.DrawFn) -> Described:
     }
 
 
+@st.composite
+def failing_conversations(draw: st.DrawFn) -> Described:
+    """Messages to one agent whose model or callbacks raise."""
+    agent = draw(agents(iter(range(1000)), 0, waiting=False)) | {"schema": False}
+    raised = st.sampled_from(sorted(RAISED))
+    if draw(st.booleans()):
+        agent["replies"] = [*agent["replies"][:1], {"raise": draw(raised)}]
+    else:
+        agent["hooks"][draw(st.sampled_from(HOOKS[:4]))] = {"raise": draw(raised)}
+    turns = draw(st.lists(st.just("hello"), min_size=1, max_size=2))
+    return {"root": agent, "stream": draw(st.booleans()), "turns": turns}
+
+
 def check(described: Described, google_adk: GoogleAdk, *, left_out: str = "$^") -> None:
     """Nothing differs but what is declared; `left_out`: a pattern of kinds that have their row."""
     scenario = conversation(described)
@@ -159,3 +172,10 @@ def test_agents_hand_over_as_in_google_adk(described: Described, google_adk: Goo
     """Up and down; but after_agent is called here, and the tool stands behind the others."""
     left_out = r"hooks\.\+ ours: after_agent|requests\.N\.config\.tools"
     check(described, google_adk, left_out=left_out)
+
+
+@settings(max_examples=examples(100))
+@given(described=failing_conversations())
+def test_what_raises_is_told_as_in_google_adk(described: Described, google_adk: GoogleAdk) -> None:
+    """To the caller, the hooks and the session; but for `on_event` of the error's event."""
+    check(described, google_adk, left_out=r"hooks\.\+ ADK's: on_event")
