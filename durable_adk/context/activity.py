@@ -7,6 +7,7 @@ committed with the step's event (STA-16). The context of a custom agent's body i
 
 import hashlib
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
@@ -22,7 +23,7 @@ from durable_adk.auth.auth_credential import AuthCredential
 from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.auth.redaction import without_secrets
 from durable_adk.context.loop import InvocationContext, RunningAgent
-from durable_adk.errors import InvalidRequestError
+from durable_adk.errors import InvalidRequestError, StateValueError
 from durable_adk.events.event import Event
 from durable_adk.events.event_actions import EventActions
 from durable_adk.events.tool_confirmation import ConfirmationRequester, ToolConfirmation
@@ -214,7 +215,7 @@ class Context(ReadonlyContext):
         save_key: str = "",
     ) -> None:
         super().__init__(invocation_context)
-        self.actions = event_actions or EventActions()
+        self._actions = event_actions or EventActions()
         self.function_call_id = function_call_id
         self.tool_confirmation = tool_confirmation
         self.run_agent: Callable[[Any, str], Any] | None = None
@@ -226,8 +227,8 @@ class Context(ReadonlyContext):
         scope = self._scope
         self._state = State(
             scope.session.state,
-            self.actions.state_delta,
-            read=self.actions.state_read,
+            self._actions.state_delta,
+            read=self._actions.state_read,
             stored=scope.stored,
         )
         self._save_key = f"{scope.invocation_id}/{scope.event_id}/{function_call_id or save_key}"
@@ -237,6 +238,17 @@ class Context(ReadonlyContext):
     def state(self) -> State:  # pyright: ignore[reportIncompatibleMethodOverride]: ADK narrows it to a writable state
         """The state; writes are recorded."""
         return self._state
+
+    @property
+    def actions(self) -> EventActions:
+        """What is committed with the step's event, in-place changes of state included."""
+        with suppress(StateValueError):  # raised when the step collects its changes
+            self._state.collect_delta()
+        return self._actions
+
+    @actions.setter
+    def actions(self, actions: EventActions) -> None:
+        self._actions = actions
 
     def end_invocation(self) -> None:
         """End this agent's run before its next step (CTX-11)."""

@@ -55,6 +55,17 @@ async def test_a_tool_is_called_with_a_context_of_a_test() -> None:
     assert (await made.search_memory("tea")).memories == []
 
 
+async def test_actions_show_what_was_changed_in_place() -> None:
+    """As in ADK: a list that was read from the state and extended is a change."""
+    told = await context()
+    told.session.state["cart"] = []
+    made = ToolContext(told)
+    made.state["cart"].append("tea")
+    assert made.actions.state_delta == {"cart": ["tea"]}
+    made.state["cart"].append(object())
+    assert made.actions.state_delta == {"cart": ["tea"]}
+
+
 async def test_contexts_say_what_the_invocation_is() -> None:
     """A callback's context is a tool's without a call; the invocation can be read from both."""
     content = types.Content(role="user", parts=[types.Part(text="hi")])
