@@ -10,8 +10,9 @@
     |   +-- AgentDefinitionError       (ValueError)
     |   |   +-- AgentNotFoundError
     |   +-- UnknownAppError            (ValueError)
-    |   +-- SessionNotFoundError       (ValueError)
-    |   +-- InvocationNotFoundError    (ValueError)
+    |   +-- NotFoundError
+    |   |   +-- SessionNotFoundError   (ValueError)
+    |   |   +-- InvocationNotFoundError (ValueError)
     |   +-- AlreadyExistsError         (ValueError)
     |   +-- StaleSessionError          (ValueError)
     |   +-- SessionBusyError
@@ -120,11 +121,15 @@ class UnknownAppError(CallerError, ValueError):
     """No app of this name is served here."""
 
 
-class SessionNotFoundError(CallerError, ValueError):
+class NotFoundError(CallerError):
+    """What was asked for does not exist."""
+
+
+class SessionNotFoundError(NotFoundError, ValueError):
     """The session does not exist."""
 
 
-class InvocationNotFoundError(CallerError, ValueError):
+class InvocationNotFoundError(NotFoundError, ValueError):
     """The session has no invocation of this id."""
 
 

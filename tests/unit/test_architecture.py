@@ -50,6 +50,7 @@ ADK_TOOLS = """
 """ADK has a module for each of these tools, and users import them from there."""
 
 ADK = """
+    already exists found input not validation
     act action activity agent app artifact as auth base built callback choice code compaction config
     confirmation content context conversation credential declaration enterprise event example
     executor exit filter flow function genai get global google grounding image in instruction

@@ -1,0 +1,5 @@
+"""`InputValidationError`: what ADK calls a malformed request."""
+
+from durable_adk.errors import InvalidRequestError as InputValidationError
+
+__all__ = ["InputValidationError"]
