@@ -1,4 +1,6 @@
-"""A worker is killed while it summarises a session, whose invocation has ended (CMP-2)."""
+"""A worker is killed while it summarises a session, at the end of an invocation (CMP-2)."""
+
+import asyncio
 
 import pytest
 
@@ -34,13 +36,17 @@ async def test_a_summary_survives_its_worker(
     assert len(place.traces.runs("summarizer")) == asked
 
 
-async def test_the_next_message_does_not_wait_for_a_dead_summary(make_place: MakePlace) -> None:
-    """CMP-2: no lease is held, so the session goes on at once."""
+async def test_the_next_message_waits_for_a_summary_whose_worker_died(
+    make_place: MakePlace,
+) -> None:
+    """CMP-2: another worker makes it; then the run ends, and the next message is answered."""
     place = make_place()
     async with await place.start_worker("compact.before:kill@1") as worker:
-        assert len(await place.all_of(APP)) == 1
+        first = asyncio.ensure_future(place.all_of(APP))
         await worker.end()
+    assert not first.done()
     async with await place.start_worker():
+        assert len(await first) == 1
         async with place.runner(APP) as runner:
             events = runner.run_async(user_id=place.queue, session_id=SESSION, new_message="more")
             assert [gist(event) async for event in events] == ["talker text Hi."]
