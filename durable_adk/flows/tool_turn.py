@@ -67,13 +67,13 @@ class ToolTurn:
             async with closing(self._begin()) as events:
                 async for event in events:
                     yield event
-        waiting = turn.waiting or []
+        waiting = turn.waiting = turn.waiting or []
         while waiting and not self._scope.end_invocation:
             given = [await self._pending.answer_to(waiting)]
             if self._state.rules >= 1:  # others may have come in the same message
                 given += self._pending.consume(waiting)
             waiting[:] = [name for name in waiting if name not in given]
-            async for event in self._approved(given):
+            async for event in self._approved(given, waiting):
                 yield event
             if self._state.rules >= 1 and not self._state.checkpoint.opened.resumable:
                 if waiting:  # the model speaks at once, and the others are settled later
@@ -84,8 +84,13 @@ class ToolTurn:
         for call_id in waiting:
             self._pending.forget(call_id)
 
-    async def _approved(self, answered: Sequence[str]) -> AsyncGenerator[Event, None]:
-        """Run the calls again whose requests to the user are answered; yield their responses."""
+    async def _approved(
+        self, answered: Sequence[str], waiting: list[str]
+    ) -> AsyncGenerator[Event, None]:
+        """Run the calls again whose requests to the user are answered; yield their responses.
+
+        What they still wait for is added to `waiting`.
+        """
         turn = self._turn
         about = {turn.requests.pop(name): name for name in answered if name in turn.requests}
         calls = [call for call_id, call in self._calls.items() if call_id in about]
@@ -93,7 +98,7 @@ class ToolTurn:
             results = await self._call_all(calls, requests=about)
             async for event in self._responses(results):
                 yield event
-            (turn.waiting or []).extend(self._outstanding(calls, results))
+            waiting += self._outstanding(calls, results)
         else:
             turn.final = False
 

@@ -438,7 +438,7 @@ async def test_a_partial_event_of_an_agents_own_is_refused(make_runner: MakeRunn
     assert await state(runner) == {}
     assert [gist(event) for event in await stored(runner)] == [
         "user text hello",
-        "d error InvalidRequestError",
+        "d error ValueError",
     ]
 
 

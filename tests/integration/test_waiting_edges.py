@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from google.genai import types
@@ -156,7 +157,7 @@ async def test_a_confirmed_tool_that_was_cancelled_does_not_look_as_if_it_never_
 async def test_an_approved_call_that_takes_its_time_is_not_forgotten(
     make_runner: MakeRunner,
 ) -> None:
-    """TOL-60, FLW-50: approval first, then the wait for the result, then the model."""
+    """TOL-60, FLW-50: after the approval and after the result the model speaks, as in ADK."""
 
     async def work(tool_context: ToolContext) -> Any:
         if tool_context.tool_confirmation is None:
@@ -164,15 +165,18 @@ async def test_an_approved_call_that_takes_its_time_is_not_forgotten(
             return {"status": "asked"}
         return None
 
+    # A prompt with the result does not show what was said before it.
+    replies: Iterator[Any] = iter([call("work"), "under way", "all done"])
     agent = LlmAgent(
         name="a",
-        model=ScriptedModel(replies=[call("work"), "all done"]),
+        model=ScriptedModel(replies=lambda _: next(replies)),
         tools=[LongRunningFunctionTool(work)],
     )
     runner = await make_runner(agent)
     await send(runner)
     (pending,) = await runner.pending(**USER)
-    assert await reply(runner, answer(pending, confirmed=True)) == []
+    approved = await reply(runner, answer(pending, confirmed=True))
+    assert [gist(event) for event in approved] == ["a text under way"]
     (pending,) = await runner.pending(**USER)
     assert pending.kind == "long_running"
     after = await reply(runner, answer(pending, result=1))

@@ -154,6 +154,7 @@ def a_waiting_call_beside_an_ordinary_one() -> BaseAgent:
     says("go", "a call order,order"),
     answers(
         [Reply("order", {"both": True})],
+        "a text x",
     ),
     waiting=["order"],
 )
