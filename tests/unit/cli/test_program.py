@@ -32,7 +32,12 @@ program.main()
     [
         (["--version"], {}, f"durable-adk {__version__}"),
         (["--help"], {}, "Send a message to TARGET's agent"),
-        (["--show-completion", "bash"], {}, "complete_bash"),
+        (
+            ["--show-completion", "bash"],
+            # The shell that runs make is none that typer completes.
+            {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+            "complete_bash",
+        ),
         (
             [],
             {
