@@ -77,8 +77,8 @@ class Gemini(BaseLlm):
             ModelUnavailableError: Overload, a server or network error, a timeout or a cut stream.
             ModelError: The request was refused, or there is no API key.
         """
-        call = self._prepared(llm_request)
         try:
+            call = self._prepared(llm_request)
             if stream:
                 async with aclosing(self._stream(call)) as responses:
                     async for response in responses:
@@ -122,6 +122,8 @@ class Gemini(BaseLlm):
         copy = request.snapshot()
         config = copy.config
         # The engine runs function calls, one activity each; the client must not.
+        if not self._client().vertexai:
+            config.labels = None  # the Gemini API has none, and its client refuses them
         config.automatic_function_calling = types.AutomaticFunctionCallingConfig(disable=True)
         if config.http_options is not None:
             config.http_options.retry_options = _NO_RETRIES

@@ -194,7 +194,7 @@ def _event(event: Event) -> Told:
 
 
 def _request(request: LlmRequest) -> Told:
-    config = request.config.model_dump(exclude_none=True, exclude={"http_options", "labels"})
+    config = request.config.model_dump(exclude_none=True, exclude={"http_options"})
     named = re.search(r'Your internal name is "(\w+)"', str(config.get("system_instruction")))
     return {
         "agent": named[1] if named else "",

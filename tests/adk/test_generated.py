@@ -95,7 +95,7 @@ def conversations(draw: st.DrawFn) -> Described:
 def waiting_conversations(draw: st.DrawFn) -> Described:
     """Messages and answers to one agent whose tools wait for the user."""
     agent = draw(agents(iter(range(1000)), 0, waiting=True))
-    agent |= {"schema": False, "hooks": {}, "output_key": None}
+    agent |= {"schema": False, "hooks": {}}
     said = st.sampled_from(["hello", "yes", "no"])
     return {
         "root": agent,

@@ -232,11 +232,11 @@ async def test_labels_and_headers_go_before_the_agents(make_runner: MakeRunner) 
     config = RunConfig(labels={"run": "mine"}, http_options=options)
     await send(runner, "one", run_config=config)
     made = last(agent).config
-    assert made.labels == {"team": "a", "run": "mine"}
+    assert made.labels == {"adk_agent_name": "talker", "team": "a", "run": "mine"}
     assert made.http_options == types.HttpOptions(timeout=9, headers={"x-a": "1", "x-b": "2"})
     assert agent.generate_content_config == own
     await send(runner, "two")
-    assert last(agent).config.labels == own.labels
+    assert last(agent).config.labels == {"adk_agent_name": "talker", **(own.labels or {})}
 
 
 def test_a_message_does_not_choose_the_host() -> None:

@@ -183,6 +183,27 @@ async def test_an_approved_call_that_takes_its_time_is_not_forgotten(
     assert [gist(event) for event in after] == ["a text all done"]
 
 
+async def test_the_output_begins_anew_with_an_answer(make_runner: MakeRunner) -> None:
+    """AGT-21: what was said before the pause is not in the output, as in ADK."""
+
+    def work() -> None:
+        """Work; the result comes later."""
+
+    asked = types.Content(parts=[types.Part(text="let me see"), *(call("work").parts or [])])
+    agent = LlmAgent(
+        name="a",
+        model=ScriptedModel(replies=[asked, "done"]),
+        tools=[LongRunningFunctionTool(work)],
+        output_key="out",
+    )
+    runner = await make_runner(agent)
+    await send(runner)
+    assert await state(runner) == {"out": "let me see"}
+    (pending,) = await runner.pending(**USER)
+    await reply(runner, answer(pending, result=1))
+    assert await state(runner) == {"out": "done"}
+
+
 async def test_an_answer_that_is_faster_than_its_tool_loses_nothing(
     make_runner: MakeRunner,
 ) -> None:

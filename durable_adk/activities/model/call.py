@@ -53,6 +53,9 @@ from durable_adk.wire.messages import check_size
 from durable_adk.wire.run_config import StreamingMode
 from durable_adk.wire.steps import ModelStep, StepResult
 
+AGENT_LABEL = "adk_agent_name"
+"""ADK's label of each request."""
+
 
 async def call_model(deps: Dependencies, step: ModelStep, attempt: EffectAttempt) -> StepResult:
     """Build the request, run the callbacks, call the model and return its response as an event.
@@ -189,7 +192,9 @@ class _ModelCall:
 
     async def _ask(self) -> ReceivedResponse:
         """Return the model's complete responses, with an error hook's replacement of its error."""
-        model = self.agent.canonical_model
+        model, config = self.agent.canonical_model, self.request.config
+        # As in ADK, so that a bill can be read agent by agent.
+        config.labels = {AGENT_LABEL: self.agent.name, **(config.labels or {})}
         with chat(model, self.request, streaming=self.streaming) as asked:
             responses, error = await self._whole()
             if error is None:

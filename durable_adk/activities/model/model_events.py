@@ -6,6 +6,7 @@ from typing import Any
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.context.activity import CallbackContext, StepScope
 from durable_adk.conversation.call_ids import CallIds
+from durable_adk.conversation.history import USER
 from durable_adk.conversation.model_event import model_event, save_output
 from durable_adk.events.event import Event
 from durable_adk.models.llm_response import LlmResponse
@@ -86,12 +87,19 @@ def _has_news(response: LlmResponse) -> bool:
 
 
 def text_before(scope: StepScope, step: Step) -> str:
-    """Return the text of the agent's events since its run began, for `save_output`."""
+    """Return the text of the agent's events for `save_output`.
+
+    It starts with the agent's run, and anew with each answer of the user to a pending call: in ADK
+    that message begins another run.
+    """
     events = scope.session.events
     # Counted from the end, because the step may not see the oldest events (SSN-6).
     start = len(events) - (step.revision - step.run_start)
-    return "".join(
-        event.text
-        for event in events[max(start, 0) :]
-        if event.author == step.agent and event.invocation_id == step.invocation_id
-    )
+    texts: list[str] = []
+    for event in events[max(start, 0) :]:
+        if event.invocation_id == step.invocation_id:
+            if event.author == USER and event.get_function_responses():
+                texts.clear()
+            elif event.author == step.agent:
+                texts.append(event.text)
+    return "".join(texts)

@@ -371,3 +371,11 @@ async def test_the_stub_is_a_program(tmp_path, gemini_stub_module):
     await process.communicate()
     assert response.content.parts[0].text == "from afar"
     assert json.loads(log.read_text())["body"]["contents"][0]["parts"] == [{"text": "hi"}]
+
+
+async def test_labels_are_sent_to_vertex_only(gemini_stub, gemini):
+    """The Gemini API has none, and its client refuses a request that has them."""
+    gemini_stub.script = ["Paris"]
+    (response,) = await ask(gemini, asking(labels={"adk_agent_name": "a"}))
+    assert response.content.parts[0].text == "Paris"
+    assert "labels" not in str(gemini_stub.requests)
