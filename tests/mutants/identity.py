@@ -23,7 +23,7 @@ async def _lacks(_self: Any, _one: Any) -> bool:
 
 
 def _strict(cls: Any, text: str | bytes) -> Any:
-    return cls.model_validate_json(text)
+    return cls.model_validate_json(text, extra="forbid")
 
 
 def _unexplained(cls: Any, text: str | bytes) -> Any:

@@ -33,6 +33,7 @@ from durable_adk.errors import (
     LlmCallsLimitExceededError,
     ModelError,
     ModelUnavailableError,
+    StoreUnavailableError,
     as_detail,
     as_raised,
     reported_as,
@@ -217,6 +218,8 @@ class _ModelCall:
             while True:
                 try:
                     response = await anext(responses, None)
+                except StoreUnavailableError:
+                    raise  # not the model's: the whole step is retried
                 except DurableAdkError as error:  # the model's; hooks do not handle errors of hooks
                     return whole, error
                 if response is None:
