@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from sqlalchemy.exc import SQLAlchemyError
 
-from durable_adk.errors import InvalidRequestError, StoreUnavailableError
+from durable_adk.errors import InvalidRequestError, SchemaOutdatedError, StoreUnavailableError
 from durable_adk.sessions.database_session_service import (
     DatabaseSessionService,
     SqliteSessionService,
@@ -100,6 +100,8 @@ class CliConnection:
         async with self.database(self.store_url) as sessions:
             try:
                 await sessions.prepare()
+            except SchemaOutdatedError:
+                raise  # it names the store, and the command that upgrades it
             except (StoreUnavailableError, SQLAlchemyError, sqlite3.Error, OSError) as error:
                 raise StoreUnavailableError(
                     f"The session store {_where(self.store_url)} cannot be opened: {_reason(error)}"

@@ -89,10 +89,12 @@ def test_without_a_message_it_is_a_chat(terminal, loud):
 
 
 def test_a_failed_run_is_one_line(terminal, loud):
-    """Exit code 1 and the typed error in one line, without traceback or escapes (S24)."""
+    """Exit code 1, the error in one line and the user's lines below it, no traceback (S24)."""
     done = terminal.run("run", loud, "What is the capital of Atlantis?")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("Error: LookupError: ")
+    *_, error, place = done.stderr.splitlines()
+    assert error.startswith("Error: LookupError: ")
+    assert re.fullmatch(r"  \S*/loud\.py:\d+ in get_capital", place)
     assert "Traceback" not in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
 
