@@ -42,11 +42,11 @@ async def contained(work: Awaitable[T]) -> T:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        raise RuntimeError("It raised asyncio.CancelledError, but was not cancelled.") from error
+        raise RuntimeError("User code raised CancelledError, but was not cancelled.") from error
     except Exception:
         raise
     except BaseException as error:
-        raise RuntimeError(f"It raised {type(error).__name__}: {text_of(error)}") from error
+        raise RuntimeError(f"User code raised {type(error).__name__}: {text_of(error)}") from error
 
 
 @asynccontextmanager

@@ -19,11 +19,11 @@ from tests.support.payload_matrix import (
     RAISED,
     RUNS,
     TEXTS,
-    UNNAMED,
     VALUES,
     Cell,
     Ended,
     blow,
+    fits,
     once,
     say,
     scripted,
@@ -46,13 +46,13 @@ async def test_a_tools_result_is_told_or_ends_the_run(ended: Ended, name: str) -
     error = await ended(with_tool(lambda: once(VALUES[name])))
     assert RUNS == ["ran"]
     assert (error is None) == (name in FINE), error
-    assert error is None or "'tool'" in error.message
+    assert error is None or "'tool'" in str(error)
 
 
 @pytest.mark.parametrize("name", RAISED)
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_what_a_tool_raises_ends_the_run(ended: Ended, name: str, *, is_async: bool) -> None:
-    """F12, I8: whatever it is and says; the tool ran once and the error says which tool."""
+    """F12, I8: whatever it is and says; the tool ran once and its class, or ours, is raised."""
 
     def broken() -> None:
         RUNS.append("ran")
@@ -63,8 +63,7 @@ async def test_what_a_tool_raises_ends_the_run(ended: Ended, name: str, *, is_as
 
     error = await ended(with_tool(broken_later if is_async else broken))
     assert RUNS == ["ran"]
-    assert error is not None
-    assert name in UNNAMED or "'tool'" in error.message
+    assert fits(error, name), type(error)
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -79,7 +78,7 @@ async def test_a_state_value_is_stored_or_ends_the_run(ended: Ended, name: str) 
     error = await ended(with_tool(tool))
     assert RUNS == ["ran"]
     assert (error is None) == (name == "huge int"), error
-    assert error is None or "key" in error.message or "tool" in error.message
+    assert error is None or "key" in str(error) or "tool" in str(error)
 
 
 @pytest.mark.parametrize("name", [*HARD, "huge int"])
@@ -183,7 +182,7 @@ async def test_what_a_callback_raises_ends_the_run(ended: Ended, hook: str, name
             blow(name)
 
     error = await ended(LlmAgent(name="a", model=scripted(), **{hook: callback}))
-    assert error is not None
+    assert fits(error, name), type(error)
     assert RUNS[1:] in ([], ["ran"])  # the second is the next message's
 
 
@@ -215,11 +214,12 @@ async def test_what_a_plugin_gives_is_told_or_ends_the_run(
 @pytest.mark.parametrize("name", HARD_RAISED)
 @pytest.mark.parametrize("hook", ["before_run_callback", "on_event_callback"])
 async def test_what_a_plugin_raises_ends_the_run(ended: Ended, hook: str, name: str) -> None:
-    """F12: plugins raise too."""
+    """F12: plugins raise too; as in ADK the error says which one and where."""
 
     def work() -> None:
         blow(name)
 
     plugin = type("Hooked", (Noisy,), {hook: lambda *_, **__: None})(hook, work)
     error = await ended(LlmAgent(name="a", model=scripted()), plugin=plugin)
-    assert error is not None
+    assert isinstance(error, RuntimeError), type(error)
+    assert f"plugin 'noisy' during '{hook}'" in str(error)
