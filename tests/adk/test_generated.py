@@ -1,6 +1,7 @@
 """Conversations that are made up, played by google-adk too."""
 
 import asyncio
+import os
 import re
 from collections.abc import Iterator
 
@@ -13,7 +14,7 @@ from tests.adk.google_adk import GoogleAdk
 from tests.adk.play import play
 from tests.support.examples import examples
 
-pytestmark = pytest.mark.property
+pytestmark = [pytest.mark.property, pytest.mark.timeout(300)]
 
 KEYS = st.sampled_from(["k", "user:k", "app:k", "temp:k"])
 WORDS = st.sampled_from(["red", "blue", "green and  white"])
@@ -148,7 +149,12 @@ def check(described: Described, google_adk: GoogleAdk, *, left_out: str = "$^") 
     assert not found, "\n".join(map(str, found))
 
 
-@settings(max_examples=examples(300))
+DERANDOMIZE = not os.environ.get("EXPLORE")
+"""The same conversations at every run, so that a failure is due to a change. ``EXPLORE=1`` makes up
+others, to look for differences that nobody knows."""
+
+
+@settings(max_examples=examples(150), derandomize=DERANDOMIZE)
 @given(described=conversations())
 def test_a_made_up_conversation_goes_as_in_google_adk(
     described: Described, google_adk: GoogleAdk
@@ -157,7 +163,7 @@ def test_a_made_up_conversation_goes_as_in_google_adk(
     check(described, google_adk)
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(150), derandomize=DERANDOMIZE)
 @given(described=waiting_conversations())
 def test_what_waits_for_the_user_goes_as_in_google_adk(
     described: Described, google_adk: GoogleAdk
@@ -166,7 +172,7 @@ def test_what_waits_for_the_user_goes_as_in_google_adk(
     check(described, google_adk, left_out=r"hooks")
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(150), derandomize=DERANDOMIZE)
 @given(described=transferring_conversations())
 def test_agents_hand_over_as_in_google_adk(described: Described, google_adk: GoogleAdk) -> None:
     """Up and down; but after_agent is called here, and the tool stands behind the others."""
@@ -174,7 +180,7 @@ def test_agents_hand_over_as_in_google_adk(described: Described, google_adk: Goo
     check(described, google_adk, left_out=left_out)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(100), derandomize=DERANDOMIZE)
 @given(described=failing_conversations())
 def test_what_raises_is_told_as_in_google_adk(described: Described, google_adk: GoogleAdk) -> None:
     """To the caller, the hooks and the session; but for `on_event` of the error's event."""
