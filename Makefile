@@ -42,6 +42,8 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --
 test: $(STAMP) $(ADK) ## Run the tests that a change needs, in some five minutes
 	$(PYTEST) -m "not thorough" --hypothesis-profile=quick
 
+# Fewer, because what is killed has to be back in time.
+test-thorough: PROCESSES = 3
 test-thorough: $(STAMP) $(ADK) ## Run the others: process kills, outages, every mode, all histories
 	$(PYTEST) -m "thorough or property"
 
