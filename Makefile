@@ -37,7 +37,7 @@ demo: $(STAMP) ## Watch an agent survive the SIGKILL of its worker
 # Tests wait for half of their time: on two cores, four processes are done sooner than two. Each has
 # servers of its own, and takes a gigabyte. tests/conftest.py puts the longest files first.
 PROCESSES ?= 4
-PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP) $(ADK) ## Run the tests that a change needs, in some five minutes
 	$(PYTEST) -m "not thorough" --hypothesis-profile=quick
