@@ -1,0 +1,1 @@
+"""Webhooks: messages to other systems about invocations that pause or end."""

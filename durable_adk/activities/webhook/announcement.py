@@ -1,0 +1,67 @@
+"""Announces pauses and ends of invocations: starts the workflows that deliver their webhooks.
+
+The step that has stored a pause or an end does so before it reports that it is done. If its worker
+dies in between, the step is repeated, finds what it has stored, and starts the same workflows:
+their ids say what they are about. So nothing is lost or doubled, and the invocation neither waits
+for a delivery nor has anything of it in its history.
+"""
+
+import time
+
+from durable_adk.activities.dependencies import Dependencies
+from durable_adk.sessions.records import Status
+from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
+from durable_adk.settings import WebhookEndpoint, WebhookType
+from durable_adk.wire.webhook import DeliverStep
+
+_TYPES: dict[Status, WebhookType] = {
+    Status.PAUSED: "invocation.paused",
+    Status.COMPLETED: "invocation.completed",
+    Status.CANCELLED: "invocation.cancelled",
+    Status.FAILED: "invocation.failed",
+    Status.ABANDONED: "invocation.failed",
+}
+
+
+def type_of(status: Status) -> WebhookType | None:
+    """Return the type of the webhook about a new status of an invocation; None: there is none."""
+    return _TYPES.get(status)
+
+
+def is_wanted(endpoint: WebhookEndpoint, app_name: str, status: Status) -> bool:
+    """Return whether an endpoint wants to know that an invocation of an app has got a status."""
+    return type_of(status) in endpoint.types and (
+        endpoint.apps is None or app_name in endpoint.apps
+    )
+
+
+async def announce(
+    deps: Dependencies,
+    key: SessionKey,
+    invocation_id: str,
+    status: Status,
+    *,
+    revision: int | None = None,
+) -> None:
+    """Start the delivery of an invocation's webhooks; repeats start nothing.
+
+    An agent that is used as a tool is a part of its caller's invocation, so nobody is told of it.
+
+    Raises:
+        TemporalUnavailableError: Temporal does not answer; the caller is retried.
+    """
+    if deps.webhooks is None or key.session_id.startswith(CHILD_PREFIX):
+        return
+    for endpoint in deps.webhooks.endpoints:
+        if is_wanted(endpoint, key.app_name, status):
+            step = DeliverStep(
+                app=key.app_name,
+                user=key.user_id,
+                session=key.session_id,
+                invocation_id=invocation_id,
+                status=status,
+                revision=revision,
+                endpoint=endpoint.id,
+                timestamp=time.time(),
+            )
+            await deps.start_delivery(step)

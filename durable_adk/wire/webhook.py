@@ -1,0 +1,55 @@
+"""Webhooks on their way: the argument and result of workflow type ``DeliverWebhook``."""
+
+import hashlib
+
+from durable_adk.json_values import JsonModel, canonical
+from durable_adk.sessions.records import Status
+from durable_adk.sessions.session import SessionKey
+from durable_adk.wire.effect import Effect
+
+DELIVER_WEBHOOK = "DeliverWebhook"
+"""The type name of the workflow."""
+
+
+class Delivered(JsonModel):
+    """What came of a webhook."""
+
+    status: int | None = None
+    """The receiver's status code; None: there was nothing to say any more."""
+
+
+class DeliverStep(JsonModel, Effect[Delivered]):
+    """One webhook to one endpoint. It names the invocation; the message is made from the store."""
+
+    app: str
+    user: str
+    session: str
+    invocation_id: str
+    status: Status
+    """What the invocation has become."""
+    revision: int | None = None
+    """Of a pause: the sequence number of the last event before it."""
+    endpoint: str
+    """Id of the endpoint; its URL and secret are in the workers' settings only."""
+    timestamp: float
+    """When it happened, in seconds since the epoch."""
+
+    @property
+    def key(self) -> SessionKey:
+        """Key of the session."""
+        return SessionKey(self.app, self.user, self.session)
+
+    @property
+    def message_id(self) -> str:
+        """The webhook's id: the same however often it is started, and at each endpoint.
+
+        An invocation ends once, and pauses once with the same last event.
+        """
+        what = ["ended"] if self.status.closed else [self.status.value, self.revision]
+        named = canonical([self.app, self.user, self.session, self.invocation_id, *what])
+        return f"msg_{hashlib.sha256(named.encode()).hexdigest()[:32]}"
+
+    @property
+    def workflow_id(self) -> str:
+        """The id of the workflow that delivers it."""
+        return f"webhook/{self.message_id}/{self.endpoint}"
