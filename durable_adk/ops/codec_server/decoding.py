@@ -16,7 +16,7 @@ from temporalio.converter import (
 
 from durable_adk.encryption import EncryptionCodec
 from durable_adk.errors import EncryptionKeyError, InvalidRequestError
-from durable_adk.storage import OwnedStorage, PayloadDriver
+from durable_adk.storage.payload_driver import OwnedStorage, PayloadDriver
 from durable_adk.storage.refusal import ENCODING as REFUSED, refusal
 
 MAX_FETCHED = 64 * 1024 * 1024

@@ -15,8 +15,8 @@ from durable_adk.ops.erasure.workflows import UserRuns, delete_runs, user_runs, 
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
-from durable_adk.storage import FileBlobs, ObjectBlobs, OwnedStorage, PayloadDriver, SharedBlobs
-from durable_adk.storage.payload_driver import owner_folder, owner_of
+from durable_adk.storage.blobs import Blobs
+from durable_adk.storage.payload_driver import OwnedStorage, PayloadDriver, owner_folder, owner_of
 
 UNREACHED = (
     "backups and replicas of these stores, and Temporal's archive",
@@ -163,13 +163,13 @@ async def _workflows(erasure: Erasure) -> list[TemporalLeaseOwner]:
     return [one for one in lease_owners if one is not None and one.namespace == here]
 
 
-def _blobs(client: Client) -> SharedBlobs | None:
+def _blobs(client: Client) -> Blobs | None:
     storage = client.data_converter.external_storage
     if not isinstance(storage, OwnedStorage):
         return None
     (driver,) = storage.drivers
     blobs = driver.blobs if isinstance(driver, PayloadDriver) else None
-    return blobs if isinstance(blobs, FileBlobs | ObjectBlobs) else None
+    return blobs if isinstance(blobs, Blobs) else None
 
 
 async def _owners(client: Client, workflows: Iterable[str]) -> list[str]:
@@ -179,6 +179,6 @@ async def _owners(client: Client, workflows: Iterable[str]) -> list[str]:
     return [name for name in names if blobs and await _has_payloads(blobs, name)]
 
 
-async def _has_payloads(blobs: SharedBlobs, owner: str) -> bool:
+async def _has_payloads(blobs: Blobs, owner: str) -> bool:
     async with aclosing(blobs.of(owner)) as kept:
         return await anext(kept, None) is not None

@@ -18,11 +18,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from durable_adk.errors import PayloadLostError, TemporalUnavailableError, TransientError
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
 from durable_adk.wire.checkpoint import Cursor
+from durable_adk.wire.event_page import ReadSessionEventsStep
 from durable_adk.wire.messages import InvocationRequest
 from durable_adk.wire.search_attributes import APP, USER
+from durable_adk.wire.webhook import DELIVER_WEBHOOK, DeliverStep
 from durable_adk.workflows.invocation import ARGUMENT_ERRORS, TYPE_NAME
+from durable_adk.workflows.session_events import SESSION_EVENTS
 
-_ALL = f"WorkflowType = '{TYPE_NAME}'"
+_ALL = f"WorkflowType IN ('{TYPE_NAME}', '{SESSION_EVENTS}', '{DELIVER_WEBHOOK}')"
 _POLL = 0.1
 _DELETION_TIMEOUT = 120.0
 """Seconds Temporal has to delete workflows. Measured for closed workflows: 33 s with its default
@@ -135,7 +138,7 @@ async def _is_of(
 async def owner_of_arguments(
     converter: DataConverter, payloads: Sequence[Payload]
 ) -> tuple[str, str] | None:
-    """App and user of a run according to its arguments; None if it runs no invocation.
+    """App and user of a run according to its arguments; None if it has none of ours.
 
     Raises:
         UnreadableError: The arguments cannot be read.
@@ -148,13 +151,19 @@ async def owner_of_arguments(
 
 
 def owner_of_argument(argument: Any) -> tuple[str, str] | None:
-    """App and user according to a run's argument; None if that is not one of an invocation."""
+    """App and user according to a run's argument; None if it is not one of ours."""
     with suppress(ValueError):
         asked = InvocationRequest.read(argument)
         return asked.app.strip(), asked.user.strip()
     with suppress(ValueError):
         cursor = Cursor.read(argument)
         return cursor.app, cursor.user
+    with suppress(ValueError):
+        webhook = DeliverStep.read(argument)
+        return webhook.app, webhook.user
+    with suppress(ValueError):
+        page = ReadSessionEventsStep.read(argument)
+        return page.app.strip(), page.user.strip()
     return None
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from durable_adk.activities.invocation.close import ABORTED
 from durable_adk.agents import LlmAgent
 from durable_adk.apps import App
+from durable_adk.conversation.tool_responses import ABORTED
 from durable_adk.errors import BudgetExceededError, InvocationCancelledError, as_detail
 from durable_adk.events import Event, EventActions
 from durable_adk.ops.doctor.inferred_operations import infer_operations

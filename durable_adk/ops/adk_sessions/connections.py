@@ -1,0 +1,112 @@
+"""Connections to a database that is not ours, in SQLite or PostgreSQL."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import URL, Connection, RowMapping, Select, create_engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from durable_adk.errors import StoreUnavailableError
+from durable_adk.sql.database import make_engine
+from durable_adk.sql.database_url import file_of, shown
+
+T = TypeVar("T")
+Row = dict[str, Any]
+"""By the columns' names."""
+
+
+def as_rows(found: Iterable[RowMapping]) -> list[Row]:
+    """Return the rows of a result of SQLAlchemy's."""
+    return [{str(name): value for name, value in one.items()} for one in found]
+
+
+_FETCHED = 20
+"""Rows in memory at a time: one may hold a file."""
+_SETTINGS = {"application_name": "durable-adk sessions"}
+
+
+class Connections(Protocol):
+    """Runs SQLAlchemy's synchronous code in transactions."""
+
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a transaction, which is rolled back if it raises."""
+        ...
+
+    def stream(self, query: Select[Any]) -> AsyncGenerator[list[Row]]:
+        """Yield the rows of a query, some at a time, on one connection."""
+        ...
+
+
+@contextmanager
+def _explained(url: URL) -> Generator[None]:
+    """Raise what the database or its driver raises as StoreUnavailableError, with its URL."""
+    try:
+        yield
+    except Exception as error:
+        kinds = (SQLAlchemyError, sqlite3.Error, OSError)
+        if not isinstance(error, kinds) and not type(error).__module__.startswith("asyncpg."):
+            raise
+        said = getattr(error, "orig", None) or error
+        raise StoreUnavailableError(f"The database {shown(url)} cannot be used: {said}") from error
+
+
+class _SqliteFile:
+    def __init__(self, url: URL) -> None:
+        self._url = url
+        self._engine = create_engine(URL.create("sqlite", database=url.database))
+
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        def transaction() -> T:
+            with self._engine.begin() as connection:
+                return work(connection)
+
+        with _explained(self._url):
+            return await asyncio.to_thread(transaction)
+
+    async def stream(self, query: Select[Any]) -> AsyncGenerator[list[Row]]:
+        with _explained(self._url), self._engine.connect() as connection:
+            found = (await asyncio.to_thread(connection.execute, query)).mappings()
+            while rows := await asyncio.to_thread(found.fetchmany, _FETCHED):
+                yield as_rows(rows)
+
+    async def close(self) -> None:
+        self._engine.dispose()
+
+
+class _PostgresServer:
+    def __init__(self, url: URL) -> None:
+        self._url = url
+        self._engine = make_engine(url, _SETTINGS, patient=True, pool_pre_ping=True)
+
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        with _explained(self._url):
+            async with self._engine.begin() as connection:
+                return await connection.run_sync(work)
+
+    async def stream(self, query: Select[Any]) -> AsyncGenerator[list[Row]]:
+        with _explained(self._url):
+            async with self._engine.connect() as connection, connection.stream(query) as found:
+                while rows := await found.mappings().fetchmany(_FETCHED):
+                    yield as_rows(rows)
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+
+
+@asynccontextmanager
+async def connected(url: URL) -> AsyncGenerator[Connections]:
+    """Connect to a database; a SQLite file that is missing is created with the first statement.
+
+    Whatever uses the connections raises StoreUnavailableError if the database does not take part.
+
+    Raises:
+        InvalidRequestError: PostgreSQL's driver is not installed.
+    """
+    made = _PostgresServer(url) if file_of(url) is None else _SqliteFile(url)
+    try:
+        yield made
+    finally:
+        await made.close()

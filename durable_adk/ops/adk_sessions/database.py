@@ -1,0 +1,364 @@
+"""A database of google-adk's `DatabaseSessionService`, as a source and a target of copies."""
+
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
+
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    column,
+    func,
+    insert,
+    inspect,
+    select,
+    table,
+    text,
+    update,
+)
+
+from durable_adk.errors import InvalidRequestError, StaleSessionError
+from durable_adk.ops.adk_sessions import tables
+from durable_adk.ops.adk_sessions.connections import Connections, Row, as_rows, connected
+from durable_adk.ops.adk_sessions.copies import PAGE, Problem, SourcePart
+from durable_adk.ops.adk_sessions.row_events import (
+    UNREADABLE,
+    column_time,
+    event_of,
+    reason,
+    session_of,
+    state_of,
+)
+from durable_adk.sessions.log.copies import CopiedEvent, CopiedPart, CopiedSession
+from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.state import APP_PREFIX, USER_PREFIX
+from durable_adk.sql.database_url import file_of, parse, shown
+
+_KEY = ("app_name", "user_id", "session_id")
+_MAX_BYTES = 16_000_000
+"""Size of the events of a part at which it ends, whatever their number."""
+_TICK = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The columns of a database's tables."""
+
+    columns: dict[str, list[str]]
+    """By table."""
+    tie: str
+    """What orders events of the same time: their ids, or as in `SqliteSessionService` their row."""
+
+    def select(self, name: str) -> Select[Any]:
+        """Select all columns of a table, with the values as the driver has them."""
+        return _columns(self.columns[name]).select_from(table(name))
+
+    @property
+    def is_current(self) -> bool:
+        """Whether `tables` describes it."""
+        return "event_data" in self.columns["events"] and self.tie == "id"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdkDatabase:
+    """A database that `open_database` has opened."""
+
+    connections: Connections
+    layout: Layout
+    zone: tzinfo = UTC
+    """The time zone of events' times in schema 0."""
+
+    # ----- as a source
+
+    async def parts(self) -> AsyncGenerator[SourcePart]:
+        """See `Source.parts`: the sessions with events, then the others.
+
+        One query reads all events: tables of older versions have no index for those of a session.
+        """
+        async for rows, first, last in _grouped(self._event_rows()):
+            key = SessionKey(*(rows[0][name] for name in _KEY))
+            yield await self._part(key, rows, first=first, last=last)
+        async for row in self._rows(self._sessions_without_events()):
+            key = SessionKey(row["app_name"], row["user_id"], row["id"])
+            session, problems = _session(key, [row])
+            yield SourcePart(session=session, problems=problems)
+
+    async def states(self) -> AsyncGenerator[tuple[SessionKey, dict[str, Any] | Problem]]:
+        """See `Source.states`."""
+        for name, prefix in (("app_states", APP_PREFIX), ("user_states", USER_PREFIX)):
+            if name not in self.layout.columns:
+                continue
+            async for row in self._rows(self.layout.select(name)):
+                user = row["user_id"] if name == "user_states" else ""
+                key = SessionKey(row["app_name"], user, "")
+                try:
+                    yield key, state_of(row["state"], prefix)
+                except UNREADABLE as error:
+                    yield key, Problem(app=row["app_name"], user=user, problem=reason(error))
+
+    async def _part(
+        self, key: SessionKey, rows: Sequence[Row], *, first: bool, last: bool
+    ) -> SourcePart:
+        sessions = self.layout.select("sessions").where(*_is_session(key, "id"))
+        found = await self.connections.run(lambda one: as_rows(one.execute(sessions).mappings()))
+        session, problems = _session(key, found)
+        events = list[CopiedEvent]()
+        for row in rows if session else ():
+            try:
+                events.append(event_of(row, self.zone))
+            except UNREADABLE as error:
+                problems.append(_problem(key, reason(error), event=str(row["id"])))
+        return SourcePart(
+            session=session,
+            events=events,
+            problems=problems if session or first else (),
+            first=first,
+            last=last,
+        )
+
+    def _event_rows(self) -> AsyncGenerator[Row]:
+        order = ", ".join([*_KEY, "timestamp", self.layout.tie])
+        return self._rows(self.layout.select("events").order_by(text(order)))
+
+    async def _rows(self, query: Select[Any]) -> AsyncGenerator[Row]:
+        async for rows in self.connections.stream(query):
+            for row in rows:
+                yield row
+
+    def _sessions_without_events(self) -> Select[Any]:
+        events = _columns(_KEY).select_from(table("events")).distinct().subquery()
+        sessions = self.layout.select("sessions").subquery()
+        names = zip(("app_name", "user_id", "id"), _KEY, strict=True)
+        same = [sessions.c[name] == events.c[other] for name, other in names]
+        joined = sessions.outerjoin(events, and_(*same))
+        return select(sessions).select_from(joined).where(events.c.session_id.is_(None))
+
+    # ----- as a target
+
+    async def read_session(self, key: SessionKey) -> CopiedSession | None:
+        """See `Target.read_session`."""
+        return await self.connections.run(lambda one: _stored_session(one, key))
+
+    async def read_copied(
+        self, key: SessionKey, *, after: int = 0, limit: int | None = None
+    ) -> list[CopiedEvent]:
+        """See `Target.read_copied`."""
+        query = self.layout.select("events").where(*_is_session(key, "session_id"))
+        query = query.order_by(column("timestamp"), column("id")).offset(after).limit(limit)
+        rows = await self.connections.run(lambda one: as_rows(one.execute(query).mappings()))
+        return [event_of(row, self.zone) for row in rows]
+
+    async def copy_part(self, part: CopiedPart) -> None:
+        """See `Target.copy_part`."""
+        await self.connections.run(lambda one: _put(one, part))
+
+    async def copy_state(self, key: SessionKey, values: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Target.copy_state`."""
+        return await self.connections.run(lambda one: _put_state(one, key, values))
+
+
+@asynccontextmanager
+async def open_database(
+    db_url: str, *, zone: tzinfo = UTC, is_target: bool = False
+) -> AsyncGenerator[AdkDatabase]:
+    """Open a database of google-adk's.
+
+    Args:
+        db_url: Its URL, as google-adk takes it, or the path of a SQLite file.
+        zone: The time zone in which google-adk 1.x wrote events' times.
+        is_target: Whether it is written to. Then it is created, and its tables too.
+
+    Raises:
+        InvalidRequestError: It is no such database, or cannot be written to.
+        StoreUnavailableError: It cannot be opened.
+    """
+    url = parse(db_url if "://" in db_url else URL.create("sqlite", database=db_url))
+    file = file_of(url)
+    if file is not None and not is_target and not file.is_file():
+        raise InvalidRequestError(f"There is no database {file}.")
+    async with connected(url) as connections:
+        if is_target:
+            await connections.run(_create)
+        layout = await connections.run(lambda one: _layout(one, url))
+        if is_target and not layout.is_current:
+            raise InvalidRequestError(
+                f"{shown(url)} has tables that google-adk 2 does not write to; name a new database."
+            )
+        yield AdkDatabase(connections=connections, layout=layout, zone=zone)
+
+
+def _columns(names: Iterable[str]) -> Select[Any]:
+    columns: list[ColumnElement[Any]] = [column(name) for name in names]
+    return select(*columns)
+
+
+# ----- what there is
+
+
+def _layout(connection: Connection, url: URL) -> Layout:
+    found = inspect(connection)
+    names = set(found.get_table_names())
+    columns = {
+        name: [str(one["name"]) for one in found.get_columns(name)]
+        for name in names & {"sessions", "events", "app_states", "user_states"}
+    }
+    events = set(columns.get("events", ()))
+    if "sessions" not in columns or not events & {"event_data", "actions"}:
+        raise InvalidRequestError(f"{shown(url)} has no sessions of google-adk's.")
+    has_version = tables.VERSIONS.name in names
+    if has_version:
+        _require_known(connection, url)
+    is_file = connection.dialect.name == "sqlite" and "event_data" in events and not has_version
+    return Layout(columns=columns, tie="rowid" if is_file else "id")
+
+
+def _require_known(connection: Connection, url: URL) -> None:
+    versions = tables.VERSIONS
+    query = select(versions.c.value).where(versions.c.key == tables.VERSION_KEY)
+    version = connection.scalar(query)
+    if version not in ("0", tables.VERSION):
+        raise InvalidRequestError(
+            f"{shown(url)} has tables of schema {version!r}; this version of durable_adk knows "
+            f"0 and {tables.VERSION}."
+        )
+
+
+def _create(connection: Connection) -> None:
+    names = set(inspect(connection).get_table_names())
+    if "events" in names and tables.VERSIONS.name not in names:
+        return  # of another program, or another version
+    tables.METADATA.create_all(connection)
+    if "events" not in names:
+        row = {"key": tables.VERSION_KEY, "value": tables.VERSION}
+        connection.execute(insert(tables.VERSIONS), row)
+
+
+# ----- reading
+
+
+async def _grouped(
+    rows: AsyncGenerator[Row],
+) -> AsyncGenerator[tuple[list[Row], bool, bool]]:
+    """Yield the rows of a session in parts, and whether a part is its first and its last one."""
+    held, size, first = list[Row](), 0, True
+    async for row in rows:
+        is_same = not held or _owner(row) == _owner(held[0])
+        if not is_same or len(held) == PAGE or size > _MAX_BYTES:
+            yield held, first, not is_same
+            held, size, first = [], 0, not is_same
+        held.append(row)
+        size += sum(len(value) for value in row.values() if isinstance(value, (str, bytes)))
+    if held:
+        yield held, first, True
+
+
+def _owner(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _KEY)
+
+
+def _session(key: SessionKey, rows: Sequence[Row]) -> tuple[CopiedSession | None, list[Problem]]:
+    """A session, or why it cannot be read."""
+    try:
+        if not rows:
+            raise InvalidRequestError("There are events, and no session.")
+        return session_of(rows[0]), []
+    except UNREADABLE as error:
+        return None, [_problem(key, reason(error))]
+
+
+def _problem(key: SessionKey, text: str, event: str = "") -> Problem:
+    app, user, session = map(str, key)
+    return Problem(app=app, user=user, session=session, event=event, problem=text)
+
+
+def _is_session(key: SessionKey, id_column: str) -> Iterable[ColumnElement[bool]]:
+    names = ("app_name", "user_id", id_column)
+    return [column(name) == value for name, value in zip(names, key, strict=True)]
+
+
+# ----- writing
+
+
+def _stored_session(connection: Connection, key: SessionKey) -> CopiedSession | None:
+    query = select(tables.SESSIONS).where(*_is_session(key, "id"))
+    rows = as_rows(connection.execute(query).mappings())
+    if not rows:
+        return None
+    count = select(func.count()).select_from(tables.EVENTS).where(*_is_session(key, "session_id"))
+    session = session_of(rows[0])
+    return session._replace(events=connection.scalar(count) or 0)
+
+
+def _put(connection: Connection, part: CopiedPart) -> None:
+    session, key = part.session, part.session.key
+    stored = _stored_session(connection, key)
+    if part.after != (stored.events if stored else 0):
+        raise StaleSessionError(
+            f"The session {key.session_id!r} was changed while it was copied; run this again."
+        )
+    values: dict[str, Any] = {"update_time": column_time(session.update_time)}
+    if stored is None:
+        names = {"app_name": key.app_name, "user_id": key.user_id, "id": key.session_id}
+        made = {"state": session.state, "create_time": column_time(session.create_time)}
+        connection.execute(insert(tables.SESSIONS), {**names, **made, **values})
+        _add_states(connection, key)
+    else:
+        changed = update(tables.SESSIONS).where(*_is_session(key, "id"))
+        connection.execute(changed, {"state": session.state, **values})
+    if part.events:
+        connection.execute(insert(tables.EVENTS), _event_rows(connection, part))
+
+
+def _event_rows(connection: Connection, part: CopiedPart) -> list[dict[str, Any]]:
+    """The rows of events. Their times grow: google-adk has no other order."""
+    key = part.session.key
+    latest = select(func.max(tables.EVENTS.c.timestamp)).where(*_is_session(key, "session_id"))
+    after = connection.scalar(latest) or datetime.min  # noqa: DTZ901  # google-adk names no time zone
+    rows = list[dict[str, Any]]()
+    for item in part.events:
+        after = max(after + _TICK, column_time(item.event.timestamp))
+        rows.append(
+            {
+                **key._asdict(),
+                "id": item.event.id,
+                "invocation_id": item.event.invocation_id,
+                "timestamp": after,
+                "event_data": item.as_adk(),
+            }
+        )
+    return rows
+
+
+def _add_states(connection: Connection, key: SessionKey) -> None:
+    """Add the rows that google-adk expects with each session, if they are missing."""
+    _put_state(connection, SessionKey(key.app_name, "", ""), {})
+    _put_state(connection, SessionKey(key.app_name, key.user_id, ""), {})
+
+
+def _put_state(
+    connection: Connection, key: SessionKey, values: Mapping[str, Any]
+) -> dict[str, Any]:
+    owner, prefix, of = {"app_name": key.app_name}, APP_PREFIX, tables.APP_STATES
+    if key.user_id:
+        owner, prefix, of = {**owner, "user_id": key.user_id}, USER_PREFIX, tables.USER_STATES
+    mine = {name.removeprefix(prefix): value for name, value in values.items()}
+    here = [of.c[name] == value for name, value in owner.items()]
+    stored = connection.scalar(select(of.c.state).where(*here).with_for_update())
+    now = column_time(time.time())
+    if stored is None:
+        connection.execute(insert(of), {**owner, "state": mine, "update_time": now})
+        return {}
+    if mine.keys() - stored.keys():
+        changed = update(of).where(*here)
+        connection.execute(changed, {"state": {**mine, **stored}, "update_time": now})
+    return {
+        prefix + name: stored[name]
+        for name, value in mine.items()
+        if name in stored and stored[name] != value
+    }

@@ -1,0 +1,235 @@
+"""Says where each part of an app runs and what happens to it after a crash; runs nothing of it."""
+
+# pyright: reportPrivateUsage=false
+# `_run_async_impl` is ADK's name of an agent's body.
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from pydantic import Field
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.agents.determinism import findings
+from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.agents.loop_agent import LoopAgent
+from durable_adk.agents.parallel_agent import ParallelAgent
+from durable_adk.agents.sequential_agent import SequentialAgent
+from durable_adk.apps.app import App
+from durable_adk.code_executors.base_code_executor import BaseCodeExecutor
+from durable_adk.code_executors.built_in_code_executor import BuiltInCodeExecutor
+from durable_adk.errors import DurableAdkError
+from durable_adk.json_values import JsonModel
+from durable_adk.tools.activity_tool import ActivityTool
+from durable_adk.tools.agent_tool import AgentTool
+from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.base_toolset import BaseToolset
+from durable_adk.tools.function_tool import as_tool
+from durable_adk.wire.tool_contract import ToolContract
+
+_AGAIN = "runs again, unless its result was stored"
+AGAIN_WITH_KEY = "may run again, with the same idempotency key"
+_GOES_ON = "goes on where it was; completed work is not repeated"
+_CONTRACTS = {
+    ToolContract.AT_LEAST_ONCE: AGAIN_WITH_KEY,
+    ToolContract.PURE: "runs again: it has no side effects",
+    ToolContract.IDEMPOTENT: "runs again; the same idempotency key takes effect once",
+    ToolContract.AT_MOST_ONCE: "is not run again; the model learns that the outcome is unknown",
+}
+_CALLBACKS = {
+    "before_agent_callback": "activity run_callback",
+    "after_agent_callback": "activity run_callback",
+    "before_model_callback": "activity call_model",
+    "after_model_callback": "activity call_model",
+    "on_model_error_callback": "activity call_model",
+    "before_tool_callback": "activity call_tool",
+    "after_tool_callback": "activity call_tool",
+    "on_tool_error_callback": "activity call_tool",
+}
+"""The activity that runs each kind of callback."""
+
+
+class AppPart(JsonModel):
+    """A part of an app: where it runs, and what happens to it after a crash."""
+
+    agent: str
+    """Name of the agent that it belongs to; for a plugin, of the app."""
+    kind: str
+    """``agent``, ``model``, ``tool``, ``callback``, ``plugin`` and so on."""
+    name: str
+    runs_in: str
+    after_crash: str
+    findings: list[str] = Field(default_factory=list[str])
+    """What is wrong with it, each with the remedy or the place in the code."""
+
+
+def app_parts(app: App) -> list[AppPart]:
+    """Return the parts of an app: agents with what they have, then plugins."""
+    parts = [part for agent in app.agents() for part in _of_agent(agent)]
+    return [*parts, *(_plugin(app, plugin) for plugin in app.plugins)]
+
+
+def _of_agent(agent: BaseAgent) -> Iterator[AppPart]:
+    built_in = _built_in(agent)
+    if built_in is None:
+        yield _custom(agent)
+    else:
+        yield AppPart(
+            agent=agent.name,
+            kind="agent",
+            name=built_in.__name__,
+            runs_in="workflow code",
+            after_crash=_GOES_ON,
+        )
+    if isinstance(agent, LlmAgent):
+        yield from _of_llm_agent(agent)
+    for field, runs_in in _CALLBACKS.items():
+        for callback in _listed(getattr(agent, field, None)):
+            yield AppPart(
+                agent=agent.name,
+                kind=field.removesuffix("_callback"),
+                name=_name(callback),
+                runs_in=runs_in,
+                after_crash=_AGAIN,
+            )
+
+
+def _built_in(agent: BaseAgent) -> type[BaseAgent] | None:
+    """The class whose body an agent has, if that is one of the runtime's."""
+    for kind in (LlmAgent, SequentialAgent, LoopAgent, ParallelAgent):
+        if isinstance(agent, kind) and type(agent)._run_async_impl is kind._run_async_impl:  # noqa: SLF001
+            return kind
+    return None
+
+
+def _custom(agent: BaseAgent) -> AppPart:
+    own = _own(agent)
+    return AppPart(
+        agent=agent.name,
+        kind="agent",
+        name=type(own).__name__,
+        runs_in="workflow code; ctx.step: activity run_function",
+        after_crash=_GOES_ON,
+        findings=[
+            f"{found} is not replay-safe: do it in ctx.step, a tool or a callback"
+            for found in findings(own)
+        ],
+    )
+
+
+def _of_llm_agent(agent: LlmAgent) -> Iterator[AppPart]:
+    yield _model(agent)
+    if callable(agent.instruction):
+        yield AppPart(
+            agent=agent.name,
+            kind="instruction",
+            name=_name(agent.instruction),
+            runs_in="activity call_model",
+            after_crash="runs again with the model call",
+        )
+    if agent.code_executor is not None:
+        yield _executor(agent, agent.code_executor)
+    for item in agent.tools:
+        yield _tool_or_toolset(agent, item)
+
+
+def _model(agent: LlmAgent) -> AppPart:
+    problems: list[str] = []
+    try:
+        name = agent.canonical_model.model
+    except DurableAdkError as error:
+        name, problems = str(agent.model), [error.message]
+    return AppPart(
+        agent=agent.name,
+        kind="model",
+        name=name,
+        runs_in="activity call_model",
+        after_crash="is asked again, unless its answer was stored",
+        findings=problems,
+    )
+
+
+def _executor(agent: LlmAgent, executor: BaseCodeExecutor) -> AppPart:
+    built_in = isinstance(executor, BuiltInCodeExecutor)
+    return AppPart(
+        agent=agent.name,
+        kind="code executor",
+        name=type(_own(executor)).__name__,
+        runs_in="the model's provider" if built_in else "activity execute_code",
+        after_crash="as its model call" if built_in else "may run the code again",
+    )
+
+
+def _tool_or_toolset(agent: LlmAgent, item: Any) -> AppPart:
+    if isinstance(item, BaseToolset):
+        return AppPart(
+            agent=agent.name,
+            kind="toolset",
+            name=type(_own(item)).__name__,
+            runs_in="activity call_tool; listed by each worker",
+            after_crash=_CONTRACTS[ToolContract.AT_LEAST_ONCE],
+        )
+    try:
+        return _tool(agent, as_tool(item))
+    except DurableAdkError as error:
+        return AppPart(
+            agent=agent.name,
+            kind="tool",
+            name=_name(item),
+            runs_in="nowhere: it is refused",
+            after_crash="",
+            findings=[error.message],
+        )
+
+
+def _tool(agent: LlmAgent, tool: BaseTool) -> AppPart:
+    runs_in, after_crash = _place(tool), _CONTRACTS[tool.contract]
+    if isinstance(tool, AgentTool):
+        after_crash = _GOES_ON
+    elif isinstance(tool, ActivityTool):
+        after_crash = "is retried by its own retry policy"
+    elif tool.is_long_running:
+        after_crash += "; then waits for its result without a worker"
+    rule = getattr(_own(tool), "_require_confirmation", False)
+    if rule:
+        runs_in += ", once approved if its rule says so" if callable(rule) else ", once approved"
+    return AppPart(
+        agent=agent.name, kind="tool", name=tool.name, runs_in=runs_in, after_crash=after_crash
+    )
+
+
+def _place(tool: BaseTool) -> str:
+    if isinstance(tool, AgentTool):
+        own = "child workflow, started by activity call_tool"
+        return own if tool.has_own_code else "child workflow"
+    if isinstance(tool, ActivityTool):
+        queue = tool.options.task_queue
+        return f"activity {tool.activity}" + (f" on task queue {queue}" if queue else "")
+    return "activity call_tool" + (f" on task queue {tool.task_queue}" if tool.task_queue else "")
+
+
+def _plugin(app: App, plugin: Any) -> AppPart:
+    return AppPart(
+        agent=app.name,
+        kind="plugin",
+        name=plugin.name,
+        runs_in="activity run_hook, or the step's own",
+        after_crash=_AGAIN,
+    )
+
+
+def _own(part: Any) -> Any:
+    """What a user has written: an object of google-adk's in place of what adapts it."""
+    return getattr(part, "adk", None) or part
+
+
+def _listed(value: Any) -> list[Any]:
+    """One callback, several or none, as a list."""
+    if isinstance(value, Sequence):
+        return list(cast("Sequence[Any]", value))
+    return [] if value is None else [value]
+
+
+def _name(function: Any) -> str:
+    """The name of a function, also of one of google-adk's that is adapted."""
+    own = getattr(function, "callback", function)
+    return getattr(own, "__name__", type(own).__name__)

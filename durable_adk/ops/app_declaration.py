@@ -1,0 +1,98 @@
+"""An app as JSON: its agents and tools, for programs that have none of its code."""
+
+from typing import Any, Literal
+
+from google.genai import types
+from pydantic import Field
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.agents.loop_agent import LoopAgent
+from durable_adk.agents.parallel_agent import ParallelAgent
+from durable_adk.agents.sequential_agent import SequentialAgent
+from durable_adk.apps.app import App
+from durable_adk.json_values import JsonModel, to_json_value
+from durable_adk.tools.agent_tool import AgentTool
+from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.base_toolset import BaseToolset
+from durable_adk.tools.function_tool import as_tool
+
+AgentKind = Literal["LlmAgent", "SequentialAgent", "LoopAgent", "ParallelAgent", "BaseAgent"]
+
+
+class ToolDescription(JsonModel):
+    """A tool of an agent."""
+
+    name: str
+    is_agent: bool = False
+    """Whether it is an agent that is used as a tool."""
+    declaration: dict[str, Any] | None = None
+    """What the model is told of it."""
+
+
+class AgentDescription(JsonModel):
+    """An agent and those below it."""
+
+    name: str
+    kind: AgentKind
+    description: str = ""
+    instruction: str = ""
+    """The name of the function, if one makes it."""
+    model: str | None = None
+    tools: list[ToolDescription] = Field(default_factory=list[ToolDescription])
+    sub_agents: list["AgentDescription"] = Field(default_factory=list["AgentDescription"])
+
+
+class AppDescription(JsonModel):
+    """An app."""
+
+    name: str
+    root_agent: AgentDescription
+    plugins: list[str] = Field(default_factory=list[str])
+
+
+def described(app: App) -> AppDescription:
+    """Return what an app consists of; nothing of it is run."""
+    return AppDescription(
+        name=app.name,
+        root_agent=_agent(app.root_agent),
+        plugins=[plugin.name for plugin in app.plugins],
+    )
+
+
+def _agent(agent: BaseAgent) -> AgentDescription:
+    found = AgentDescription(name=agent.name, kind=_kind(agent), description=agent.description)
+    found.sub_agents = [_agent(one) for one in agent.sub_agents]
+    if isinstance(agent, LlmAgent):
+        found.instruction = _instruction(agent.instruction)
+        found.model = agent.model if isinstance(agent.model, str) else agent.model.model
+        found.tools = [_tool(one) for one in agent.tools]
+    return found
+
+
+def _kind(agent: BaseAgent) -> AgentKind:
+    for kind in (LlmAgent, SequentialAgent, LoopAgent, ParallelAgent):
+        if isinstance(agent, kind):
+            return kind.__name__  # pyright: ignore[reportReturnType]: one of the names above
+    return "BaseAgent"
+
+
+def _instruction(given: Any) -> str:
+    if not callable(given):
+        return str(given)
+    name = getattr(given, "__name__", None) or type(given).__name__
+    return f"<InstructionProvider: {name}>"
+
+
+def _tool(given: Any) -> ToolDescription:
+    if isinstance(given, BaseToolset):  # its tools may be on another machine
+        return ToolDescription(name=type(given).__name__)
+    tool: BaseTool = as_tool(given)
+    return ToolDescription(
+        name=tool.name, is_agent=isinstance(tool, AgentTool), declaration=_declaration(tool)
+    )
+
+
+def _declaration(tool: BaseTool) -> dict[str, Any] | None:
+    found: types.FunctionDeclaration | None = tool.get_declaration()
+    return found and to_json_value(found.model_dump(mode="json", by_alias=True, exclude_none=True))

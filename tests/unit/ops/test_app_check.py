@@ -1,0 +1,154 @@
+"""Where the parts of an app run, and what is said of those that cannot be run durably."""
+
+import os
+import random
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from temporalio import activity
+
+from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelAgent
+from durable_adk.apps import App
+from durable_adk.code_executors import BuiltInCodeExecutor
+from durable_adk.events import Event
+from durable_adk.ops.app_check import AppPart, app_parts
+from durable_adk.plugins import BasePlugin
+from durable_adk.tools import AgentTool, FunctionTool, LongRunningFunctionTool
+from durable_adk.tools.activity_tool import ActivityTool
+from durable_adk.tools.base_toolset import BaseToolset
+
+
+class Careless(BaseAgent):
+    """Its body uses what is not replay-safe, in each way it can be named."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        started = time.time()
+        names = [random.random() for _ in range(2)]
+        if os.environ.get("HOME"):
+            names.clear()
+        with open("x") as file:  # noqa: ASYNC230, PTH123
+            yield Event(author=self.name, custom_metadata={"x": [started, names, file.name]})
+
+
+class Careful(BaseAgent):
+    """Its body only uses what is replay-safe."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        yield Event(author=self.name, custom_metadata={"x": time.strftime("%Y")})
+
+
+class Toolset(BaseToolset):
+    """Has no tools."""
+
+    async def get_tools(self, readonly_context: Any = None) -> list[Any]:
+        return []
+
+
+class Screen(BasePlugin):
+    """Has no hook."""
+
+
+def send() -> None:
+    """Send."""
+
+
+def streams() -> Any:
+    """Yields, which no tool may."""
+    yield 1
+
+
+@activity.defn(name="charge")
+async def charge() -> None:
+    """Charge."""
+
+
+def parts(agent: BaseAgent, **options: Any) -> dict[str, AppPart]:
+    """The parts of an app by their kinds and names."""
+    found = app_parts(App(name="shop", root_agent=agent, **options))
+    return {f"{part.kind} {part.name}": part for part in found}
+
+
+def test_each_tool_is_where_it_runs() -> None:
+    """With what its contract promises after a crash."""
+    tools: list[Any] = [
+        send,
+        FunctionTool(send, name="pay", contract="at_most_once", task_queue="payments"),
+        LongRunningFunctionTool(send, name="ask"),
+        ActivityTool(charge, start_to_close_timeout=10, task_queue="theirs"),  # type: ignore[arg-type]
+        AgentTool(LlmAgent(name="helper", model="scripted")),
+        Toolset(),
+    ]
+    found = parts(LlmAgent(name="clerk", model="scripted", tools=tools))
+    told = {name: (part.runs_in, part.after_crash) for name, part in found.items()}
+    assert told["tool send"] == (
+        "activity call_tool",
+        "may run again, with the same idempotency key",
+    )
+    assert told["tool pay"] == (
+        "activity call_tool on task queue payments",
+        "is not run again; the model learns that the outcome is unknown",
+    )
+    assert told["tool ask"][1].endswith("then waits for its result without a worker")
+    assert told["tool charge"] == (
+        "activity charge on task queue theirs",
+        "is retried by its own retry policy",
+    )
+    assert told["tool helper"][0] == "child workflow"
+    assert told["toolset Toolset"][0] == "activity call_tool; listed by each worker"
+    assert found["agent LlmAgent"].runs_in == "workflow code"
+    assert {part.agent for part in found.values()} == {"clerk", "helper"}
+
+
+def test_a_tool_that_waits_for_approval_says_so() -> None:
+    """Always, or as its rule decides."""
+    tools: list[Any] = [
+        FunctionTool(send, name="pay", require_confirmation=True),
+        FunctionTool(send, name="lend", require_confirmation=lambda: False),
+    ]
+    found = parts(LlmAgent(name="clerk", model="scripted", tools=tools))
+    assert found["tool pay"].runs_in == "activity call_tool, once approved"
+    assert found["tool lend"].runs_in.endswith("once approved if its rule says so")
+
+
+def test_callbacks_executors_and_plugins_are_parts() -> None:
+    """Each is named as the user has written it."""
+    agent = LlmAgent(
+        name="clerk",
+        model="scripted",
+        instruction=lambda _: "Be kind.",
+        before_tool_callback=[send],
+        code_executor=BuiltInCodeExecutor(),
+    )
+    found = parts(agent, plugins=[Screen("screen")])
+    assert found["before_tool send"].runs_in == "activity call_tool"
+    assert found["code executor BuiltInCodeExecutor"].runs_in == "the model's provider"
+    assert "instruction <lambda>" in found
+    assert found["plugin screen"].agent == "shop"
+
+
+def test_a_body_is_read_for_what_is_not_replay_safe() -> None:
+    """Names, places and nothing else, without running it."""
+    found = parts(ParallelAgent(name="both", sub_agents=[Careless(name="a"), Careful(name="b")]))
+    findings = found["agent Careless"].findings
+    named = {finding.partition(" ")[0] for finding in findings}
+    assert named == {"time.time", "random.random", "os.environ", "open"}
+    line = Careless._run_async_impl.__code__.co_firstlineno + 1
+    assert f"{__file__}:{line}" in findings[0]
+    assert found["agent Careful"].findings == []
+    assert found["agent ParallelAgent"].findings == []
+
+
+@pytest.mark.parametrize(
+    ("agent", "part", "says"),
+    [
+        (LlmAgent(name="clerk", model="scripted", tools=[streams]), "tool streams", "yields"),
+        (LlmAgent(name="clerk", model="no-such-model"), "model no-such-model", "no-such-model"),
+        (LlmAgent(name="clerk"), "model ", "set its model"),
+    ],
+)
+def test_what_is_refused_at_run_time_is_a_finding(agent: LlmAgent, part: str, says: str) -> None:
+    """In the words of the error that a run would end with."""
+    [finding] = parts(agent)[part].findings
+    assert says in finding
