@@ -60,14 +60,14 @@ def key_of(app_name: str, user_id: str, session_id: str | None, filename: str) -
     return ArtifactKey(scope, filename)
 
 
-def component(name: str, mark: str = "~") -> str:
+def component(name: str) -> str:
     """A path component for any text: a readable prefix and a hash.
 
     The hash distinguishes names that a file system may not: by case, by composed and decomposed
     letters, or beyond 255 bytes. It also prevents names that are special to the store.
     """
     readable = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:40]
-    return f"{readable}{mark}{sha256(name.encode()).hexdigest()[:32]}"
+    return f"{readable}-{sha256(name.encode()).hexdigest()[:32]}"
 
 
 def check_filename(filename: object) -> None:

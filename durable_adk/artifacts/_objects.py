@@ -14,9 +14,9 @@
 stored. The store refuses an existing name, so each number is assigned once; the second process
 reads the existing record and tries the next number. A killed process leaves content without a
 record, which is never read, and which a later save removes. A put is repeated if its response was
-lost: `ObjectRecord.save_id` distinguishes the saver's own record from another's.
+lost: `Record.save_id` distinguishes the saver's own record from another's.
 
-**One version per save key**, as in `_files`: numbers are assigned in order, so a saver that found
+**One version per save key**: numbers are assigned in order, so a saver that found
 its key in no version below `n` and then takes `n` is the only one with that key. The creator of the
 claim `key-...` knows that no earlier version has the key; later savers, which are retries, read all
 versions.
@@ -28,17 +28,19 @@ its number after it. Names are hashes, so the mark does not reveal the name.
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from uuid import uuid4
 
+from google.genai import types
+
 from durable_adk.artifacts._key import ArtifactKey, ArtifactScope, component
-from durable_adk.artifacts._record import Record, fields_of
-from durable_adk.artifacts._stored import CountedChunks, Draft, OpenedVersion
+from durable_adk.artifacts._record import Content, Draft, Record, fields_of
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion
 from durable_adk.errors import StoreUnavailableError
-from durable_adk.storage.object_store import ObjectStore, StoredObject, each
+from durable_adk.failpoints import failpoint
+from durable_adk.storage.objects import Objects, StoredObject, each
 
 LEFT_BEHIND = 86_400.0
 """Age in seconds, by the store's clock, of content without a record that is removed."""
@@ -48,15 +50,31 @@ _DIGITS = 10  # of a number in a path
 _CONTENT, _DELETED, _KEY = "content-", "deleted", "key-"
 
 
-class ObjectRecord(Record):
-    """A version's record."""
+@dataclass(frozen=True, kw_only=True)
+class OpenedVersion:
+    """A version whose content has not been read yet."""
 
-    save_id: str
-    """Random id of the save that wrote it."""
-    path: str
-    """Path of its content, in the same folder."""
+    part: types.Part
+    """Without its content."""
+    content: Content | None
+    """The field of the part that the content belongs to."""
     size: int
-    """Bytes of its content."""
+    """Bytes of the content."""
+    read: Callable[[], AsyncGenerator[bytes]]
+    """The content in chunks; raises FileNotFoundError if it has been deleted."""
+
+
+class _CountedChunks:
+    """Chunks whose bytes are counted as they are read."""
+
+    def __init__(self, chunks: AsyncIterable[bytes]) -> None:
+        self._chunks = chunks
+        self.size = 0
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        async for chunk in self._chunks:
+            self.size += len(chunk)
+            yield chunk
 
 
 @dataclass
@@ -81,7 +99,7 @@ class _Name:
 class ObjectVersions:
     """Versions in an object store; see the module."""
 
-    def __init__(self, objects: ObjectStore) -> None:
+    def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
     async def add(self, key: ArtifactKey, draft: Draft) -> int:
@@ -94,6 +112,7 @@ class ObjectVersions:
                 if record.save_key == draft.save_key:
                     return number
         record = await self._write(name, key.filename, draft)
+        failpoint("save.written")
         return await self._publish(name, record)
 
     async def numbers(self, key: ArtifactKey) -> list[int]:
@@ -160,20 +179,20 @@ class ObjectVersions:
         claim = name.path(_KEY + sha256(save_key.encode()).hexdigest())
         return await self._objects.create(claim, b"")
 
-    async def _write(self, name: _Name, filename: str, draft: Draft) -> ObjectRecord:
+    async def _write(self, name: _Name, filename: str, draft: Draft) -> Record:
         """Store the content, which no record names yet."""
         began = time.monotonic()
         fields, data = fields_of(filename, draft)
         save_id = uuid4().hex
         path = _CONTENT + save_id
-        source = data if draft.chunks is None else CountedChunks(draft.chunks)
+        source = data if draft.chunks is None else _CountedChunks(draft.chunks)
         await self._objects.put(name.path(path), source)
         if time.monotonic() - began > LONGEST_SAVE:
             raise StoreUnavailableError(f"Artifact {filename!r} took too long to store.")
         size = len(source) if isinstance(source, bytes) else source.size
-        return ObjectRecord(**fields, save_id=save_id, path=path, size=size)
+        return Record(**fields, save_id=save_id, path=path, size=size)
 
-    async def _publish(self, name: _Name, record: ObjectRecord) -> int:
+    async def _publish(self, name: _Name, record: Record) -> int:
         """Store a record under the next number, unless a save with the same key has one by now."""
         number = max(name.versions, default=-1) + 1
         text = record.to_json().encode()
@@ -203,34 +222,36 @@ class ObjectVersions:
         if len(records) == len(name.versions):  # otherwise the name is being deleted
             await self._objects.delete([at.path for at in old if at.path not in used])
 
-    async def _records(self, name: _Name, versions: Iterable[int]) -> dict[int, ObjectRecord]:
+    async def _records(self, name: _Name, versions: Iterable[int]) -> dict[int, Record]:
         """The records of the versions that exist."""
         numbers = list(versions)
         found = await each(lambda number: self._record(name, number), numbers)
         return {number: record for number, record in zip(numbers, found, strict=True) if record}
 
-    async def _record(self, name: _Name, version: int) -> ObjectRecord | None:
+    async def _record(self, name: _Name, version: int) -> Record | None:
         text = await self._objects.get(name.path(version))
-        return None if text is None else ObjectRecord.model_validate_json(text, extra="ignore")
+        return None if text is None else Record.model_validate_json(text, extra="ignore")
 
 
 def _by_name(entries: Iterable[StoredObject]) -> list[_Name]:
     """Group listed objects by artifact name; a path ends with name, generation and entry."""
     found: defaultdict[str, list[StoredObject]] = defaultdict(list)
     for entry in entries:
-        found[entry.path.rsplit("/", 2)[0]].append(entry)
+        folder, number, _ = entry.path.rsplit("/", 2)
+        if number.isdecimal():  # else of a file manager, or of an earlier layout
+            found[folder].append(entry)
     return [_sorted(folder, listed) for folder, listed in found.items()]
 
 
 def _user(scope: ArtifactScope) -> str:
-    return f"{component(scope.app_name, '-')}/{component(scope.user_id, '-')}"
+    return f"{component(scope.app_name)}/{component(scope.user_id)}"
 
 
 def _scope(scope: ArtifactScope) -> str:
     user = _user(scope)
     if scope.session_id is None:
         return f"{user}/user"
-    return f"{user}/sessions/{component(scope.session_id, '-')}"
+    return f"{user}/sessions/{component(scope.session_id)}"
 
 
 def _sorted(folder: str, entries: list[StoredObject]) -> _Name:
@@ -238,7 +259,8 @@ def _sorted(folder: str, entries: list[StoredObject]) -> _Name:
     generations: defaultdict[int, dict[str, StoredObject]] = defaultdict(dict)
     for entry in entries:
         number, _, own = entry.path.removeprefix(f"{folder}/").partition("/")
-        generations[int(number)][own] = entry
+        if number.isdecimal():
+            generations[int(number)][own] = entry
     deleted = max((number for number, own in generations.items() if _DELETED in own), default=-1)
     name = _Name(folder, deleted + 1)
     for own, entry in generations[deleted + 1].items():

@@ -1,15 +1,29 @@
-"""The record that a durable store keeps of a version, beside its content."""
+"""The record of a version that is stored beside its content."""
 
+from collections.abc import AsyncIterable
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from google.genai import types
 from pydantic import Field
 
-from durable_adk.artifacts._stored import Draft
 from durable_adk.artifacts.base_artifact_service import ArtifactVersion
 from durable_adk.json_values import JsonModel
 
 Content: TypeAlias = Literal["text", "inline_data"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A version before it has a number."""
+
+    part: types.Part
+    custom_metadata: dict[str, Any]
+    create_time: float
+    mime_type: str | None
+    save_key: str | None
+    chunks: AsyncIterable[bytes] | None = None
+    """The content, if it arrives in chunks."""
 
 
 class Record(JsonModel):
@@ -24,6 +38,12 @@ class Record(JsonModel):
     """The artifact without its content."""
     content: Content | None = None
     """The field of the part that the content belongs to."""
+    save_id: str
+    """Random id of the save that wrote it."""
+    path: str
+    """Path of its content, in the same folder."""
+    size: int
+    """Bytes of its content."""
 
     def described(self, version: int, canonical_uri: str) -> ArtifactVersion:
         """The public description of a version."""
@@ -38,7 +58,7 @@ class Record(JsonModel):
 
 def fields_of(filename: str, draft: Draft) -> tuple[dict[str, Any], bytes]:
     """The fields of a draft's record, and its content unless that arrives in chunks."""
-    part, content, data = split(draft.part)
+    part, content, data = _split(draft.part)
     fields = {
         "filename": filename,
         "create_time": draft.create_time,
@@ -51,7 +71,7 @@ def fields_of(filename: str, draft: Draft) -> tuple[dict[str, Any], bytes]:
     return fields, data
 
 
-def split(part: types.Part) -> tuple[types.Part, Content | None, bytes]:
+def _split(part: types.Part) -> tuple[types.Part, Content | None, bytes]:
     """The part without its content, the content's field, and its bytes."""
     if part.text is not None:
         return part.model_copy(update={"text": None}), "text", part.text.encode()

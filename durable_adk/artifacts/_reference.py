@@ -2,7 +2,7 @@
 
 import re
 from typing import NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from google.genai import types
 
@@ -20,14 +20,6 @@ class Reference(NamedTuple):
 
     key: ArtifactKey
     version: int
-
-
-def path_of(key: ArtifactKey, version: int) -> str:
-    """A version's path in a URI. Ids are quoted, so that none can contain a separator."""
-    app_name, user_id, session_id = (part and quote(part, safe="") for part in key.scope)
-    session = f"/sessions/{session_id}" if session_id else ""
-    name = quote(key.filename, safe="/:")
-    return f"apps/{app_name}/users/{user_id}{session}/artifacts/{name}/versions/{version}"
 
 
 def reference_in(part: types.Part, origin: ArtifactKey) -> Reference | None:

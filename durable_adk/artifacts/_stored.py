@@ -1,104 +1,40 @@
-"""The artifact service over any version store."""
+"""The artifact service over any store of objects."""
 
 import copy
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from dataclasses import replace
+from typing import Any
 
 from google.genai import types
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
-from durable_adk.artifacts._key import ArtifactKey, ArtifactScope, key_of, scope_of
+from durable_adk.artifacts._key import ArtifactKey, key_of, scope_of
+from durable_adk.artifacts._objects import ObjectVersions, OpenedVersion
+from durable_adk.artifacts._record import Draft
 from durable_adk.artifacts._reference import reference_in
 from durable_adk.artifacts.base_artifact_service import (
     ArtifactReader,
     ArtifactVersion,
     BaseArtifactService,
+    ensure_part,
     is_removed,
 )
 from durable_adk.errors import InvalidRequestError
 from durable_adk.failpoints import failpoint
 from durable_adk.json_values import check_json
+from durable_adk.storage.objects import Objects
 
 _MAX_REFERENCES = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class Draft:
-    """A version before it has a number."""
-
-    part: types.Part
-    custom_metadata: dict[str, Any]
-    create_time: float
-    mime_type: str | None
-    save_key: str | None
-    chunks: AsyncIterable[bytes] | None = None
-    """The content, if it arrives in chunks."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OpenedVersion:
-    """A version whose content has not been read yet."""
-
-    part: types.Part
-    """Without its content."""
-    content: Literal["text", "inline_data"] | None
-    """The field of the part that the content belongs to."""
-    size: int
-    """Bytes of the content."""
-    read: Callable[[], AsyncGenerator[bytes]]
-    """The content in chunks; raises FileNotFoundError if it has been deleted."""
-
-
-class CountedChunks:
-    """Chunks whose bytes are counted as they are read."""
-
-    def __init__(self, chunks: AsyncIterable[bytes]) -> None:
-        self._chunks = chunks
-        self.size = 0
-
-    async def __aiter__(self) -> AsyncGenerator[bytes]:
-        async for chunk in self._chunks:
-            self.size += len(chunk)
-            yield chunk
-
-
-class VersionStore(Protocol):
-    """A store of versions. Keys are valid, and parts have exactly one kind of content."""
-
-    async def add(self, key: ArtifactKey, draft: Draft) -> int:
-        """Store a draft as the next version, unless its save key has one; returns the number."""
-        ...
-
-    async def numbers(self, key: ArtifactKey) -> list[int]:
-        """The numbers of all versions, ascending."""
-        ...
-
-    async def open(self, key: ArtifactKey, version: int) -> OpenedVersion | None:
-        """One version; the caller may change its part."""
-        ...
-
-    async def describe(self, key: ArtifactKey, versions: Iterable[int]) -> list[ArtifactVersion]:
-        """The descriptions of the versions that exist."""
-        ...
-
-    async def names(self, scope: ArtifactScope) -> list[str]:
-        """All names in a scope, in any order."""
-        ...
-
-    async def remove(self, key: ArtifactKey) -> None:
-        """Remove a name with all its versions and save keys."""
-        ...
-
-
 class StoredArtifactService(BaseArtifactService):
-    """Validates arguments and follows references; a `VersionStore` stores the versions."""
+    """Validates arguments and follows references; `ObjectVersions` stores the versions."""
 
-    def __init__(self, store: VersionStore) -> None:
-        self._store = store
+    def __init__(self, objects: Objects) -> None:
+        self._store = ObjectVersions(objects)
 
     async def save_artifact(
         self,
@@ -226,6 +162,13 @@ class StoredArtifactService(BaseArtifactService):
         found = [] if number is None else await self._store.describe(key, [number])
         return next(iter(found), None)
 
+    async def delete_user(
+        self, *, app_name: str, user_id: str, session_ids: Iterable[str], dry_run: bool = False
+    ) -> int:
+        """See the base class; a user's artifacts are in one folder, so no sessions are needed."""
+        del session_ids
+        return await self._store.remove_user(scope_of(app_name, user_id, None), dry_run=dry_run)
+
     async def _found(
         self, key: ArtifactKey, version: int | None
     ) -> tuple[int, OpenedVersion] | None:
@@ -287,7 +230,7 @@ def _checked(artifact: types.Part | dict[str, Any]) -> types.Part:
         InvalidRequestError: It is not a part, or not of a kind that can be stored (ART-8).
     """
     try:
-        part = types.Part.model_validate(artifact).model_copy(deep=True)
+        part = ensure_part(artifact).model_copy(deep=True)
         part.model_dump_json(exclude={"inline_data": {"data"}})  # fails for a lone surrogate
     except (ValidationError, PydanticSerializationError) as error:
         raise InvalidRequestError(f"artifact is not a types.Part: {_reason(error)}.") from None

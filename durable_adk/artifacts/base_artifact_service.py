@@ -11,9 +11,11 @@ InvalidRequestError, which names the field, for an invalid name or id, and Store
 while the store does not respond.
 """
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 from google.genai import types
@@ -67,8 +69,22 @@ class ArtifactReader:
         return self.read()
 
 
+def ensure_part(artifact: types.Part | dict[str, Any]) -> types.Part:
+    """Return the artifact as a part; a dict has a part's fields in either spelling."""
+    return types.Part.model_validate(artifact)
+
+
 class BaseArtifactService(ABC):
-    """Stores artifacts (ART-1)."""
+    """Stores artifacts (ART-1).
+
+    An application's own service may have ADK's `save_artifact`, which takes no `save_key`: then a
+    save that is repeated after a crash stores a second version.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "save_artifact" in vars(cls):
+            cls.save_artifact = _taking_key(cls.save_artifact)
 
     @abstractmethod
     async def save_artifact(
@@ -247,6 +263,20 @@ class BaseArtifactService(ABC):
 
     async def close(self) -> None:  # noqa: B027  # optional
         """Close connections and files."""
+
+
+def _taking_key(save: Callable[..., Awaitable[int]]) -> Any:
+    """Return a save that may be given a key, and drops it if the service knows none."""
+    parameters = inspect.signature(save).parameters.values()
+    if any(one.name == "save_key" or one.kind is one.VAR_KEYWORD for one in parameters):
+        return save
+
+    @wraps(save)
+    async def keyed(*args: Any, save_key: str | None = None, **given: Any) -> int:
+        del save_key
+        return await save(*args, **given)
+
+    return keyed
 
 
 def _reader(part: types.Part, version: int) -> ArtifactReader:

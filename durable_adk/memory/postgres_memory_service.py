@@ -16,9 +16,9 @@ from sqlalchemy.dialects.postgresql import insert
 from durable_adk.memory._stored import Memory, Owner, StoredMemoryService
 from durable_adk.memory._words import words as words_of
 from durable_adk.memory.memory_entry import MemoryEntry
-from durable_adk.sessions.sql.database import PostgresDatabase
-from durable_adk.sessions.sql.database_url import parse
-from durable_adk.sessions.sql.schema import MEMORIES
+from durable_adk.sql.database import PostgresDatabase
+from durable_adk.sql.database_url import parse
+from durable_adk.sql.schema import MEMORIES
 
 _MAX_WORD = 256
 """Characters of a word that are indexed; an index entry is limited to 2,700 bytes."""

@@ -15,12 +15,12 @@ from durable_adk.log import get_logger
 from durable_adk.sessions.log.watches import Changes
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
-from durable_adk.sessions.sql.database import PostgresDatabase
-from durable_adk.sessions.sql.database_url import file_of, is_in_memory, parse
 from durable_adk.sessions.sql.polling import Poll
 from durable_adk.sessions.sql.postgres import CommitNotifications, PostgresStore
-from durable_adk.sessions.sql.schema_version import SchemaVersion
 from durable_adk.sessions.sql.sqlite import SqliteStore
+from durable_adk.sql.database import PostgresDatabase
+from durable_adk.sql.database_url import file_of, is_in_memory, parse
+from durable_adk.sql.migrate import SchemaVersion
 
 logger = get_logger(__name__)
 
@@ -118,11 +118,18 @@ class DatabaseSessionService(SessionLog):
         if isinstance(self._sql, SqliteStore):
             await self._sql.scrub()
 
-    async def wait_for_change(self, key: SessionKey, *, after: int, timeout: float) -> None:  # noqa: ASYNC109  # as in the port
+    async def wait_for_change(
+        self,
+        key: SessionKey,
+        *,
+        after: int,
+        timeout: float,  # noqa: ASYNC109  # as in the port
+        idle: bool = False,
+    ) -> None:
         """See `SessionLog.wait_for_change`; commits of other processes end the wait as well."""
         await self._sql.prepare()
         self._news.start()
-        await super().wait_for_change(key, after=after, timeout=timeout)
+        await super().wait_for_change(key, after=after, timeout=timeout, idle=idle)
 
 
 class SqliteSessionService(DatabaseSessionService):

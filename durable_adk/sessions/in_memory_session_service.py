@@ -2,18 +2,20 @@
 
 import asyncio
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from heapq import nlargest, nsmallest
+from heapq import nsmallest
 from threading import Lock
 from typing import Any
 
-from durable_adk.sessions.log.entry import Entry
+from durable_adk.sessions.log.entry import Entry, decode_event
 from durable_adk.sessions.log.head import Head
 from durable_adk.sessions.log.storage import (
     InvocationPage,
+    InvocationPosition,
+    NewestInvocations,
     NoteKey,
     Page,
     Position,
@@ -201,19 +203,6 @@ class _MemoryTables:
         record = log and log.invocations.get(invocation_id)
         return record.model_copy(deep=True) if record else None
 
-    def invocations(
-        self, app_name: str, user_id: str | None, status: Status, limit: int
-    ) -> list[tuple[SessionKey, InvocationRecord]]:
-        found = [
-            (key, record)
-            for key, log in self._logs.items()
-            if key.app_name == app_name and user_id in (None, key.user_id)
-            for record in log.invocations.values()
-            if record.status is status
-        ]
-        newest = nlargest(limit, found, key=lambda item: item[1].update_time)
-        return [(key, record.model_copy(deep=True)) for key, record in newest]
-
     def page_of_invocations(
         self, page: InvocationPage
     ) -> list[tuple[SessionKey, InvocationRecord]]:
@@ -225,10 +214,48 @@ class _MemoryTables:
             and page.user_id in (None, key.user_id)
             and page.session_id in (None, key.session_id)
             for name, record in log.invocations.items()
-            if page.status in (None, record.status) and (last is None or (key, name) > last)
+            if (not page.statuses or record.status in page.statuses)
+            and (last is None or (key, name) > last)
         ]
         chosen = [(key, self.invocation(key, name)) for key, name in nsmallest(page.limit, found)]
         return [(key, record) for key, record in chosen if record is not None]
+
+    def newest_invocations(
+        self, wanted: NewestInvocations
+    ) -> list[tuple[SessionKey, InvocationRecord]]:
+        found = [
+            (InvocationPosition(record.update_time, key.user_id, key.session_id, name), key)
+            for key, log in self._logs.items()
+            if key.app_name == wanted.app_name
+            and wanted.user_id in (None, key.user_id)
+            and wanted.session_id in (None, key.session_id)
+            for name, record in log.invocations.items()
+            if not wanted.statuses or record.status in wanted.statuses
+        ]
+        chosen = sorted(one for one in found if wanted.before is None or one[0] < wanted.before)
+        newest = chosen[::-1][: wanted.limit]
+        records = [(key, self.invocation(key, place.invocation_id)) for place, key in newest]
+        return [(key, record) for key, record in records if record is not None]
+
+    def count_invocations(self, app_name: str, user_id: str | None) -> dict[Status, int]:
+        return Counter(
+            record.status
+            for key, log in self._logs.items()
+            if key.app_name == app_name and user_id in (None, key.user_id)
+            for record in log.invocations.values()
+        )
+
+    def sessions_with(self, invocation_id: str) -> list[SessionKey]:
+        return [
+            key
+            for key, log in self._logs.items()
+            if invocation_id in log.invocations or invocation_id in log.tickets
+        ]
+
+    def count_events(self, key: SessionKey, record: InvocationRecord) -> int:
+        events = self.events(key, Window(after=record.start_seq - 1, upto=record.end_seq))
+        names = [decode_event(row.body).invocation_id for row in events]
+        return names.count(record.invocation_id)
 
     def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:
         self._logs[key].invocations[record.invocation_id] = record.model_copy(deep=True)

@@ -57,7 +57,11 @@ class Status(StrEnum):
     @property
     def closed(self) -> bool:
         """Whether the invocation is closed."""
-        return self not in (Status.RUNNING, Status.PAUSED)
+        return self not in OPEN
+
+
+OPEN = frozenset({Status.RUNNING, Status.PAUSED})
+"""The statuses of invocations that are not closed."""
 
 
 class InvocationRecord(JsonModel):

@@ -20,8 +20,8 @@ from uuid import uuid4
 from durable_adk.errors import SessionNotFoundError
 from durable_adk.events.event import Event
 from durable_adk.json_values import check_id
-from durable_adk.sessions.base_session_service import BaseSessionService
-from durable_adk.sessions.log import invocations
+from durable_adk.sessions.log import sessions
+from durable_adk.sessions.log.copies import Copies
 from durable_adk.sessions.log.entry import (
     Entry,
     check_state,
@@ -49,8 +49,8 @@ _FEW = 200
 """Largest number of events decoded in the caller's event loop; more would block it for too long."""
 
 
-class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionService):
-    """The session service over a transactional storage.
+class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, Copies):
+    """The session service over a transactional storage: ADK's calls, and those of the runtime.
 
     All calls raise StoreUnavailableError while the storage does not respond.
     """
@@ -63,12 +63,22 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
         state: dict[str, Any] | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """See `BaseSessionService.create_session`."""
-        key = checked_key(app_name, user_id, str(uuid4()) if session_id is None else session_id)
+        """Create a session; without an id, or with a blank one, it gets a new uuid (SSN-2, SSN-4).
+
+        `state` is split by prefix; `temp:` keys are dropped.
+
+        Raises:
+            AlreadyExistsError: The id is taken (SSN-3).
+            InvalidRequestError: An id is invalid.
+            StateValueError: The state is not JSON.
+        """
+        if session_id is None or not str(session_id).strip():
+            session_id = str(uuid4())
+        key = checked_key(app_name, user_id, session_id)
         state = state or {}
         check_state(state)
         texts = encode(without_temp(state))
-        view = await self._change(key, lambda tables: invocations.create(tables, key, texts))
+        view = await self._change(key, lambda tables: sessions.create(tables, key, texts))
         return session_copy(key, view.head, view.state)
 
     async def get_session(
@@ -79,11 +89,11 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """See `BaseSessionService.get_session`."""
+        """Return an independent copy with the full state; None if missing (SSN-5, SSN-7)."""
         key = checked_key(app_name, user_id, session_id)
         config = config or GetSessionConfig()
         window = Window(since=config.after_timestamp, last=config.num_recent_events)
-        view = await self._store.read(lambda tables: invocations.view(tables, key, window))
+        view = await self._store.read(lambda tables: sessions.view(tables, key, window))
         if view is None:
             return None
         session = session_copy(key, view.head, view.state)
@@ -99,19 +109,48 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
         page_token: str | None = None,
         updated_since: float | None = None,
     ) -> ListSessionsResponse:
-        """See `BaseSessionService.list_sessions`."""
+        """List sessions with merged state but without events, oldest update first (SSN-8).
+
+        Sessions of agents used as tools (`session.CHILD_PREFIX`) are excluded. A session that is
+        updated between two pages moves towards the end, so paging never skips one.
+
+        Args:
+            app_name: Name of the app.
+            user_id: Restricts the list to one user.
+            limit: Largest number of sessions. If there are more, the response has a
+                `next_page_token`.
+            page_token: The token of the previous page.
+            updated_since: Earliest update, in seconds since the epoch.
+
+        Raises:
+            InvalidRequestError: An id is invalid, the limit is below 1, or the token was not
+                returned by a call with the same app and user.
+        """
         listing = Listing.of(
             app_name, user_id, limit=limit, page_token=page_token, updated_since=updated_since
         )
         return listing.response(await self._store.read(listing.read))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """See `BaseSessionService.delete_session`."""
+        """Delete a session and its events, if it exists; app and user state are kept (SSN-9)."""
         key = checked_key(app_name, user_id, session_id)
         await self._change(key, lambda tables: tables.remove_session(key))
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """See `BaseSessionService.append_event`."""
+        """Append an event outside any invocation, and update the passed session (SSN-10).
+
+        A partial event changes nothing. An event without an id gets a new uuid, one without a
+        timestamp the current time; the passed object has them from then on, so that appending it
+        again stores nothing. `temp:` keys are set in `session.state` only.
+
+        Returns:
+            The event as stored.
+
+        Raises:
+            StaleSessionError: Events were stored after `session.revision` (SSN-30).
+            SessionNotFoundError: The session is not in storage (SSN-11).
+            EventConflictError: The id is taken by a different event (SSN-12).
+        """
         if event.partial:
             return event
         # The caller's object keeps both, so that appending it again finds the first attempt.
@@ -120,7 +159,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
         entry = Entry.of(event)
         row, head = await self._change(
             session.key,
-            lambda tables: invocations.append(tables, session.key, entry, session.revision),
+            lambda tables: sessions.append(tables, session.key, entry, session.revision),
         )
         stored = decode_event(row.body)
         # Leave a copy unchanged that has the event already or lacks earlier events.
@@ -237,7 +276,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
             LeaseLostError: It was created after `epoch`, in place of a deleted one.
         """
         head, state = await self._store.read(
-            lambda tables: (invocations.existing(tables, key, epoch=epoch), tables.state(key))
+            lambda tables: (sessions.existing(tables, key, epoch=epoch), tables.state(key))
         )
         return head.revision, decode(state)
 
@@ -247,7 +286,7 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
         For a deleted session, returns the earliest possible creation of the next session of its
         name; None if no session of this name is known.
         """
-        return await self._store.read(lambda tables: invocations.creation(tables, key))
+        return await self._store.read(lambda tables: sessions.creation(tables, key))
 
     async def read_initial_state(self, key: SessionKey) -> dict[str, Any]:
         """Read the session's own keys as passed to `create_session`; they are in no event.
@@ -295,18 +334,26 @@ class SessionLog(InvocationLog, InvocationRecords, Queue, Notes, BaseSessionServ
         for one in sessions:
             self._changes.announce(one.key)
 
-    async def wait_for_change(self, key: SessionKey, *, after: int, timeout: float) -> None:  # noqa: ASYNC109  # the wait is what is asked for
+    async def wait_for_change(
+        self,
+        key: SessionKey,
+        *,
+        after: int,
+        timeout: float,  # noqa: ASYNC109  # the wait is what is asked for
+        idle: bool = False,
+    ) -> None:
         """Wait for events after `after`, or until an invocation is paused or closed.
 
         A hint only: it may return early without a change, and returns after `timeout` seconds at
-        the latest.
+        the latest. Unless `idle`, for callers that have seen no change for seconds, it returns
+        after half a second.
         """
         with self._changes.watch(key) as watch:
             # Read after setting the watch, so that no change is lost between read and wait.
             head = await self._store.read(lambda tables: tables.head(key))
             watch.saw(head)
             if head is None or head.revision <= after:
-                await watch.wait(min(timeout, _LONGEST_WAIT))
+                await watch.wait(timeout if idle else min(timeout, _LONGEST_WAIT))
 
 
 def _checked_user(app_name: str, user_id: str) -> SessionKey:

@@ -1,7 +1,19 @@
-"""The interface of blob stores."""
+"""Blob stores, for payloads."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import AsyncGenerator, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Protocol
+
+from durable_adk.errors import StoreUnavailableError
+from durable_adk.storage.objects import Objects
+
+_KEY_BYTES = 32
+_NAME = re.compile(r"([0-9a-f]{32})/[0-9a-f]{64}")
 
 
 class BlobStore(Protocol):
@@ -29,25 +41,81 @@ class BlobStore(Protocol):
         ...
 
 
-class SharedBlobs(BlobStore, Protocol):
-    """A `BlobStore` that also stores the key of its references, and can be swept."""
+class Blobs:
+    """A `BlobStore` in a folder or a bucket, with the key of its references, that can be swept.
+
+    Anyone who can read the store can read conversations. All calls raise StoreUnavailableError
+    while it is unavailable, except `put` and `get`.
+    """
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
 
     def key(self) -> bytes:
         """The secret that signs references, created by the first caller; blocks.
 
         It is stored beside the blobs, so anyone who can read it can read them too. It protects
         against those who have access to Temporal but not to the store.
+
+        Raises:
+            InvalidRequestError: The store has no conditional puts, so there could be several keys.
         """
-        ...
+        with ThreadPoolExecutor(1) as thread:  # this thread may run an event loop
+            return thread.submit(asyncio.run, self._key()).result()
+
+    async def _key(self) -> bytes:
+        await self._objects.check()
+        key = await self._objects.get("key")
+        if key is None:
+            await self._objects.create("key", secrets.token_bytes(_KEY_BYTES))
+            key = await self._objects.get("key")
+        if key is None:
+            raise StoreUnavailableError(f"The object store {self._objects.uri} loses its key.")
+        return key
+
+    async def put(self, name: str, data: bytes) -> None:
+        """See `BlobStore`; an existing blob counts as new for `expired`."""
+        with _unavailable_as_os_error():
+            await self._objects.put(name, data)
+
+    async def get(self, name: str) -> bytes:
+        """See `BlobStore`; if the key is missing too, the store is unavailable."""
+        with _unavailable_as_os_error():
+            data = await self._objects.get(name)
+            if data is not None:
+                return data
+            if await self._objects.get("key") is None:
+                raise StoreUnavailableError(f"The object store {self._objects.uri} does not exist.")
+        raise KeyError(name)
 
     async def expired(self, older_than: float) -> list[str]:
-        """Owners, as in blob names, without a new blob in the last `older_than` seconds."""
-        ...
+        """Owners, as in blob names, without a new blob in the last `older_than` seconds.
 
-    def of(self, owner: str) -> AsyncGenerator[bytes]:
+        Times are those of the store's clock.
+        """
+        newest: dict[str, float] = {}
+        for entry in await self._objects.list():
+            if found := _NAME.fullmatch(entry.path):
+                newest[found[1]] = max(entry.modified, newest.get(found[1], 0.0))
+        limit = time.time() - older_than
+        return [owner for owner, modified in newest.items() if modified < limit]
+
+    async def of(self, owner: str) -> AsyncGenerator[bytes]:
         """The blobs of an owner, in any order; another process may be deleting them."""
-        ...
+        for entry in await self._objects.list(owner):
+            data = await self._objects.get(entry.path)
+            if data is not None:  # else another sweep has deleted it
+                yield data
 
     async def remove(self, owner: str) -> None:
         """Delete all blobs of an owner."""
-        ...
+        await self._objects.delete([entry.path for entry in await self._objects.list(owner)])
+
+
+@contextmanager
+def _unavailable_as_os_error() -> Generator[None]:
+    """Raise OSError, as `BlobStore` promises, if the store is unavailable."""
+    try:
+        yield
+    except StoreUnavailableError as error:
+        raise OSError(error.message) from error

@@ -1,23 +1,23 @@
-"""Object stores: S3, Google Cloud Storage, Azure, or a folder with the same interface."""
+"""Object stores: S3, Google Cloud Storage, Azure."""
 
 import asyncio
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
-    Awaitable,
     Callable,
-    Iterable,
     Sequence,
 )
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
 from durable_adk.extras import Absent, require
+from durable_adk.storage.folder_objects import FolderObjects
+from durable_adk.storage.objects import Objects, StoredObject, each
 
 try:
     import obstore
@@ -28,37 +28,16 @@ except ImportError:
         raise
     obstore = from_url = AlreadyExistsError = BaseError = Absent
 
-SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "file")
+SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 CHUNK = 4 * 1024 * 1024
 """Bytes of a large object that one request reads."""
 _PART = 8 * 1024 * 1024  # bytes per upload request; S3 accepts 10,000 of them: 78 GiB
 _PARTS_CONCURRENCY = 3  # times the part size: the memory of an upload
-_CONCURRENCY = 16  # small requests
 _PROBE = "conditional-put"
 _RETRY = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
 """obstore's default of ten attempts takes three minutes, too long for an activity."""
 
-A = TypeVar("A")
 B = TypeVar("B")
-
-
-class StoredObject(NamedTuple):
-    """An entry in a listing."""
-
-    path: str
-    modified: float
-    """Seconds since the epoch, by the store's clock."""
-
-
-async def each(work: Callable[[A], Awaitable[B]], items: Iterable[A]) -> list[B]:
-    """The results for all items, in order; computed with limited concurrency."""
-    gate = asyncio.Semaphore(_CONCURRENCY)
-
-    async def one(item: A) -> B:
-        async with gate:
-            return await work(item)
-
-    return await asyncio.gather(*map(one, items))
 
 
 def is_uri(location: Path | str) -> bool:
@@ -71,19 +50,35 @@ def resolved(location: Path | str) -> Path | str:
     return str(location) if is_uri(location) else Path(location).expanduser().absolute()
 
 
-class ObjectStore:
-    """An object store, accessed through `obstore`, a library over Rust's `object_store`.
+def objects_at(location: Path | str, *, private: bool = False, **options: Any) -> Objects:
+    """The objects in a folder, given as a path or as ``file:///folder``, or in a bucket.
 
-    Paths are relative to the URI. The store is bound to no event loop: any thread may use it.
-    Every call raises StoreUnavailableError if the store does not respond, or denies access.
+    Args:
+        location: A folder, or the URI of a bucket; see `ObjectStore`.
+        private: Whether only this user may read the folder; see `FolderObjects`.
+        **options: Options of the bucket; see `ObjectStore`.
+
+    Raises:
+        InvalidRequestError: The URI cannot be used, or the extra ``objects`` is not installed.
+    """
+    if isinstance(location, str) and urlsplit(location).scheme == "file":
+        location = Path(unquote(urlsplit(location).path))
+    if is_uri(location):
+        return ObjectStore(str(location), **options)
+    return FolderObjects(Path(location), private=private)
+
+
+class ObjectStore(Objects):
+    """A bucket, accessed through `obstore`, a library over Rust's `object_store`.
+
+    Paths are relative to the URI.
     """
 
     def __init__(self, uri: str, **options: Any) -> None:
         """Configure the store, without any request to it.
 
         Args:
-            uri: ``s3://bucket/prefix``, ``gs://bucket/prefix``, ``az://container/prefix`` or
-                ``file:///folder``.
+            uri: ``s3://bucket/prefix``, ``gs://bucket/prefix`` or ``az://container/prefix``.
             **options: Options for `obstore.store.from_url`. Their defaults come from the provider's
                 environment variables, such as ``AWS_ACCESS_KEY_ID``.
 
@@ -93,23 +88,14 @@ class ObjectStore:
         _require(uri)
         self.uri = uri.rstrip("/")
         self._checked = False
-        if urlsplit(uri).scheme == "file":
-            options = {"mkdir": True, **options}
-        else:
-            options = {"retry_config": _RETRY, **options}
+        options = {"retry_config": _RETRY, **options}
         try:
             self._store: Any = from_url(self.uri, **options)
         except (BaseError, ValueError, OSError) as error:
             raise InvalidRequestError(f"{uri} cannot be used: {_reason(error)}") from error
 
     async def check(self) -> None:
-        """Refuse a store that overwrites objects in spite of a condition: versions would be lost.
-
-        It costs one request per process, and two for the first process that uses the store.
-
-        Raises:
-            InvalidRequestError: The store ignores conditional puts.
-        """
+        """See `Objects`; one request per process, and two for the first that uses the store."""
         if self._checked:
             return
         if await self.create(_PROBE, b"") and await self.create(_PROBE, b""):
@@ -121,11 +107,7 @@ class ObjectStore:
         self._checked = True
 
     async def create(self, path: str, data: bytes) -> bool:
-        """Create an object atomically; False if there is one already.
-
-        False may also be returned to its creator, because a request is repeated if its response was
-        lost. A caller that has to know compares the stored object.
-        """
+        """See `Objects`."""
         try:
             await self._call(
                 lambda: obstore.put(self._store, path, data, mode="create"),
@@ -136,13 +118,10 @@ class ObjectStore:
         return True
 
     async def put(self, path: str, content: bytes | AsyncIterable[bytes]) -> None:
-        """Create or replace an object atomically; a large one is uploaded in parts.
+        """See `Objects`; a large object is uploaded in parts.
 
         Parts of an aborted upload stay in the bucket, invisible, until its lifecycle rules remove
         them.
-
-        Raises:
-            Exception: Any exception of `content`; then nothing is stored.
         """
         limits: Any = {"buffer_size": _PART, "max_concurrency": _PARTS_CONCURRENCY}
         writer = await self._call(lambda: obstore.open_writer(self._store, path, **limits))
@@ -154,7 +133,7 @@ class ObjectStore:
         await self._call(writer.close)
 
     async def get(self, path: str) -> bytes | None:
-        """An object's content; None if the object or the bucket does not exist."""
+        """See `Objects`."""
         with suppress(FileNotFoundError):
             return await self._call(
                 lambda: bytes(obstore.get(self._store, path).bytes()), passing=FileNotFoundError
@@ -162,11 +141,7 @@ class ObjectStore:
         return None
 
     async def read(self, path: str, size: int) -> AsyncGenerator[bytes]:
-        """An object's content in chunks, one request each: a slow reader occupies no connection.
-
-        Raises:
-            FileNotFoundError: The object has been deleted in the meantime.
-        """
+        """See `Objects`; one request for each chunk: a slow reader occupies no connection."""
         for start in range(0, size, CHUNK):
             end = min(start + CHUNK, size)
             request = partial(obstore.get_range, self._store, path, start=start, end=end)
@@ -177,13 +152,13 @@ class ObjectStore:
             yield chunk
 
     async def list(self, prefix: str = "") -> list[StoredObject]:
-        """All objects below a folder."""
+        """See `Objects`."""
         listing: Any = obstore  # its overloads refer to a library that is not installed
         found = await self._call(lambda: listing.list(self._store, prefix or None).collect())
         return [StoredObject(entry["path"], entry["last_modified"].timestamp()) for entry in found]
 
     async def delete(self, paths: Sequence[str]) -> None:
-        """Delete objects; missing ones are ignored."""
+        """See `Objects`."""
         await each(self._delete, paths)
 
     async def _delete(self, path: str) -> None:
@@ -209,7 +184,7 @@ class ObjectStore:
 def _require(uri: str) -> None:
     scheme = urlsplit(uri).scheme
     if scheme not in SCHEMES:
-        known = ", ".join(f"{name}://" for name in SCHEMES)
+        known = ", ".join(f"{name}://" for name in (*SCHEMES, "file"))
         raise InvalidRequestError(
             f"{uri} is not the URI of a supported object store: use one of {known}."
         )

@@ -24,10 +24,8 @@ from temporalio.converter import (
 )
 
 from durable_adk.attempt_history import is_attempt_history
-from durable_adk.storage.blobs import BlobStore, SharedBlobs
-from durable_adk.storage.file_blobs import FileBlobs
-from durable_adk.storage.object_blobs import ObjectBlobs
-from durable_adk.storage.object_store import is_uri
+from durable_adk.storage.blobs import Blobs, BlobStore
+from durable_adk.storage.object_store import objects_at
 from durable_adk.storage.refusal import refusal
 
 OWNER = "durable-adk-owner"
@@ -194,13 +192,13 @@ def owned_storage(blobs: BlobStore, *, key: bytes, threshold: int) -> OwnedStora
     return OwnedStorage([driver], driver_selector=selector, payload_size_threshold=threshold)
 
 
-def blobs_at(location: Path | str) -> SharedBlobs:
+def blobs_at(location: Path | str) -> Blobs:
     """The blob store in a folder, or in the object store of a URI.
 
     Raises:
         InvalidRequestError: The URI cannot be used, or the extra ``objects`` is not installed.
     """
-    return ObjectBlobs(str(location)) if is_uri(location) else FileBlobs(Path(location))
+    return Blobs(objects_at(location, private=True))
 
 
 def storage_at(location: Path | str, *, threshold: int) -> OwnedStorage:

@@ -7,11 +7,11 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from durable_adk.storage.blobs import SharedBlobs
+from durable_adk.storage.blobs import Blobs
 from durable_adk.storage.payload_driver import OWNER
 
 
-async def sweep(client: Client, blobs: SharedBlobs, *, older_than: float) -> int:
+async def sweep(client: Client, blobs: Blobs, *, older_than: float) -> int:
     """Delete the payloads of closed workflows, and return the number of these workflows (I24).
 
     Afterwards the history of such a workflow can no longer be read completely, nor be replayed, so
@@ -25,8 +25,7 @@ async def sweep(client: Client, blobs: SharedBlobs, *, older_than: float) -> int
 
     Raises:
         RPCError: Temporal does not respond.
-        OSError: The folder is unavailable.
-        StoreUnavailableError: The object store is unavailable.
+        StoreUnavailableError: The store is unavailable.
     """
     swept = 0
     for owner in await blobs.expired(older_than):
@@ -37,7 +36,7 @@ async def sweep(client: Client, blobs: SharedBlobs, *, older_than: float) -> int
     return swept
 
 
-async def _name_of(owner: str, blobs: SharedBlobs) -> str:
+async def _name_of(owner: str, blobs: Blobs) -> str:
     """The owner's name, which each of its payloads contains; empty if there is no payload."""
     async with aclosing(blobs.of(owner)) as kept:
         async for data in kept:

@@ -1,4 +1,4 @@
-"""Rules of the session log, as functions over a store's tables within one transaction.
+"""Rules of invocations in the session log, as functions over a store's tables in a transaction.
 
 Each function checks before it changes anything, in the order event id, lease, revision. A repeated
 call therefore finds its own first attempt before the consequences of it (TRAP-11, TRAP-12).
@@ -7,23 +7,19 @@ call therefore finds its own first attempt before the consequences of it (TRAP-1
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from durable_adk.errors import (
-    AlreadyExistsError,
     EventConflictError,
     InvalidRequestError,
     InvocationCancelledError,
     InvocationNotFoundError,
     InvocationTerminatedError,
     SessionBusyError,
-    SessionNotFoundError,
-    StateConflictError,
     as_detail,
 )
 from durable_adk.failpoints import failpoint
-from durable_adk.sessions.log import queue
+from durable_adk.sessions.log import queue, sessions
 from durable_adk.sessions.log.entry import Entry
 from durable_adk.sessions.log.head import Head, lease_lost
 from durable_adk.sessions.log.storage import NoteKey, Row, Tables, Window
@@ -36,7 +32,7 @@ from durable_adk.sessions.records import (
     Status,
     Ticket,
 )
-from durable_adk.sessions.session import Creation, SessionKey
+from durable_adk.sessions.session import SessionKey
 
 _DERIVED = re.compile(r"[1-9]\d*\.\d+(\.[1-9]\d*\.\d+)*|answer(\..*)?", re.ASCII)
 """Matches the part after an invocation's id and a dot in ids that its own events may have: the path
@@ -45,67 +41,6 @@ id."""
 WITHDRAWN_FOR = 3600
 """Seconds that a withdrawal is kept: longer than an abandoned opening attempt can be delayed. The
 note's body is the Unix time, which sorts as text because it has 10 digits until 2286."""
-
-
-class View(NamedTuple):
-    """A session at one point in time."""
-
-    head: Head
-    state: dict[str, str]
-    rows: list[Row]
-
-
-def create(tables: Tables, key: SessionKey, state: dict[str, str]) -> View:
-    """Create a session; see `BaseSessionService.create_session`."""
-    now = time.time()
-    head = add(tables, key, Head(create_time=now, update_time=now))
-    if head is None:
-        raise AlreadyExistsError(f"The session {key.session_id!r} exists already.")
-    tables.put_state(key, state, initial=True)
-    return View(head, tables.state(key), [])
-
-
-def creation(tables: Tables, key: SessionKey) -> Creation | None:
-    """See `SessionLog.read_creation`."""
-    head = tables.head(key)
-    return Creation(head.created_epoch, head.create_time) if head else tables.tombstone(key)
-
-
-def view(tables: Tables, key: SessionKey, window: Window) -> View | None:
-    """Read a session with the events of the window; None if missing."""
-    head = tables.head(key)
-    return head and View(head, tables.state(key), tables.events(key, window))
-
-
-def existing(tables: Tables, key: SessionKey, *, epoch: int | None = None) -> Head:
-    """Read the session's row.
-
-    Raises:
-        SessionNotFoundError: The session is missing.
-        LeaseLostError: The session was created after `epoch`, in place of a deleted one.
-    """
-    head = tables.head(key)
-    if head is None:
-        raise SessionNotFoundError(f"There is no session {key.session_id!r}.")
-    if epoch is not None:
-        head.require_created_for(epoch)
-    return head
-
-
-def append(tables: Tables, key: SessionKey, entry: Entry, revision: int) -> tuple[Row, Head]:
-    """Append an event outside any invocation; see `BaseSessionService.append_event`.
-
-    The check of `revision` ignores app and user state: a change of it by another session does not
-    make a copy stale (TRAP-14).
-    """
-    head = existing(tables, key)
-    row = tables.find_event(key, entry.event_id)
-    if row is not None:
-        entry.require_same(row.digest)
-        return row, head
-    head.require_fresh(revision)
-    head = appended(tables, key, head, entry)
-    return Row(head.revision, entry.digest, entry.body), head
 
 
 def commit(
@@ -128,11 +63,11 @@ def commit(
             _require_not_reserved(tables, key, invocation_id, entry)
     if head is None or not head.holds(invocation_id, epoch):
         return _repeated(tables, key, entry, invocation_id=invocation_id, epoch=epoch)
-    entry = _merged(tables, key, entry)
+    entry = sessions.merged(tables, key, entry)
     # The insert itself detects a repeat, which saves the usual first commit one statement.
     if not tables.add_event(key, head.revision + 1, entry):
         return _repeated(tables, key, entry, invocation_id=invocation_id, epoch=epoch)
-    head = _advance(tables, key, head, entry)
+    head = sessions.advance(tables, key, head, entry)
     if closing is not None:
         close(tables, key, invocation_id=invocation_id, epoch=epoch, status=closing)
     failpoint("commit.written")
@@ -157,9 +92,9 @@ def open_invocation(
     """
     now = time.time()
     if create_session:
-        _create(tables, key)
+        sessions.create_if_missing(tables, key)
     # Read again after adding: with row locks, another transaction may have created it first.
-    head = existing(tables, key)
+    head = sessions.existing(tables, key)
     opened = tables.invocation(key, entry.invocation_id)
     if opened is not None:
         _require_opened_by(tables, key, opened, entry)
@@ -176,7 +111,7 @@ def open_invocation(
             tables, key, head, wanted, now=now, message=message, bounds=bounds
         )
         return queue.busy(tables, key, head, reason, ticket, now=now)
-    leased = appended(tables, key, head.leased(invocation_id, ttl, now), entry)
+    leased = sessions.appended(tables, key, head.leased(invocation_id, ttl, now), entry)
     abandon(tables, key, head)  # only after the insert has shown that the event id is free
     queue.leave(tables, key, leased, invocation_id, now)
     failpoint("open.written")
@@ -212,19 +147,12 @@ def _require_not_heard(tables: Tables, key: SessionKey, entry: Entry) -> None:
         raise EventConflictError(f"The message {entry.event_id!r} has been heard already.")
 
 
-def _create(tables: Tables, key: SessionKey) -> None:
-    """Create the session unless it exists."""
-    if tables.head(key) is None:
-        now = time.time()
-        add(tables, key, Head(create_time=now, update_time=now))
-
-
 def withdraw(
     tables: Tables, key: SessionKey, invocation_id: str, lease_owner: str, *, create_session: bool
 ) -> InvocationRecord | None:
     """Reject a lease owner's opening; see `InvocationLog.withdraw_invocation`."""
     if create_session:
-        _create(tables, key)
+        sessions.create_if_missing(tables, key)
     if tables.head(key) is None:  # otherwise locks the row, so openings are serialized with this
         return None
     record = tables.invocation(key, invocation_id)
@@ -270,7 +198,7 @@ def close(
         if revision is not None:
             head.require_fresh(revision)
         for entry in seals:
-            head = appended(tables, key, head, entry)
+            head = sessions.appended(tables, key, head, entry)
         head = head.released()
         tables.save_head(key, head)
     record.error, record.end_seq = error, head.revision
@@ -296,61 +224,6 @@ def wanted_ticket(
     return Ticket(
         invocation_id=invocation_id, lease_owner=lease_owner, place=place, number=0, ttl=ttl
     )
-
-
-def add(tables: Tables, key: SessionKey, head: Head) -> Head | None:
-    """Add a session's row; its epochs continue those of a deleted session of the same name.
-
-    Returns:
-        The row; None if the session exists.
-    """
-    if not tables.add_session(key, head):
-        return None
-    # Read it after adding: the insert waits for a concurrent deletion, whose tombstone is then
-    # visible.
-    deleted = tables.tombstone(key)
-    if deleted is not None:
-        head = replace(head, created_epoch=deleted.epoch, lease_epoch=deleted.epoch)
-        tables.save_head(key, head)
-        tables.remove_tombstone(key)
-    return head
-
-
-def appended(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
-    """Append an event and return the session's new row.
-
-    Raises:
-        EventConflictError: The event's id is taken.
-        StateConflictError: A value cannot be merged with the stored one.
-    """
-    entry = _merged(tables, key, entry)
-    if not tables.add_event(key, head.revision + 1, entry):
-        raise EventConflictError(f"The id {entry.event_id!r} is taken by another event.")
-    return _advance(tables, key, head, entry)
-
-
-def _merged(tables: Tables, key: SessionKey, entry: Entry) -> Entry:
-    """Return the entry with its values merged into the stored ones, unless it is a repeat.
-
-    Raises:
-        StateConflictError: A value cannot be merged.
-    """
-    if not entry.bases:
-        return entry
-    try:
-        return entry.merged(tables.locked_state(key, entry.delta))
-    except StateConflictError:
-        if tables.find_event(key, entry.event_id) is not None:
-            return entry  # a repeat finds the values that it has written itself
-        raise
-
-
-def _advance(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
-    """Update the session's row and state for an event that was added."""
-    head = head.appended(entry.timestamp, time.time())
-    tables.save_head(key, head)
-    tables.put_state(key, entry.delta)
-    return head
 
 
 def _require_not_reserved(

@@ -8,7 +8,7 @@ import base64
 import binascii
 import json
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -17,7 +17,15 @@ from durable_adk.errors import InvalidRequestError
 from durable_adk.json_values import canonical, check_id
 from durable_adk.sessions.log.entry import session_copy
 from durable_adk.sessions.log.head import Head
-from durable_adk.sessions.log.storage import InvocationPage, Page, Position, Tables, owners
+from durable_adk.sessions.log.storage import (
+    InvocationPage,
+    InvocationPosition,
+    NewestInvocations,
+    Page,
+    Position,
+    Tables,
+    owners,
+)
 from durable_adk.sessions.log.transactions import Transactions
 from durable_adk.sessions.records import InvocationRecord, ListSessionsResponse, Status
 from durable_adk.sessions.session import SessionKey
@@ -39,7 +47,7 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """A validated request for a listing; see `BaseSessionService.list_sessions`."""
+    """A validated request for a listing; see `SessionLog.list_sessions`."""
 
     app_name: str
     user_id: str | None
@@ -139,47 +147,26 @@ class InvocationRecords(Transactions):
         """Return the invocation that holds the session's lease, unless the lease has expired."""
         return await self._store.read(lambda tables: active(tables, key))
 
-    async def list_invocations(
-        self,
-        *,
-        app_name: str,
-        user_id: str | None = None,
-        status: Status | None = None,
-        limit: int = 100,
-    ) -> list[tuple[SessionKey, InvocationRecord]]:
-        """List at most `limit` invocations of an app or a user, newest `update_time` first.
-
-        Raises:
-            InvalidRequestError: An id is invalid, or the limit is negative.
-        """
-        app_name = check_id(app_name, "app_name")
-        user_id = None if user_id is None else check_id(user_id, "user_id")
-        if limit < 0:
-            raise InvalidRequestError("limit is negative; pass how many invocations to list.")
-        return await self._store.read(
-            lambda tables: newest(tables, app_name, user_id, status, limit)
-        )
-
     async def page_invocations(
         self,
         *,
         app_name: str,
         user_id: str | None = None,
         session_id: str | None = None,
-        status: Status | None = None,
+        statuses: Collection[Status] = (),
         limit: int = 500,
         after: tuple[SessionKey, InvocationRecord] | None = None,
     ) -> list[tuple[SessionKey, InvocationRecord]]:
         """Return one page of all matching invocations; [] after the last page.
 
         The order is the store's own. An invocation that matches throughout the paging is on one of
-        the pages; one whose status changes meanwhile may appear twice.
+        the pages, also if it changes from one of the statuses to another; it may then appear twice.
 
         Args:
             app_name: Name of the app.
             user_id: Restricts the pages to one user.
             session_id: Restricts them to sessions with this id.
-            status: Restricts them to one status.
+            statuses: Restricts them to invocations with one of these; empty: all.
             limit: Size of a page.
             after: The last item of the previous page.
 
@@ -192,11 +179,58 @@ class InvocationRecords(Transactions):
             app_name=check_id(app_name, "app_name"),
             user_id=None if user_id is None else check_id(user_id, "user_id"),
             session_id=None if session_id is None else check_id(session_id, "session_id"),
-            status=status,
+            statuses=frozenset(statuses),
             limit=limit,
             after=after,
         )
         return await self._store.read(lambda tables: tables.page_of_invocations(page))
+
+    async def newest_invocations(
+        self,
+        *,
+        app_name: str,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        statuses: Collection[Status] = (),
+        limit: int = 50,
+        before: InvocationPosition | None = None,
+    ) -> list[tuple[SessionKey, InvocationRecord]]:
+        """Return the invocations whose status changed last, the newest first.
+
+        Args:
+            app_name: Name of the app.
+            user_id: Restricts them to one user.
+            session_id: Restricts them to sessions with this id.
+            statuses: Restricts them to invocations with one of these; empty: all.
+            limit: Largest number of them.
+            before: The position of the last one of the previous page.
+        """
+        wanted = NewestInvocations(
+            app_name=app_name,
+            user_id=user_id,
+            session_id=session_id,
+            statuses=frozenset(statuses),
+            limit=limit,
+            before=before,
+        )
+        return await self._store.read(lambda tables: tables.newest_invocations(wanted))
+
+    async def count_invocations(
+        self, *, app_name: str, user_id: str | None = None
+    ) -> dict[Status, int]:
+        """Count the invocations of an app, or of one of its users, by status."""
+        return await self._store.read(lambda tables: tables.count_invocations(app_name, user_id))
+
+    async def count_events(self, key: SessionKey, record: InvocationRecord) -> int:
+        """Count the events of an invocation."""
+        return await self._store.read(lambda tables: tables.count_events(key, record))
+
+    async def sessions_with(self, invocation_id: str) -> list[SessionKey]:
+        """Return the sessions with an invocation of this id, opened or queued.
+
+        Ids that clients chose may be in several.
+        """
+        return await self._store.read(lambda tables: tables.sessions_with(invocation_id))
 
     async def all_invocations(
         self,
@@ -204,7 +238,7 @@ class InvocationRecords(Transactions):
         app_name: str,
         user_id: str | None = None,
         session_id: str | None = None,
-        status: Status | None = None,
+        statuses: Collection[Status] = (),
         page: int = PAGE,
     ) -> AsyncGenerator[tuple[SessionKey, InvocationRecord]]:
         """Yield all matching invocations, page by page; see `page_invocations`."""
@@ -214,7 +248,7 @@ class InvocationRecords(Transactions):
                 app_name=app_name,
                 user_id=user_id,
                 session_id=session_id,
-                status=status,
+                statuses=statuses,
                 limit=page,
                 after=last,
             )
@@ -230,20 +264,3 @@ def active(tables: Tables, key: SessionKey) -> InvocationRecord | None:
     head = tables.head(key)
     invocation_id = head and head.active(time.time())
     return tables.invocation(key, invocation_id) if invocation_id else None
-
-
-def newest(
-    tables: Tables, app_name: str, user_id: str | None, status: Status | None, limit: int
-) -> list[tuple[SessionKey, InvocationRecord]]:
-    """Return the newest invocations.
-
-    Runs one query per status, because an index covers each of them; the cost does not grow with the
-    number of invocations.
-    """
-    found = [
-        one
-        for each in ([status] if status else Status)
-        for one in tables.invocations(app_name, user_id, each, limit)
-    ]
-    found.sort(key=lambda item: item[1].update_time, reverse=True)
-    return found[:limit]

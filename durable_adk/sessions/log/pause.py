@@ -11,11 +11,11 @@ from durable_adk.sessions.log.entry import Entry, decode_event
 from durable_adk.sessions.log.head import Head, lease_lost
 from durable_adk.sessions.log.invocations import (
     abandon,
-    appended,
     invocation_not_found,
     set_status,
     wanted_ticket,
 )
+from durable_adk.sessions.log.sessions import appended
 from durable_adk.sessions.log.storage import Tables, Window
 from durable_adk.sessions.records import InvocationRecord, QueuePlace, Status
 from durable_adk.sessions.session import SessionKey

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from durable_adk.errors import EventConflictError, StaleSessionError
 from durable_adk.sessions.log.entry import Entry
 from durable_adk.sessions.log.head import Head
-from durable_adk.sessions.log.invocations import add, existing
 from durable_adk.sessions.log.notes import write
 from durable_adk.sessions.log.queue import drop
+from durable_adk.sessions.log.sessions import add, existing
 from durable_adk.sessions.log.storage import NoteKey, Tables, owner
 from durable_adk.sessions.records import InvocationRecord, Status, StoredEvent
 from durable_adk.sessions.session import SessionKey

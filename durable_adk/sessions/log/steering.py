@@ -10,7 +10,7 @@ import time
 from durable_adk.sessions.log import queue
 from durable_adk.sessions.log.entry import Entry, decode_event
 from durable_adk.sessions.log.head import lease_lost
-from durable_adk.sessions.log.invocations import appended
+from durable_adk.sessions.log.sessions import appended
 from durable_adk.sessions.log.storage import NoteKey, Tables
 from durable_adk.sessions.records import HEARD, StoredEvent
 from durable_adk.sessions.session import SessionKey

@@ -58,9 +58,32 @@ class InvocationPage:
     app_name: str
     user_id: str | None = None
     session_id: str | None = None
-    status: Status | None = None
+    statuses: Collection[Status] = ()
+    """Empty: all."""
     limit: int
     after: tuple[SessionKey, InvocationRecord] | None = None
+
+
+class InvocationPosition(NamedTuple):
+    """A place among the newest invocations of an app."""
+
+    update_time: float
+    user_id: str
+    session_id: str
+    invocation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewestInvocations:
+    """Selects invocations, last updated first; see `InvocationRecords.newest_invocations`."""
+
+    app_name: str
+    user_id: str | None = None
+    session_id: str | None = None
+    statuses: Collection[Status] = ()
+    """Empty: all."""
+    limit: int
+    before: InvocationPosition | None = None
 
 
 class NoteKey(NamedTuple):
@@ -164,16 +187,28 @@ class Tables(Protocol):
         """Read an independent copy of the invocation's row."""
         ...
 
-    def invocations(
-        self, app_name: str, user_id: str | None, status: Status, limit: int
-    ) -> list[tuple[SessionKey, InvocationRecord]]:
-        """Read the newest rows with this status of an app or user, by `update_time`."""
-        ...
-
     def page_of_invocations(
         self, page: InvocationPage
     ) -> list[tuple[SessionKey, InvocationRecord]]:
         """Read copies of the rows of a page."""
+        ...
+
+    def newest_invocations(
+        self, wanted: NewestInvocations
+    ) -> list[tuple[SessionKey, InvocationRecord]]:
+        """Read the invocations that were updated last, the newest first."""
+        ...
+
+    def count_invocations(self, app_name: str, user_id: str | None) -> dict[Status, int]:
+        """Count the invocations of an app, or of one of its users, by status."""
+        ...
+
+    def sessions_with(self, invocation_id: str) -> list[SessionKey]:
+        """Return the sessions that have an invocation of this id, or a ticket of it."""
+        ...
+
+    def count_events(self, key: SessionKey, record: InvocationRecord) -> int:
+        """Count the events of an invocation."""
         ...
 
     def put_invocation(self, key: SessionKey, record: InvocationRecord) -> None:

@@ -46,7 +46,8 @@ class Watch:
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109  # a wait that ends is its purpose
         """Wait until woken, for at most `timeout` seconds."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._changed.wait()
 
 
 class Changes:

@@ -12,9 +12,9 @@ from durable_adk.sessions.log.storage import T
 from durable_adk.sessions.log.watches import Changes, topic
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.sql._tables import SqlTables
-from durable_adk.sessions.sql.database import PostgresDatabase
-from durable_adk.sessions.sql.notifications import Listener
-from durable_adk.sessions.sql.schema_version import SchemaVersion
+from durable_adk.sql.database import PostgresDatabase
+from durable_adk.sql.migrate import SchemaVersion
+from durable_adk.sql.notifications import Listener
 
 CHANNEL = "durable_adk_commits"
 """Channel on which processes announce changed sessions to each other."""

@@ -13,11 +13,11 @@ from sqlalchemy import URL, Connection, create_engine, event
 
 from durable_adk.retrying import Deadline
 from durable_adk.sessions.log.storage import T
-from durable_adk.sessions.sql import migrate
 from durable_adk.sessions.sql._tables import SqlTables
-from durable_adk.sessions.sql.forks import FirstUse
-from durable_adk.sessions.sql.schema_version import SchemaVersion
-from durable_adk.sessions.sql.unavailable import translated, unavailable
+from durable_adk.sql import migrate
+from durable_adk.sql.forks import FirstUse
+from durable_adk.sql.migrate import SchemaVersion
+from durable_adk.sql.unavailable import translated, unavailable
 
 BUSY_TIMEOUT = 5.0
 """Seconds to wait for another process's write or in this process's queue (reliability 10)."""

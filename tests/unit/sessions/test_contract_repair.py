@@ -14,13 +14,13 @@ async def _everything(service, key):
     return (
         await service.read_events(key),
         await service.read_state(key),
-        await service.list_invocations(app_name=key.app_name),
+        await service.page_invocations(app_name=key.app_name),
         await service.active_invocation(key),
     )
 
 
 async def _as_rebuilt(service, key, *, after=0):
-    records = await service.list_invocations(app_name=key.app_name)
+    records = await service.page_invocations(app_name=key.app_name)
     return Rebuilt(
         key=key,
         after=after,

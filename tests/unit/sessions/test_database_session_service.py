@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, event as sqlalchemy_event, make_url
 from sqlalchemy.dialects import sqlite
 
@@ -22,9 +23,11 @@ from durable_adk.sessions import DatabaseSessionService, SessionKey, SqliteSessi
 from durable_adk.sessions.log import invocations
 from durable_adk.sessions.log.listing import Listing
 from durable_adk.sessions.log.storage import InvocationPage, Position
-from durable_adk.sessions.sql import migrate, schema, sqlite as sqlite_store
+from durable_adk.sessions.records import OPEN
+from durable_adk.sessions.sql import sqlite as sqlite_store
 from durable_adk.sessions.sql._tables import SqlTables
-from durable_adk.sessions.sql.invocation_query import page_query
+from durable_adk.sessions.sql.statements import page_query
+from durable_adk.sql import migrate, schema
 
 KEY = SessionKey("app", "user", "session")
 NAMES = KEY._asdict()
@@ -314,20 +317,20 @@ async def test_older_file_is_upgraded(service, path, monkeypatch):
     path.touch()
     engine = create_engine(f"sqlite:///{path}")
     with monkeypatch.context() as patch, engine.begin() as connection:
-        patch.setattr(migrate, "HEAD", "0001")
+        patch.setattr(migrate, "HEAD", "0007")
         migrate.migrate(connection)
         assert migrate.schema(connection).current
         body = Event(id="user", invocation_id="i1", author="user").to_json()
         for table, values in {
-            "sessions": "1, 5.0, 6.0, 'i1', 1, NULL, NULL",
+            "sessions": "1, 5.0, 6.0, 'i1', 1, NULL, NULL, 0",
             "events": f"1, 'user', 'i1', 6.0, 'digest', '{body}'",
-            "invocations": "'i1', 'running', 1, 'local:1', 1, NULL, NULL",
+            "invocations": "'i1', 'running', 1, 'local:1', 1, NULL, NULL, 0, 0",
         }.items():
             connection.exec_driver_sql(
                 f"INSERT INTO {table} VALUES ('app', 'user', 'session', {values})"  # noqa: S608  # the test's own
             )
     engine.dispose()
-    ((key, record),) = await service.list_invocations(app_name="app", status=Status.RUNNING)
+    ((key, record),) = await service.page_invocations(app_name="app", statuses={Status.RUNNING})
     assert (key, record.pauses, record.update_time) == (KEY, 0, 0.0)
     assert record == await service.active_invocation(KEY)
     assert await commit(service, "c", x=1) == 2
@@ -372,27 +375,42 @@ async def test_newest_invocations_are_found_by_an_index(service, path):
     ("narrowed", "index"),
     [
         ({}, "PRIMARY KEY (app_name=? AND (user_id,session_id,invocation_id)>(?,?,?))"),
-        ({"status": Status.PAUSED}, "invocations_newest (app_name=? AND status=? AND "),
+        ({"statuses": {Status.PAUSED}}, "invocations_newest (app_name=? AND status=? AND "),
         (
             {"user_id": "user", "session_id": "session"},
             "PRIMARY KEY (app_name=? AND user_id=? AND session_id=? AND invocation_id>?)",
         ),
         (
-            {"user_id": "user", "session_id": "session", "status": Status.PAUSED},
+            {"user_id": "user", "session_id": "session", "statuses": {Status.PAUSED}},
             "PRIMARY KEY (app_name=? AND user_id=? AND session_id=? AND invocation_id>?)",
         ),
     ],
 )
 async def test_pages_of_invocations_are_found_by_an_index(service, path, narrowed, index):
     """However many there are, a page begins where the last one ended, and sorts none."""
+    _, plan = await plan_of_page(service, path, **narrowed)
+    assert index in plan
+    assert "SCAN" not in plan
+    assert "TEMP B-TREE" not in plan
+
+
+async def plan_of_page(service, path, **narrowed):
+    """The statement for a page that is not the first, and how SQLite runs it."""
     record = await opened(service)
     page = InvocationPage(app_name="app", limit=5, after=(KEY, record), **narrowed)
-    statement = page_query(page).compile(dialect=sqlite.dialect())
-    values = [statement.params[name] for name in statement.positiontup]
+    written = {"literal_binds": True}
+    compiled = page_query(page).compile(dialect=sqlite.dialect(), compile_kwargs=written)
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
-    assert index in str(plan)
-    assert "TEMP B-TREE" not in str(plan)
+        return str(compiled), str(connection.execute(f"EXPLAIN QUERY PLAN {compiled}").fetchall())
+
+
+async def test_of_each_status_a_page_is_found_by_an_index(service, path):
+    """However many are open, no more of each status are read, and sorted, than a page has."""
+    statement, plan = await plan_of_page(service, path, statuses=OPEN)
+    index = "invocations_newest (app_name=? AND status=? AND (update_time,"
+    assert plan.count(index) == len(OPEN)
+    assert statement.count("LIMIT 5") == len(OPEN) + 1
+    assert "SCAN invocations" not in plan
 
 
 @pytest.mark.parametrize(("user", "index"), [(None, "of_app"), ("user", "of_user")])
@@ -429,6 +447,26 @@ async def test_newer_file_is_refused(service, path):
     with pytest.raises(InvalidRequestError, match="version"):
         await older.prepare()
     await older.close()
+
+
+async def test_a_file_whose_migrations_are_gone_is_refused(service, path):
+    """The error names the file's version and the remedy, by use and by upgrade."""
+    await service.prepare()
+    await service.close()
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE durable_adk_version SET version_num = '0005'")
+    later = SqliteSessionService(path)
+    for call in (later.prepare, later.upgrade):
+        with pytest.raises(InvalidRequestError, match=r"0005.*from 0007 on.*db upgrade"):
+            await call()
+    await later.close()
+
+
+async def test_the_oldest_version_is_the_first_migrations():
+    """No database is refused that a migration could upgrade, and none is tried in vain."""
+    scripts = ScriptDirectory(str(Path(migrate.__file__).parent / "migrations"))
+    assert scripts.get_base() == migrate.OLDEST
+    assert scripts.get_current_head() == migrate.HEAD
 
 
 @pytest.mark.parametrize("url", ["mysql://host/name", "no url", "", None])

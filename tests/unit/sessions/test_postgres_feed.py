@@ -7,7 +7,8 @@ import pytest
 
 from durable_adk.sessions import DatabaseSessionService, SessionKey, session_log
 from durable_adk.sessions.log.watches import topic
-from durable_adk.sessions.sql import notifications, postgres as store
+from durable_adk.sessions.sql import postgres as store
+from durable_adk.sql import notifications
 from tests.support.postgres import Databases
 from tests.unit.sessions.contract import event, opened
 

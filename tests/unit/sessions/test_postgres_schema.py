@@ -9,7 +9,7 @@ from sqlalchemy import Connection, make_url
 
 from durable_adk.errors import InvalidRequestError, SchemaOutdatedError
 from durable_adk.sessions import DatabaseSessionService, SessionKey
-from durable_adk.sessions.sql import migrate, schema
+from durable_adk.sql import migrate, schema
 from tests.support.postgres import Databases
 from tests.unit.sessions.contract import opened
 
@@ -51,8 +51,8 @@ async def test_older_tables_are_refused_until_somebody_upgrades_them(
 ) -> None:
     """They are left as they are, the error has the command, and what they hold goes on."""
     url = await postgres.make()
-    await _at(url, "0003", monkeypatch)
-    values = "'app', 'user', 'session', 0, 5.0, 6.0, NULL, 0, NULL, NULL"
+    await _at(url, "0007", monkeypatch)
+    values = "'app', 'user', 'session', 0, 5.0, 6.0, NULL, 0, NULL, NULL, 0"
     await postgres.query(url, f"INSERT INTO sessions VALUES ({values})")  # noqa: S608 - the test's own
     secret = make_url(url).set(password="open sesame")  # noqa: S106 - nobody's
     service = DatabaseSessionService(secret)
@@ -61,7 +61,7 @@ async def test_older_tables_are_refused_until_somebody_upgrades_them(
     shown = url.replace("@", ":***@")
     assert refused.value.message.endswith(f"durable-adk db upgrade --store '{shown}'")
     assert "sesame" not in repr(refused.value)
-    assert (await service.schema()).found == "0003"
+    assert (await service.schema()).found == "0007"
     upgrading = DatabaseSessionService(url)
     await upgrading.upgrade()
     await upgrading.close()
@@ -70,18 +70,20 @@ async def test_older_tables_are_refused_until_somebody_upgrades_them(
     await service.close()
 
 
-async def test_newer_tables_are_refused(postgres: Databases) -> None:
+@pytest.mark.parametrize("version", ["9999", "0005"])
+async def test_tables_of_unknown_versions_are_refused(postgres: Databases, version: str) -> None:
     """By use and by upgrade: this code does not know what they mean."""
     url = await postgres.make()
     service = DatabaseSessionService(url)
     await service.prepare()
     await service.close()
-    await postgres.query(url, "UPDATE durable_adk_version SET version_num = '9999'")
+    await postgres.query(url, f"UPDATE durable_adk_version SET version_num = '{version}'")  # noqa: S608 - the test's own
     late = DatabaseSessionService(url)
     for call in (late.prepare, late.upgrade):
-        with pytest.raises(InvalidRequestError, match="9999"):
+        with pytest.raises(InvalidRequestError, match=version):
             await call()
-    assert (await late.schema()).newer
+    found = await late.schema()
+    assert [found.newer, found.older] == [version == "9999", version == "0005"]
     await late.close()
 
 
@@ -90,7 +92,7 @@ async def test_who_upgrades_at_the_same_time_waits(
 ) -> None:
     """However long the first one takes, it finds nothing left to do and does not fail."""
     url = await postgres.make()
-    await _at(url, "0003", monkeypatch)
+    await _at(url, "0007", monkeypatch)
     first, second = DatabaseSessionService(url), DatabaseSessionService(url)
     database = first.database
     assert database is not None

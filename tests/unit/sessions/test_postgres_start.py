@@ -11,7 +11,7 @@ from durable_adk.errors import InvalidRequestError, StateValueError, StoreUnavai
 from durable_adk.events import Event, EventActions
 from durable_adk.sessions import DatabaseSessionService, SessionKey
 from durable_adk.sessions.sql._tables import SqlTables
-from durable_adk.sessions.sql.database_url import for_driver, shown
+from durable_adk.sql.database_url import for_driver, shown
 from tests.support.postgres import Databases
 from tests.unit.sessions.contract import event, log, opened
 

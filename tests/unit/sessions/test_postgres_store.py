@@ -15,10 +15,9 @@ from sqlalchemy import make_url, text
 from durable_adk.errors import LeaseLostError, StoreUnavailableError
 from durable_adk.sessions import DatabaseSessionService, SessionKey
 from durable_adk.sessions.sql._tables import SqlTables
-from durable_adk.sessions.sql.database import PostgresDatabase
-from durable_adk.sessions.sql.migrate import HEAD
 from durable_adk.sessions.sql.postgres import PostgresStore
-from durable_adk.sessions.sql.schema_version import SchemaVersion
+from durable_adk.sql.database import PostgresDatabase
+from durable_adk.sql.migrate import HEAD, SchemaVersion
 from tests.support.postgres import Databases
 from tests.unit.sessions.contract import event, log, opened
 

@@ -13,8 +13,7 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
-from durable_adk.storage import PayloadDriver
-from durable_adk.storage.payload_driver import OwnedStorage, owned_storage
+from durable_adk.storage.payload_driver import OwnedStorage, PayloadDriver, owned_storage
 from durable_adk.storage.refusal import ENCODING
 
 KEY = b"k" * 32

@@ -13,12 +13,12 @@ from sqlalchemy.pool import NullPool
 
 from durable_adk.errors import InvalidRequestError
 from durable_adk.log import get_logger
-from durable_adk.sessions.sql import migrate
-from durable_adk.sessions.sql.database_url import for_driver, shown
-from durable_adk.sessions.sql.forks import FirstUse
-from durable_adk.sessions.sql.notifications import Notifications
-from durable_adk.sessions.sql.schema_version import SchemaVersion
-from durable_adk.sessions.sql.unavailable import misconfigured, translated
+from durable_adk.sql import migrate
+from durable_adk.sql.database_url import for_driver, shown
+from durable_adk.sql.forks import FirstUse
+from durable_adk.sql.migrate import SchemaVersion
+from durable_adk.sql.notifications import Notifications
+from durable_adk.sql.unavailable import misconfigured, translated
 
 T = TypeVar("T")
 
@@ -211,7 +211,7 @@ class PostgresDatabase:
 
 
 def _run(url: URL) -> _Running:
-    made = _make_engine(url, _SETTINGS, pool_pre_ping=True, pool_timeout=_CONNECT)
+    made = make_engine(url, _SETTINGS, pool_pre_ping=True, pool_timeout=_CONNECT)
     loop = asyncio.new_event_loop()
     thread = Thread(target=loop.run_forever, name="session-store", daemon=True)
     thread.start()
@@ -221,9 +221,20 @@ def _run(url: URL) -> _Running:
     return _Running(loop, thread, reader, made)
 
 
-def _make_engine(
+def make_engine(
     url: URL, settings: dict[str, str], *, patient: bool = False, **options: Any
 ) -> AsyncEngine:
+    """Return an engine for asyncpg.
+
+    Args:
+        url: The database's URL; its driver is ignored.
+        settings: Settings of the server for each connection.
+        patient: Whether a statement may take any time.
+        **options: SQLAlchemy's.
+
+    Raises:
+        InvalidRequestError: The driver is not installed.
+    """
     arguments: dict[str, Any] = {"timeout": _CONNECT, "server_settings": settings}
     if not patient:
         arguments["command_timeout"] = _COMMAND
@@ -242,7 +253,7 @@ async def _engine(
     url: URL, settings: dict[str, str], *, patient: bool = False
 ) -> AsyncGenerator[AsyncEngine]:
     """Create an engine for one connection."""
-    made = _make_engine(url, settings, patient=patient, poolclass=NullPool)
+    made = make_engine(url, settings, patient=patient, poolclass=NullPool)
     try:
         yield made
     finally:

@@ -28,12 +28,3 @@ def upgrade() -> None:
     # Give withdrawals a time, so that they expire; the previous version stored none and kept them.
     since = sa.text("UPDATE notes SET body = :now WHERE kind = 'withdrawn' AND body = 'true'")
     op.execute(since.bindparams(now=str(int(time.time()))))
-
-
-def downgrade() -> None:
-    """Drop the table and the columns with their data."""
-    op.drop_column("tickets", "ahead")
-    op.drop_column("tickets", "since")
-    op.drop_column("sessions", "retried")
-    op.drop_column("sessions", "created_epoch")
-    op.drop_table("tombstones")

@@ -92,6 +92,9 @@ INVOCATIONS = Table(
     Column("pauses", BigInteger, nullable=False, server_default="0"),
     Column("update_time", Double, nullable=False, server_default="0"),
     Index("invocations_newest", "app_name", "status", "update_time"),
+    Index("invocations_of_app", "app_name", "update_time"),
+    Index("invocations_of_user", "app_name", "user_id", "update_time"),
+    Index("invocations_by_id", "invocation_id"),
     sqlite_with_rowid=False,
 )
 """One row per invocation: an `InvocationRecord`."""
@@ -135,6 +138,7 @@ TICKETS = Table(
     Column("message", Text),
     Column("since", Double),
     Column("ahead", BigInteger),
+    Index("tickets_by_id", "invocation_id"),
 )
 """One row per invocation that is queued for its session's lease: a `Ticket`, and the user's event
 if it may be delivered as steering. Because of its size, the event is not read with the other

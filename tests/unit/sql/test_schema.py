@@ -8,12 +8,12 @@ from pathlib import Path
 
 from durable_adk.sessions import DatabaseSessionService, SessionKey, SqliteSessionService
 from durable_adk.sessions.session_log import SessionLog
-from durable_adk.sessions.sql import schema
+from durable_adk.sql import schema
 from tests.support.postgres import Databases
 from tests.unit.sessions.contract import opened
 
-TEXT = (Path(__file__).parents[4] / "docs" / "temporal-clients.md").read_text()
-PART = TEXT.partition("\n## Events\n")[2].partition("\n## ")[0]
+TEXT = (Path(__file__).parents[3] / "docs" / "temporal-clients.md").read_text()
+PART = TEXT.partition("\n### By SQL\n")[2].partition("\n#")[0]
 KEY = SessionKey("capital_agent", "alice", "trip")
 
 

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from durable_adk.sessions.sql.schema import METADATA
+from durable_adk.sql.schema import METADATA
 
 context.configure(
     connection=context.config.attributes["connection"],

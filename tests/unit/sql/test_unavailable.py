@@ -4,7 +4,7 @@ import pytest
 from asyncpg import exceptions
 
 from durable_adk.errors import StoreUnavailableError
-from durable_adk.sessions.sql.unavailable import translated
+from durable_adk.sql.unavailable import translated
 
 BREAKS = [
     exceptions.InterfaceError("connection is closed"),

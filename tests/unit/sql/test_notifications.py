@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import make_url
 
 from durable_adk.sessions.log.watches import Changes
-from durable_adk.sessions.sql import notifications
-from durable_adk.sessions.sql.database import PostgresDatabase
-from durable_adk.sessions.sql.notifications import Listener, Notifications
 from durable_adk.sessions.sql.postgres import CommitNotifications, PostgresStore
+from durable_adk.sql import notifications
+from durable_adk.sql.database import PostgresDatabase
+from durable_adk.sql.notifications import Listener, Notifications
 from tests.support.postgres import HAS_POSTGRES
 
 pytestmark = pytest.mark.skipif(not HAS_POSTGRES, reason="needs a PostgreSQL")

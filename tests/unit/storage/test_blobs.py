@@ -5,8 +5,10 @@ import asyncio
 import pytest
 
 from durable_adk.errors import InvalidRequestError, StoreUnavailableError
-from durable_adk.storage import FileBlobs, ObjectBlobs, blobs_at
-from durable_adk.storage.object_store import ObjectStore
+from durable_adk.storage.blobs import Blobs
+from durable_adk.storage.folder_objects import FolderObjects
+from durable_adk.storage.object_store import ObjectStore, objects_at
+from durable_adk.storage.payload_driver import blobs_at
 from tests.support.s3 import S3
 
 OWNER = "a" * 32
@@ -21,14 +23,14 @@ def uri(s3: S3) -> str:
 
 
 @pytest.fixture
-def blobs(uri: str) -> ObjectBlobs:
+def blobs(uri: str) -> Blobs:
     """An empty store."""
-    made = ObjectBlobs(uri, retry_config=IMPATIENT)
+    made = Blobs(ObjectStore(uri, retry_config=IMPATIENT))
     made.key()
     return made
 
 
-async def test_what_is_put_can_be_got_on_another_machine(blobs: ObjectBlobs, uri: str) -> None:
+async def test_what_is_put_can_be_got_on_another_machine(blobs: Blobs, uri: str) -> None:
     """D16: putting it again changes nothing, and nothing else is there."""
     await blobs.put(NAME, b"one")
     await blobs.put(NAME, b"one")
@@ -39,14 +41,14 @@ async def test_what_is_put_can_be_got_on_another_machine(blobs: ObjectBlobs, uri
     assert [entry.path for entry in await ObjectStore(uri).list(OWNER)] == [NAME]
 
 
-async def test_a_large_blob_is_whole(blobs: ObjectBlobs) -> None:
+async def test_a_large_blob_is_whole(blobs: Blobs) -> None:
     """What goes up in parts is one blob."""
     data = bytes(range(256)) * 80_000
     await asyncio.gather(*(blobs.put(NAME, data) for _ in range(2)))
     assert await blobs.get(NAME) == data
 
 
-async def test_a_store_that_is_away_is_an_outage_and_no_loss(blobs: ObjectBlobs, s3: S3) -> None:
+async def test_a_store_that_is_away_is_an_outage_and_no_loss(blobs: Blobs, s3: S3) -> None:
     """F32: what does not respond may come back; a lost blob does not."""
     await blobs.put(NAME, b"one")
     s3.arm(down=True)
@@ -60,7 +62,7 @@ async def test_a_store_that_is_away_is_an_outage_and_no_loss(blobs: ObjectBlobs,
 
 async def test_a_bucket_that_is_gone_is_an_outage_and_no_loss(s3: S3) -> None:
     """F32: it says of every blob that it is not found, as if it were lost."""
-    gone = ObjectBlobs("s3://no-such-bucket/x", retry_config=IMPATIENT)
+    gone = Blobs(ObjectStore("s3://no-such-bucket/x", retry_config=IMPATIENT))
     with pytest.raises(OSError, match="does not exist"):
         await gone.get(NAME)
     with pytest.raises(OSError, match="no-such-bucket"):
@@ -71,8 +73,8 @@ async def test_a_bucket_that_is_gone_is_an_outage_and_no_loss(s3: S3) -> None:
 
 async def test_all_machines_have_one_key(uri: str) -> None:
     """S5: whoever comes first makes it, within an event loop or without."""
-    keys = await asyncio.gather(*(asyncio.to_thread(ObjectBlobs(uri).key) for _ in range(8)))
-    assert set(keys) == {ObjectBlobs(uri).key()}
+    keys = await asyncio.gather(*(asyncio.to_thread(blobs_at(uri).key) for _ in range(8)))
+    assert set(keys) == {blobs_at(uri).key()}
     assert len(keys[0]) == 32
 
 
@@ -80,10 +82,10 @@ def test_a_store_that_would_give_several_keys_is_refused(uri: str, s3: S3) -> No
     """S5: without conditional puts the last one would win, and what others signed be forged."""
     s3.arm(ignores_conditions=True)
     with pytest.raises(InvalidRequestError, match="If-None-Match"):
-        ObjectBlobs(uri).key()
+        blobs_at(uri).key()
 
 
-async def test_what_was_used_lately_has_not_expired(blobs: ObjectBlobs, uri: str) -> None:
+async def test_what_was_used_lately_has_not_expired(blobs: Blobs, uri: str) -> None:
     """I24: what is of no owner is not looked at, and stays."""
     store = ObjectStore(uri)
     await store.put("app-1/user/x", b"an artifact in the same place")
@@ -98,7 +100,7 @@ async def test_what_was_used_lately_has_not_expired(blobs: ObjectBlobs, uri: str
     assert await store.get("key") is not None
 
 
-async def test_storing_it_again_counts_as_use(tmp_path, blobs: ObjectBlobs, uri: str) -> None:
+async def test_storing_it_again_counts_as_use(tmp_path, blobs: Blobs, uri: str) -> None:
     """I24: a payload that is of use again is as young as a new one."""
     await blobs.put(NAME, b"one")
     before = (await ObjectStore(uri).list(OWNER))[0].modified
@@ -109,8 +111,9 @@ async def test_storing_it_again_counts_as_use(tmp_path, blobs: ObjectBlobs, uri:
 
 
 def test_each_place_has_its_blobs(tmp_path, uri: str) -> None:
-    """A folder has files, a uri has objects, and another uri is refused."""
-    assert isinstance(blobs_at(tmp_path), FileBlobs)
-    assert isinstance(blobs_at(uri), ObjectBlobs)
+    """A folder has files, also as a uri, a bucket has objects, and another uri is refused."""
+    assert isinstance(objects_at(tmp_path), FolderObjects)
+    assert objects_at(f"file://{tmp_path}/a%20b").uri == (tmp_path / "a b").as_uri()
+    assert isinstance(objects_at(uri), ObjectStore)
     with pytest.raises(InvalidRequestError, match="s3://"):
         blobs_at("ftp://host")

@@ -1,0 +1,139 @@
+"""Rules of a session in the log, as functions over a store's tables within one transaction."""
+
+import time
+from dataclasses import replace
+from typing import NamedTuple
+
+from durable_adk.errors import (
+    AlreadyExistsError,
+    EventConflictError,
+    SessionNotFoundError,
+    StateConflictError,
+)
+from durable_adk.sessions.log.entry import Entry
+from durable_adk.sessions.log.head import Head
+from durable_adk.sessions.log.storage import Row, Tables, Window
+from durable_adk.sessions.session import Creation, SessionKey
+
+
+class View(NamedTuple):
+    """A session at one point in time."""
+
+    head: Head
+    state: dict[str, str]
+    rows: list[Row]
+
+
+def create(tables: Tables, key: SessionKey, state: dict[str, str]) -> View:
+    """Create a session; see `SessionLog.create_session`."""
+    now = time.time()
+    head = add(tables, key, Head(create_time=now, update_time=now))
+    if head is None:
+        raise AlreadyExistsError(f"The session {key.session_id!r} exists already.")
+    tables.put_state(key, state, initial=True)
+    return View(head, tables.state(key), [])
+
+
+def create_if_missing(tables: Tables, key: SessionKey) -> None:
+    """Create the session unless it exists."""
+    if tables.head(key) is None:
+        now = time.time()
+        add(tables, key, Head(create_time=now, update_time=now))
+
+
+def add(tables: Tables, key: SessionKey, head: Head) -> Head | None:
+    """Add a session's row; its epochs continue those of a deleted session of the same name.
+
+    Returns:
+        The row; None if the session exists.
+    """
+    if not tables.add_session(key, head):
+        return None
+    # Read it after adding: the insert waits for a concurrent deletion, whose tombstone is then
+    # visible.
+    deleted = tables.tombstone(key)
+    if deleted is not None:
+        head = replace(head, created_epoch=deleted.epoch, lease_epoch=deleted.epoch)
+        tables.save_head(key, head)
+        tables.remove_tombstone(key)
+    return head
+
+
+def creation(tables: Tables, key: SessionKey) -> Creation | None:
+    """See `SessionLog.read_creation`."""
+    head = tables.head(key)
+    return Creation(head.created_epoch, head.create_time) if head else tables.tombstone(key)
+
+
+def view(tables: Tables, key: SessionKey, window: Window) -> View | None:
+    """Read a session with the events of the window; None if missing."""
+    head = tables.head(key)
+    return head and View(head, tables.state(key), tables.events(key, window))
+
+
+def existing(tables: Tables, key: SessionKey, *, epoch: int | None = None) -> Head:
+    """Read the session's row.
+
+    Raises:
+        SessionNotFoundError: The session is missing.
+        LeaseLostError: The session was created after `epoch`, in place of a deleted one.
+    """
+    head = tables.head(key)
+    if head is None:
+        raise SessionNotFoundError(f"There is no session {key.session_id!r}.")
+    if epoch is not None:
+        head.require_created_for(epoch)
+    return head
+
+
+def append(tables: Tables, key: SessionKey, entry: Entry, revision: int) -> tuple[Row, Head]:
+    """Append an event outside any invocation; see `SessionLog.append_event`.
+
+    The check of `revision` ignores app and user state: a change of it by another session does not
+    make a copy stale (TRAP-14).
+    """
+    head = existing(tables, key)
+    row = tables.find_event(key, entry.event_id)
+    if row is not None:
+        entry.require_same(row.digest)
+        return row, head
+    head.require_fresh(revision)
+    head = appended(tables, key, head, entry)
+    return Row(head.revision, entry.digest, entry.body), head
+
+
+def appended(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
+    """Append an event and return the session's new row.
+
+    Raises:
+        EventConflictError: The event's id is taken.
+        StateConflictError: A value cannot be merged with the stored one.
+    """
+    entry = merged(tables, key, entry)
+    if not tables.add_event(key, head.revision + 1, entry):
+        raise EventConflictError(f"The id {entry.event_id!r} is taken by another event.")
+    return advance(tables, key, head, entry)
+
+
+def merged(tables: Tables, key: SessionKey, entry: Entry) -> Entry:
+    """Return the entry with its values merged into the stored ones, unless it is a repeat.
+
+    Raises:
+        StateConflictError: A value cannot be merged.
+    """
+    if not entry.bases:
+        return entry
+    try:
+        return entry.merged(tables.locked_state(key, entry.delta))
+    except StateConflictError:
+        if tables.find_event(key, entry.event_id) is not None:
+            return entry  # a repeat finds the values that it has written itself
+        raise
+
+
+def advance(tables: Tables, key: SessionKey, head: Head, entry: Entry) -> Head:
+    """Update the session's row and state for an event that was added."""
+    head = head.appended(entry.timestamp, time.time())
+    tables.save_head(key, head)
+    tables.put_state(key, entry.delta)
+    return head

@@ -1,0 +1,270 @@
+"""Statements of the SQL session store.
+
+Most are built once, at import, because building a statement takes longer than running it.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Executable,
+    Select,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    column,
+    delete,
+    func,
+    or_,
+    select,
+    tuple_,
+    union,
+    union_all,
+    update,
+    values,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from durable_adk.sessions.log.storage import InvocationPage, NewestInvocations, NoteKey
+from durable_adk.sessions.records import ATTEMPT, WITHDRAWN
+from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
+from durable_adk.sql.schema import (
+    EVENTS,
+    INVOCATIONS,
+    NOTES,
+    SESSIONS,
+    STATE,
+    TICKETS,
+    TOMBSTONES,
+)
+
+KEY = SessionKey._fields
+_HEAD = [column for column in SESSIONS.c if column.name not in KEY]
+INVOCATION_COLUMNS = [column for column in INVOCATIONS.c if column.name not in KEY]
+
+_IDS = ("user_id", "session_id", "invocation_id")
+
+_APP: BindParameter[str] = bindparam("k_app")
+_USER: BindParameter[str] = bindparam("k_user")
+_SESSION: BindParameter[str] = bindparam("k_session")
+
+
+def _is(table: Table) -> ColumnElement[bool]:
+    return and_(table.c.app_name == _APP, table.c.user_id == _USER, table.c.session_id == _SESSION)
+
+
+HEAD_OF = select(*_HEAD).where(_is(SESSIONS))
+LOCKED_HEAD_OF = HEAD_OF.with_for_update()  # SQLite has one writer at a time and ignores it
+SAVE_HEAD = update(SESSIONS).where(_is(SESSIONS))
+REMOVE = [
+    delete(table).where(_is(table))
+    for table in (NOTES, TICKETS, STATE, INVOCATIONS, EVENTS, SESSIONS)
+]
+EVENTS_OF = select(EVENTS.c.seq, EVENTS.c.digest, EVENTS.c.body).where(_is(EVENTS))
+EVENT_OF = EVENTS_OF.where(EVENTS.c.event_id == bindparam("id"))
+INVOCATION_OF = select(*INVOCATION_COLUMNS).where(
+    _is(INVOCATIONS), INVOCATIONS.c.invocation_id == bindparam("id")
+)
+TOMBSTONE_OF = select(TOMBSTONES.c.epoch, TOMBSTONES.c.delete_time).where(_is(TOMBSTONES))
+REMOVE_TOMBSTONE = delete(TOMBSTONES).where(_is(TOMBSTONES))
+REMOVE_TOMBSTONES = delete(TOMBSTONES).where(
+    TOMBSTONES.c.app_name == _APP, TOMBSTONES.c.user_id == _USER
+)
+APPS = select(SESSIONS.c.app_name).distinct()
+SESSIONS_OF = select(SESSIONS.c.session_id).where(
+    SESSIONS.c.app_name == bindparam("app_name"), SESSIONS.c.user_id == bindparam("user_id")
+)
+STATE_OF = select(STATE.c.key, STATE.c.value).where(
+    or_(
+        and_(STATE.c.app_name == _APP, STATE.c.user_id == "", STATE.c.session_id == ""),
+        and_(STATE.c.app_name == _APP, STATE.c.user_id == _USER, STATE.c.session_id == ""),
+        _is(STATE),
+    )
+)
+NOTES_OF = (
+    select(NOTES.c.name, NOTES.c.body)
+    .where(_is(NOTES), NOTES.c.invocation_id == bindparam("id"), NOTES.c.kind == bindparam("kind"))
+    .order_by(NOTES.c.name)
+)
+NOTE_OF = NOTES_OF.where(NOTES.c.name == bindparam("name"))
+REMOVE_NOTES = delete(NOTES).where(
+    _is(NOTES), NOTES.c.invocation_id == bindparam("id"), NOTES.c.kind != ATTEMPT
+)
+REMOVE_WITHDRAWN = delete(NOTES).where(
+    _is(NOTES), NOTES.c.kind == WITHDRAWN, NOTES.c.body < bindparam("before")
+)
+TICKETS_OF = (
+    select(*(column for column in TICKETS.c if column.name not in (*KEY, "message")))
+    .where(_is(TICKETS))
+    .order_by(TICKETS.c.place, TICKETS.c.number)
+)
+_LIVE = or_(TICKETS.c.expires_at.is_(None), TICKETS.c.expires_at > bindparam("now"))
+LIVE_TICKETS_OF = TICKETS_OF.where(_LIVE)
+TICKET_OF = TICKETS_OF.where(TICKETS.c.invocation_id == bindparam("id"))
+_PLACE, _NUMBER = TICKETS.c.place, TICKETS.c.number
+TICKETS_BEFORE = select(func.count()).where(
+    _is(TICKETS),
+    _LIVE,
+    or_(
+        bindparam("place") > _PLACE,
+        and_(bindparam("place") == _PLACE, bindparam("number") > _NUMBER),
+    ),
+)
+TICKETS_OF_USER = select(func.count()).where(
+    TICKETS.c.app_name == _APP, TICKETS.c.user_id == _USER, _LIVE
+)
+TICKET_COUNT = select(func.count(), func.coalesce(func.max(TICKETS.c.number), 0)).where(
+    _is(TICKETS)
+)
+MESSAGE_OF = select(TICKETS.c.message).where(
+    _is(TICKETS), TICKETS.c.invocation_id == bindparam("id")
+)
+REMOVE_TICKET = delete(TICKETS).where(
+    _is(TICKETS),
+    or_(TICKETS.c.invocation_id == bindparam("id"), TICKETS.c.expires_at <= bindparam("now")),
+)
+
+# In the order of an index. Uses `substr` because LIKE ignores case in SQLite.
+POSITION = tuple_(SESSIONS.c.update_time, SESSIONS.c.user_id, SESSIONS.c.session_id)
+LISTED = (
+    select(SESSIONS)
+    .where(func.substr(SESSIONS.c.session_id, 1, len(CHILD_PREFIX)) != CHILD_PREFIX)
+    .order_by(SESSIONS.c.update_time, SESSIONS.c.user_id, SESSIONS.c.session_id)
+)
+OWNERS = 1000
+"""Owners per statement; databases limit a statement's parameters to about 32,000."""
+INITIAL_STATE_OF = select(STATE.c.key, STATE.c.initial).where(
+    _is(STATE), STATE.c.initial.is_not(None)
+)
+_STATES = select(*(column for column in STATE.c if column.name != "initial"))
+
+
+def states_of(owners: Sequence[SessionKey]) -> Select[Any]:
+    """Build the query for the owners' state; a join, as SQLite scans the whole table for IN."""
+    wanted = values(*(column(name, Text) for name in KEY), name="wanted").data(owners).cte()
+    return _STATES.join_from(wanted, STATE, and_(*(STATE.c[n] == wanted.c[n] for n in KEY)))
+
+
+def page_query(page: InvocationPage) -> Executable:
+    """Build the query for a page, ordered by an index, so that no other rows are read.
+
+    By time, each status has a query of its own, since the index begins with the status: for IN, a
+    database would sort all the rows for every page.
+    """
+    fixed = {"app_name": page.app_name, "user_id": page.user_id, "session_id": page.session_id}
+    order = _order(page)
+    wanted = {name: value for name, value in fixed.items() if value is not None}
+    query, statuses = _after(page, order).filter_by(**wanted), sorted(page.statuses)
+    if order[0] == "update_time" and len(statuses) > 1:
+        parts = [query.where(INVOCATIONS.c.status == one).subquery() for one in statuses]
+        return union_all(*map(select, parts)).order_by(*order).limit(page.limit)
+    return query.where(INVOCATIONS.c.status.in_(statuses)) if statuses else query
+
+
+def _after(page: InvocationPage, order: Sequence[str]) -> Select[Any]:
+    """Build the query for a page of invocations of whatever status."""
+    columns = [INVOCATIONS.c[name] for name in order]
+    query = select(INVOCATIONS).order_by(*columns).limit(page.limit)
+    if page.after is not None:
+        key, record = page.after
+        ids = {**key._asdict(), "invocation_id": record.invocation_id}
+        place = {**ids, "update_time": record.update_time}
+        after = tuple(place[name] for name in order)
+        query = query.where(after < tuple_(*columns))
+    return query
+
+
+def _order(page: InvocationPage) -> tuple[str, ...]:
+    """Return the columns to order by.
+
+    Columns that are equal in all rows are omitted, because SQLite would sort for them. If only
+    statuses narrow the search, the order is by time: few invocations are open among many closed
+    ones, and an invocation that gets one of them during paging comes last. Otherwise the order is
+    by ids, which never change.
+    """
+    if page.user_id is None:
+        return ("update_time", *_IDS) if page.statuses else _IDS
+    return _IDS[1:] if page.session_id is None else _IDS[2:]
+
+
+_NEWEST = (INVOCATIONS.c.update_time, *(INVOCATIONS.c[name] for name in _IDS))
+
+
+def newest_query(wanted: NewestInvocations) -> Select[Any]:
+    """Build the query for the newest invocations, in the order of an index from its end."""
+    fixed = {"app_name": wanted.app_name, "user_id": wanted.user_id}
+    fixed["session_id"] = wanted.session_id
+    query = select(INVOCATIONS).filter_by(**{k: v for k, v in fixed.items() if v is not None})
+    if wanted.statuses:
+        query = query.where(INVOCATIONS.c.status.in_(sorted(wanted.statuses)))
+    if wanted.before is not None:
+        query = query.where(tuple_(*_NEWEST) < wanted.before)
+    return query.order_by(*(column.desc() for column in _NEWEST)).limit(wanted.limit)
+
+
+def counts_query(app_name: str, user_id: str | None) -> Select[str, int]:
+    """Build the query for the number of invocations by status."""
+    query = select(INVOCATIONS.c.status, func.count()).where(INVOCATIONS.c.app_name == app_name)
+    if user_id is not None:
+        query = query.where(INVOCATIONS.c.user_id == user_id)
+    return query.group_by(INVOCATIONS.c.status)
+
+
+def _sessions_with(table: Table) -> Select[Any]:
+    return select(*(table.c[name] for name in KEY)).where(table.c.invocation_id == bindparam("id"))
+
+
+SESSIONS_WITH = union(_sessions_with(INVOCATIONS), _sessions_with(TICKETS))
+LAST_SEQ = 2**62
+"""More than any sequence number."""
+COUNT_EVENTS = select(func.count()).where(
+    _is(EVENTS),
+    EVENTS.c.invocation_id == bindparam("id"),
+    EVENTS.c.seq >= bindparam("first"),
+    EVENTS.c.seq <= bindparam("last"),
+)
+
+
+class Inserts:
+    """Inserts with ON CONFLICT, for which SQLAlchemy has a separate class per database."""
+
+    def __init__(self, dialect: str) -> None:
+        insert = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[dialect]
+        self.session = insert(SESSIONS).on_conflict_do_nothing()
+        # Only a taken event id is a repeat; a taken sequence number is an error and must raise.
+        self.event = insert(EVENTS).on_conflict_do_nothing(index_elements=[*KEY, "event_id"])
+        state = insert(STATE)
+        self.state = state.on_conflict_do_update(
+            index_elements=[*KEY, "key"], set_={"value": state.excluded.value}
+        )
+        # An update that changes nothing: it locks the row, also against others that would add it.
+        self.locked_state = state.on_conflict_do_update(
+            index_elements=[*KEY, "key"], set_={"value": STATE.c.value}
+        ).returning(STATE.c.value)
+        invocation = insert(INVOCATIONS)
+        self.invocation = invocation.on_conflict_do_update(
+            index_elements=[*KEY, "invocation_id"],
+            set_={one.name: invocation.excluded[one.name] for one in INVOCATION_COLUMNS},
+        )
+        note = insert(NOTES)
+        self.first_note = note.on_conflict_do_nothing()
+        self.last_note = note.on_conflict_do_update(
+            index_elements=[*KEY, *NoteKey._fields], set_={"body": note.excluded.body}
+        )
+        ticket = insert(TICKETS)
+        self.ticket = ticket.on_conflict_do_update(
+            index_elements=[*KEY, "invocation_id"],
+            set_={column.name: ticket.excluded[column.name] for column in TICKETS.c},
+        )
+        tombstone = insert(TOMBSTONES)
+        self.tombstone = tombstone.on_conflict_do_update(
+            index_elements=KEY,
+            set_={name: tombstone.excluded[name] for name in ("epoch", "delete_time")},
+        )
+
+
+inserts = cache(Inserts)

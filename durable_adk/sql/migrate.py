@@ -1,0 +1,115 @@
+"""Creates and upgrades a database's tables, and knows their version."""
+
+import shlex
+import threading
+from dataclasses import dataclass
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, text
+
+from durable_adk.errors import InvalidRequestError, SchemaOutdatedError
+
+HEAD = "0009"
+"""The newest version in `migrations/versions`; versions increase."""
+
+OLDEST = "0007"
+"""The oldest version there; the migrations up to it were merged into one, which makes it."""
+
+_LOCK = 0x61646B  # arbitrary, but equal in all processes
+
+_TURN = threading.Lock()
+"""Serializes migrations within the process, because Alembic keeps its context in globals."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """The tables' version and the version that this package needs; versions increase."""
+
+    found: str | None
+    """None if there are no tables."""
+    needed: str
+
+    @property
+    def empty(self) -> bool:
+        """Whether the database has none of our tables."""
+        return self.found is None
+
+    @property
+    def current(self) -> bool:
+        """Whether the tables have the needed version."""
+        return self.found == self.needed
+
+    @property
+    def newer(self) -> bool:
+        """Whether the tables have a later version than this package knows."""
+        return self.found is not None and self.found > self.needed
+
+    @property
+    def older(self) -> bool:
+        """Whether the tables have a version that this package can upgrade no more."""
+        return self.found is not None and self.found < OLDEST
+
+    def require_known(self) -> None:
+        """Reject tables of a later version, and of one that cannot be upgraded.
+
+        Raises:
+            InvalidRequestError: The tables have such a version.
+        """
+        if self.older:
+            raise InvalidRequestError(
+                f"The database's tables are of version {self.found}, and this package upgrades "
+                f"those from {OLDEST} on. Run `durable-adk db upgrade` with the release that made "
+                f"them, or a later one that still upgrades version {self.found}, and then with "
+                "this one."
+            )
+        if self.newer:
+            raise InvalidRequestError(
+                f"The database's tables are of version {self.found}, and this package knows those "
+                f"up to {self.needed}; install the package that made them, or a newer one."
+            )
+
+    def require_current(self, store: str) -> None:
+        """Reject tables of any other version.
+
+        Args:
+            store: The database's URL for the message, without secrets.
+
+        Raises:
+            SchemaOutdatedError: The tables have an older version, and can be upgraded.
+            InvalidRequestError: See `require_known`.
+        """
+        self.require_known()
+        if not self.current:
+            raise SchemaOutdatedError(
+                f"The database's tables are of version {self.found}, and this package needs "
+                f"{self.needed}. Run: durable-adk db upgrade --store {shlex.quote(store)}"
+            )
+
+
+def schema(connection: Connection) -> SchemaVersion:
+    """Read the version of the database's tables."""
+    options = {"version_table": "durable_adk_version"}
+    found = MigrationContext.configure(connection, opts=options).get_current_revision()
+    return SchemaVersion(found, HEAD)
+
+
+def migrate(connection: Connection) -> None:
+    """Create or upgrade the tables, in the connection's transaction.
+
+    Concurrent processes are serialized by SQLite's write lock or a PostgreSQL advisory lock, held
+    until the commit; the later one finds nothing left to do.
+
+    Raises:
+        InvalidRequestError: A newer release wrote the database, or one of which the migrations
+            are gone.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+    schema(connection).require_known()
+    config = Config()
+    config.set_main_option("script_location", "durable_adk.sql:migrations")
+    config.attributes["connection"] = connection
+    with _TURN:
+        command.upgrade(config, HEAD)

@@ -1,0 +1,72 @@
+"""How every session service finds invocations by time and by id, run against each of them."""
+
+import time
+
+import pytest
+
+from durable_adk.sessions import Status
+from durable_adk.sessions.log.storage import InvocationPosition
+from tests.unit.sessions.contract import opened, paused
+
+ORDER = [("u", "a", "i1"), ("v", "a", "i2"), ("u", "b", "i3"), ("u", "c", "i4")]
+"""User, session and invocation; the last one is the newest."""
+
+
+@pytest.fixture
+async def filled(service, key, monkeypatch):
+    """A service with paused invocations, of which the newest runs; two have the same time."""
+    clock = iter([1.0, 2.0, 2.0, 3.0])
+    for user, session, name in ORDER:
+        now = next(clock)
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        where = key._replace(user_id=user, session_id=session)
+        await (opened if name == "i4" else paused)(service, where, name)
+    return service
+
+
+async def listed(service, key, **options):
+    """The names of a page."""
+    found = await service.newest_invocations(app_name=key.app_name, **options)
+    return [record.invocation_id for _, record in found]
+
+
+async def test_the_newest_come_first(filled, key):
+    """Of an app, a user, a session or a status; each page goes on where the last one ended."""
+    expected = ["i4", "i2", "i3", "i1"]
+    assert await listed(filled, key) == expected
+    assert await listed(filled, key, user_id="u") == ["i4", "i3", "i1"]
+    assert await listed(filled, key, session_id="a") == ["i2", "i1"]
+    assert await listed(filled, key, statuses={Status.PAUSED}) == ["i2", "i3", "i1"]
+    assert await listed(filled, key._replace(app_name="other")) == []
+    seen, before = [], None
+    while page := await filled.newest_invocations(app_name=key.app_name, limit=1, before=before):
+        ((where, record),) = page
+        seen.append(record.invocation_id)
+        before = InvocationPosition(
+            record.update_time, where.user_id, where.session_id, record.invocation_id
+        )
+    assert seen == expected
+
+
+async def test_invocations_are_counted_by_status(filled, key):
+    """Of an app, or of a user."""
+    counts = await filled.count_invocations(app_name=key.app_name)
+    assert dict(counts) == {Status.PAUSED: 3, Status.RUNNING: 1}
+    counts = await filled.count_invocations(app_name=key.app_name, user_id="v")
+    assert dict(counts) == {Status.PAUSED: 1}
+
+
+async def test_an_id_leads_to_its_sessions(filled, key):
+    """Also where clients have chosen the same one for two sessions."""
+    await opened(filled, key._replace(user_id="w"), "i1")
+    found = await filled.sessions_with("i1")
+    assert sorted(one.user_id for one in found if one.app_name == key.app_name) == ["u", "w"]
+    assert await filled.sessions_with("nobody") == []
+
+
+async def test_events_are_counted_by_invocation(filled, key):
+    """Those of others in its session are not its own."""
+    where = key._replace(user_id="u", session_id="a")
+    first = await filled.get_invocation(where, "i1")
+    await opened(filled, where, "other")
+    assert await filled.count_events(where, first) == 1
