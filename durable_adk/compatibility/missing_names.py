@@ -3,18 +3,25 @@
 `missing_names.json` is made of docs/adk-compatibility.md by ``python -m tests.support.missing``.
 """
 
+import importlib
 import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from durable_adk.compatibility.google_objects import find_taker, let_loaded_take
+
 _ROOT = "durable_adk"
 _TABLE = Path(__file__).with_name("missing_names.json")
+_OF_GOOGLE_ADK = ("models", "tools")
+"""Packages whose missing modules and names are google-adk's own, where it is installed: agents of
+this package take its models and tools."""
+_EXTRA = 'pip install "durable-adk[adk]"'
 
 
 class _Finder(MetaPathFinder):
@@ -35,13 +42,45 @@ class _Finder(MetaPathFinder):
         """
         root, _, name = fullname.partition(".")
         if root != _ROOT:
-            return None
+            return find_taker(fullname, path, target)
+        if self._is_google_adks(name):
+            return ModuleSpec(fullname, _Alias())
         if name in self._modules:
             raise ModuleNotFoundError(_explained(fullname, self._modules[name]), name=fullname)
         spec = PathFinder.find_spec(fullname, path, target) if name in self.names else None
         if spec is not None and spec.loader is not None:
             _explain(spec.loader, getter(name, self.names[name]))
         return spec
+
+    def _is_google_adks(self, name: str) -> bool:
+        """Whether a module is taken from google-adk; all below one that is are, too."""
+        parts = name.split(".")
+        above = {".".join(parts[: length + 1]) for length in range(len(parts))}
+        return parts[0] in _OF_GOOGLE_ADK and not above.isdisjoint(self._modules) and _has_extra()
+
+
+class _Alias(Loader):
+    """Loads a module of google-adk under its name here."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """See base class."""
+        module = importlib.import_module(_google_adks(spec.name.removeprefix(f"{_ROOT}.")))
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module its own spec back, which the import has replaced."""
+        spec = module.__spec__
+        module.__spec__ = spec and spec.loader_state
+
+
+def _google_adks(name: str) -> str:
+    return f"google.adk.{name}"
+
+
+def _has_extra() -> bool:
+    # Not imported by everybody who imports the package: it takes longer than all that is.
+    return importlib.import_module(f"{_ROOT}.extras").has_google_adk()
 
 
 def _explain(loader: Any, missing: Callable[[str], Any]) -> None:
@@ -67,6 +106,8 @@ def getter(module: str, reasons: dict[str, str]) -> Callable[[str], Any]:
     whole = f"{_ROOT}.{module}" if module else _ROOT
 
     def missing(name: str) -> Any:
+        if name in reasons and module.partition(".")[0] in _OF_GOOGLE_ADK and _has_extra():
+            return getattr(importlib.import_module(_google_adks(module)), name)
         if name in reasons:
             raise ImportError(_explained(f"{whole}.{name}", reasons[name]), name=whole)
         raise AttributeError(f"module {whole!r} has no attribute {name!r}")
@@ -75,11 +116,17 @@ def getter(module: str, reasons: dict[str, str]) -> Callable[[str], Any]:
 
 
 def _explained(path: str, reason: str) -> str:
-    return f"{path}, which google-adk has, is not here: {reason}. See docs/adk-compatibility.md."
+    own = path.removeprefix(f"{_ROOT}.").partition(".")[0] in _OF_GOOGLE_ADK
+    extra = f" With {_EXTRA} it is google-adk's own." if own else ""
+    return (
+        f"{path}, which google-adk has, is not here: {reason}.{extra} See "
+        "docs/adk-compatibility.md."
+    )
 
 
 def install() -> Callable[[str], Any]:
     """Explain the missing names of all modules from now on; return that of the package's root."""
     finder = _Finder()
+    let_loaded_take()
     sys.meta_path.insert(0, finder)
     return getter("", finder.names.get("", {}))

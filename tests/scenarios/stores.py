@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from durable_adk.artifacts import FileArtifactService
+from durable_adk.auth.credential_service import FileCredentialService
 from durable_adk.memory import SqliteMemoryService
 
 
@@ -11,5 +12,6 @@ def shared_stores(folder: Path) -> dict[str, Any]:
     """Arguments of `worker` and `Runner`."""
     return {
         "artifact_service": FileArtifactService(folder / "artifacts"),
+        "credential_service": FileCredentialService(folder / "credentials"),
         "memory_service": SqliteMemoryService(folder / "memory.db"),
     }

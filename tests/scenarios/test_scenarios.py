@@ -22,8 +22,14 @@ MODES = ("in_process", "temporal", "uncached", "rolled", "killed")
 SEED = "SCENARIO_SEED"
 """Variable that draws the same moments for the kills again."""
 
+EVERY = "SCENARIOS_EVERY"
+"""Variable: `4` plays each fourth scenario only."""
+
 QUICK = {"in_process": len(SCENARIOS), "temporal": len(SCENARIOS), "killed": 8}
 """How many of each mode's scenarios are part of `make test`."""
+
+HALVES = {"uncached": 0, "rolled": 1}
+"""Modes that share the scenarios: each replays every event of its own from the history."""
 
 PAIRS = [
     pytest.param(
@@ -33,7 +39,8 @@ PAIRS = [
         marks=() if index < QUICK.get(mode, 0) else pytest.mark.thorough,
     )
     for mode in MODES
-    for index, scenario in enumerate(SCENARIOS)
+    for index, scenario in enumerate(SCENARIOS[:: int(os.environ.get(EVERY) or 1)])
+    if HALVES.get(mode, index % 2) == index % 2
 ]
 
 
@@ -132,7 +139,7 @@ async def test_a_conversation_does_not_depend_on_how_it_is_run(
 ) -> None:
     """D14, I1 to I4, I9, I10: the events, the state and the errors are those of the script.
 
-    They are the same in process, on Temporal, with every task replayed, with a new run of the
+    They are the same in process, on Temporal, with every task replayed or with a new run of the
     workflow before every model call (D10), and with the worker killed after an event; nothing is
     lost, doubled or left open, and no call is given a second key.
     """

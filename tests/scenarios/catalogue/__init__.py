@@ -4,8 +4,10 @@ A module is a theme, and every function in it under `scenario` is one. A new the
 and a line below.
 """
 
+import os
 from types import ModuleType
 
+from durable_adk.agents import BaseAgent
 from tests.scenarios.catalogue import (
     agent_tools,
     apps,
@@ -13,6 +15,7 @@ from tests.scenarios.catalogue import (
     callbacks,
     confirmations,
     contents,
+    credentials,
     custom_agents,
     errors,
     instructions,
@@ -23,6 +26,7 @@ from tests.scenarios.catalogue import (
     transfers,
     workflow_agents,
 )
+from tests.scenarios.google_adks import OBJECTS, google_adks
 from tests.scenarios.scenario import Scenario
 
 _THEMES: tuple[ModuleType, ...] = (
@@ -35,6 +39,7 @@ _THEMES: tuple[ModuleType, ...] = (
     transfers,
     pausing,
     confirmations,
+    credentials,
     errors,
     contents,
     streaming,
@@ -46,4 +51,6 @@ _THEMES: tuple[ModuleType, ...] = (
 SCENARIOS = [
     value for theme in _THEMES for value in vars(theme).values() if isinstance(value, Scenario)
 ]
+if os.environ.get(OBJECTS) and BaseAgent.__module__.startswith("durable_adk."):
+    SCENARIOS = google_adks()
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from google.genai import types
 from pydantic import BaseModel
 
 from durable_adk.agents import BaseAgent, LlmAgent, SequentialAgent
+from durable_adk.models import LlmRequest, LlmResponse
 from durable_adk.tools import AgentTool, ToolContext
 from tests.scenarios.parts import instruction, last, speaker, thinker
 from tests.scenarios.scenario import says, scenario
@@ -132,3 +134,69 @@ def an_expert_fails() -> BaseAgent:
     expert = thinker("expert", lambda _: ValueError("no"))
     script = (call("expert", request="why?"), "here")
     return speaker("root", *script, tools=[AgentTool(agent=expert)])
+
+
+@scenario(
+    "TOL-21 ART-12 STA-3",
+    says(
+        "go",
+        *("root call expert", "root response expert", "root call check", "root response check"),
+        "root text check=>{'names': ['x.txt'], 'text': 'x', 'seen': 'yes', 'temp': None}",
+    ),
+    state={"given": "yes", "seen": "yes", "user:by": "expert", "said": "worked"},
+    initial={"given": "yes"},
+)
+def an_expert_saves_a_file_and_writes() -> BaseAgent:
+    async def work(tool_context: ToolContext) -> str:
+        """Work."""
+        state = tool_context.state
+        state.update({"seen": state["given"], "user:by": "expert", "temp:note": 1})
+        await tool_context.save_artifact("x.txt", types.Part(text="x"))
+        return "ok"
+
+    async def check(tool_context: ToolContext) -> dict[str, Any]:
+        """Check what came of it."""
+        part = await tool_context.load_artifact("x.txt")
+        return {
+            "names": await tool_context.list_artifacts(),
+            "text": part and part.text,
+            "seen": tool_context.state["seen"],
+            "temp": tool_context.state.get("temp:note"),
+        }
+
+    expert = thinker(
+        "expert",
+        lambda request: "worked" if "=>" in last(request) else call("work"),
+        tools=[work],
+        output_key="said",
+    )
+
+    def reply(request: LlmRequest) -> Any:
+        found = last(request)
+        return (
+            found
+            if "names" in found
+            else (call("check") if "=>" in found else call("expert", request="why?"))
+        )
+
+    return thinker("root", reply, tools=[AgentTool(agent=expert), check])
+
+
+@scenario(
+    "TOL-21 AGT-50",
+    says("go", "root call expert", "root response expert", "root text expert=>{'result': 'known'}"),
+)
+def an_expert_hands_over() -> BaseAgent:
+    other = speaker("other", "known")
+    return asking(
+        speaker("expert", call("transfer_to_agent", agent_name="other"), sub_agents=[other])
+    )
+
+
+@scenario(
+    "TOL-21 EVT-20",
+    says("go", "root call expert", "root response expert", "root text expert=>{'result': 'no'}"),
+)
+def an_experts_model_refuses() -> BaseAgent:
+    refusal = LlmResponse(error_code="SAFETY", error_message="no")
+    return asking(speaker("expert", refusal))

@@ -6,10 +6,12 @@ from google.genai import types
 
 from durable_adk.agents import BaseAgent, SequentialAgent
 from durable_adk.apps import App
+from durable_adk.apps.app import EventsCompactionConfig
+from durable_adk.apps.llm_event_summarizer import LlmEventSummarizer
 from durable_adk.code_executors import BaseCodeExecutor
-from durable_adk.code_executors.code_execution_utils import CodeExecutionResult
+from durable_adk.code_executors.code_execution_utils import CodeExecutionResult, File
 from durable_adk.events import Event
-from durable_adk.models import LlmRequest, LlmResponse
+from durable_adk.models import LlmRequest, LlmResponse, ScriptedModel
 from durable_adk.planners import PlanReActPlanner
 from durable_adk.plugins import BasePlugin, ReflectAndRetryToolPlugin
 from durable_adk.plugins.global_instruction_plugin import GlobalInstructionPlugin
@@ -227,3 +229,38 @@ class Calculator(BaseCodeExecutor):
 def code_that_a_model_wrote_is_run() -> BaseAgent:
     code = "Let me see. ```python\nprint(6 * 7)\n```\nIt printed 17."
     return speaker("a", code, "It is 42.", code_executor=Calculator())
+
+
+@scenario(
+    "CMP-1",
+    *(says(each, f"a text {heard}") for each, heard in (("1", 1), ("2", 3), ("3", 2), ("4", 4))),
+)
+def a_long_conversation_is_summarised() -> App:
+    """Two messages at a time, with the last one of those before."""
+    summarizer = LlmEventSummarizer(llm=ScriptedModel(replies=lambda _: "so far"))
+    config = EventsCompactionConfig(summarizer=summarizer, compaction_interval=2, overlap_size=1)
+    return App(
+        name="a_long_conversation_is_summarised",
+        root_agent=thinker("a", lambda request: str(len(request.contents))),
+        events_compaction_config=config,
+    )
+
+
+@scenario(
+    "FLW-92 ART-1",
+    says("go", "a text ", "a text ", "a text ", "a text ", "a text done"),
+    state={"answer": "done", "_code_execution_errors": {}},
+)
+def code_fails_and_then_makes_a_file() -> BaseAgent:
+    class Runner(BaseCodeExecutor):
+        """Knows two programs."""
+
+        def execute_code(self, invocation_context: Any, code_execution_input: Any) -> Any:
+            """See base class."""
+            if "wrong" in code_execution_input.code:
+                return CodeExecutionResult(stderr="Traceback: wrong")
+            made = File(name="o.txt", content=b"hello", mime_type="text/plain")
+            return CodeExecutionResult(stdout="ok", output_files=[made])
+
+    first, second = "```python\nwrong\n```", "```tool_code\nright\n```"
+    return speaker("a", first, second, "done", code_executor=Runner(), output_key="answer")

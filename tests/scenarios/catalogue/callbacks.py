@@ -5,11 +5,11 @@ from typing import Any
 
 from google.genai import types
 
-from durable_adk.agents import BaseAgent, LlmAgent
+from durable_adk.agents import BaseAgent, LlmAgent, LoopAgent
 from durable_adk.errors import ModelError
 from durable_adk.models import LlmRequest, LlmResponse, ScriptedModel
 from durable_adk.tools import ToolContext
-from tests.scenarios.parts import instruction, speaker, text, thinker, user_said
+from tests.scenarios.parts import instruction, last, speaker, text, thinker, user_said
 from tests.scenarios.scenario import says, scenario
 from tests.support.scripts import call
 
@@ -335,3 +335,32 @@ def a_hook_reads_what_the_hook_before_it_wrote() -> BaseAgent:
         after_model_callback=adding("after_model"),
         after_agent_callback=adding("after_agent"),
     )
+
+
+@scenario(
+    "CB-7 FLW-40",
+    says("go", "a call echo", "a response echo", "a text said in its place"),
+    state={"answer": "said in its place", "echoed": "hi"},
+)
+def a_response_before_the_model_calls_a_tool() -> BaseAgent:
+    def before(callback_context: Any, llm_request: LlmRequest) -> LlmResponse:
+        answered = "=>" in last(llm_request)
+        content = text("said in its place") if answered else call("echo", word="hi")
+        return LlmResponse(content=content)
+
+    return speaker("a", "never", tools=[echo], before_model_callback=before, output_key="answer")
+
+
+@scenario(
+    "AGT-8 AGT-31",
+    says("go", "a text round", "a delta", "a text round", "a delta"),
+    state={"rounds": 2},
+)
+def a_callback_leaves_the_loop() -> BaseAgent:
+    def count(callback_context: Any) -> None:
+        rounds = callback_context.state.get("rounds", 0) + 1
+        callback_context.state["rounds"] = rounds
+        callback_context.actions.escalate = rounds == 2 or None
+
+    agent = thinker("a", lambda _: "round", after_agent_callback=count)
+    return LoopAgent(name="loop", max_iterations=4, sub_agents=[agent])

@@ -5,7 +5,15 @@ import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from durable_adk.agents import BaseAgent, InvocationContext, LlmAgent, ParallelAgent
+from google.genai import types
+
+from durable_adk.agents import (
+    BaseAgent,
+    InvocationContext,
+    LlmAgent,
+    ParallelAgent,
+    SequentialAgent,
+)
 from durable_adk.events import Event, EventActions
 from durable_adk.tools import ToolContext
 from tests.scenarios.parts import (
@@ -374,3 +382,25 @@ def callbacks_of_a_custom_agent() -> BaseAgent:
         before_agent_callback=before,
         after_agent_callback=lambda callback_context: text("more"),
     )
+
+
+class _Speaking(BaseAgent):
+    """Says one thing in another's name, one in the user's and one without saying who it is."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        yield Event(author="other", invocation_id=ctx.invocation_id, content=text("of another"))
+        said = types.Content(role="user", parts=[types.Part(text="of the user")])
+        yield Event(author="user", invocation_id=ctx.invocation_id, content=said)
+        yield told_by(ctx, error_code="ODD", error_message="not good")
+        yield told_by(ctx, actions=EventActions(transfer_to_agent="after"))
+
+
+@scenario(
+    "RUN-3 EVT-1",
+    says(
+        "go",
+        *("other text of another", "a error ODD", "a delta", "after text after"),
+    ),
+)
+def an_agent_speaks_for_others() -> BaseAgent:
+    return SequentialAgent(name="seq", sub_agents=[_Speaking(name="a"), speaker("after")])

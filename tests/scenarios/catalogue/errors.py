@@ -161,3 +161,29 @@ def a_failing_tool_leaves_no_call_open() -> BaseAgent:
         return shown(request)
 
     return thinker("a", reply, tools=[fail])
+
+
+@scenario(
+    "RUN-8 RUN-27",
+    says(
+        "go",
+        "a error ValueError",
+        raises="ValueError",
+        run_config=RunConfig(custom_metadata={"order": 7}),
+    ),
+)
+def an_error_carries_the_metadata_of_the_run() -> BaseAgent:
+    return thinker("a", lambda _: ValueError("no"))
+
+
+@scenario(
+    "AGT-53 RUN-8",
+    says(
+        "go",
+        *("root call transfer_to_agent", "root response transfer_to_agent"),
+        "root error ValueError",
+        raises="ValueError",
+    ),
+)
+def handing_over_to_oneself_fails_the_run() -> BaseAgent:
+    return speaker("root", call("transfer_to_agent", agent_name="root"), sub_agents=[speaker("a")])

@@ -7,8 +7,10 @@ from pydantic import BaseModel
 
 from durable_adk.agents import BaseAgent, LlmAgent, SequentialAgent
 from durable_adk.agents.readonly_context import ReadonlyContext
-from durable_adk.models import LlmRequest
-from tests.scenarios.parts import instruction, last, shown, speaker, thinker
+from durable_adk.examples import Example
+from durable_adk.models import LlmRequest, LlmResponse
+from durable_adk.tools import ExampleTool
+from tests.scenarios.parts import instruction, last, shown, speaker, text, thinker, user_said
 from tests.scenarios.scenario import says, scenario
 from tests.support.scripts import call
 
@@ -140,8 +142,9 @@ class City(BaseModel):
     "AGT-19 AGT-21 AGT-22",
     says("Paris", 'a text {"name": "Paris", "people": 2}'),
     says("Rome", 'a text {"name": "Rome"}'),
+    says("fenced", 'a text ```json\n{"name": "Oslo"}\n```'),
     says("nonsense", "a error ValidationError", raises="ValidationError"),
-    state={"city": {"name": "Rome"}},
+    state={"city": {"name": "Oslo"}},
 )
 def an_answer_fits_a_schema() -> BaseAgent:
     def reply(request: LlmRequest) -> str:
@@ -149,6 +152,7 @@ def an_answer_fits_a_schema() -> BaseAgent:
         return {
             "Paris": '{"name": "Paris", "people": 2}',
             "Rome": '{"name": "Rome"}',
+            "fenced": '```json\n{"name": "Oslo"}\n```',
         }.get(last(request), "no JSON")
 
     return thinker("a", reply, output_schema=City, output_key="city")
@@ -167,6 +171,20 @@ def an_answer_fits_a_schema_after_a_tool() -> BaseAgent:
     return speaker(
         "a", call("look"), '{"name": "Paris"}', tools=[look], output_schema=City, output_key="city"
     )
+
+
+@scenario(
+    "AGT-6 AGT-22",
+    says("Rome", 'a text {"name": "Rome"}'),
+    says("nonsense", "a error ValidationError", raises="ValidationError"),
+    state={"city": {"name": "Rome"}},
+)
+def an_answer_before_the_agent_fits_its_schema() -> BaseAgent:
+    def before(callback_context: Any) -> types.Content:
+        said = user_said(callback_context)
+        return text('{"name": "Rome"}' if said == "Rome" else "no JSON")
+
+    return speaker("a", before_agent_callback=before, output_schema=City, output_key="city")
 
 
 @scenario(
@@ -204,3 +222,67 @@ def an_agent_uses_the_model_above_it() -> BaseAgent:
     config = types.GenerateContentConfig(temperature=1.5)
     child = LlmAgent(name="child", generate_content_config=config)
     return thinker("root", reply, sub_agents=[child])
+
+
+@scenario(
+    "AGT-13 TRAP-38",
+    says(
+        "go",
+        "a text 1 x {'d': [1]} [] 1.5 True   {not valid} {1a} {} 1 {a-b} {\"j\": 1} {a.b}  1",
+        state_delta={"a": 1, "user:b": "x", "c": {"d": [1]}, "e": None, "f": 1.5, "g": True},
+    ),
+    state={"a": 1, "user:b": "x", "c": {"d": [1]}, "e": None, "f": 1.5, "g": True},
+)
+def placeholders_of_every_kind() -> BaseAgent:
+    template = (
+        "{a} {user:b} {c} [{e}] {f} {g} {h?} {user:i?} {not valid} {1a} {} {{a}} {a-b} "
+        '{"j": 1} {a.b} {app:z?} { a } {artifact.none?}'
+    )
+    return thinker("a", instruction, instruction=template)
+
+
+@scenario(
+    "AGT-17 FLW-30",
+    says("go", "a call look", "a response look", "a text user:go model:look() user:look=>..."),
+    says("more", "a call look", "a response look", "a text user:more model:look() user:look=>..."),
+)
+def an_agent_without_history_sees_what_its_tools_gave() -> BaseAgent:
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    def reply(request: LlmRequest) -> Any:
+        seen = shown(request).partition("=>")
+        return f"{seen[0]}=>..." if seen[1] else call("look")
+
+    return thinker("a", reply, tools=[look], include_contents="none")
+
+
+@scenario(
+    "TOL-27",
+    says("go", "a text 2+2 4"),
+)
+def examples_are_shown() -> BaseAgent:
+    asked = types.Content(role="user", parts=[types.Part(text="2+2")])
+    example = Example(input=asked, output=[text("4")])
+
+    def reply(request: LlmRequest) -> str:
+        shows = str(request.config.system_instruction)
+        return " ".join(word for word in ("2+2", "4", "3+3") if word in shows)
+
+    return thinker("a", reply, tools=[ExampleTool(examples=[example])])
+
+
+@scenario(
+    "AGT-21 17.1",
+    says("go", "a call look", "a response look", "a text "),
+    state={"answer": "Let me look."},
+)
+def an_empty_last_answer_empties_no_output() -> BaseAgent:
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    parts = [types.Part(text="Let me look."), *(call("look").parts or [])]
+    empty = LlmResponse(content=text(""))
+    return speaker("a", parts, empty, tools=[look], output_key="answer")

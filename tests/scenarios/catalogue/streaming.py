@@ -7,7 +7,7 @@ from google.genai import types
 
 from durable_adk.agents import BaseAgent, ParallelAgent, RunConfig, SequentialAgent
 from durable_adk.agents.run_config import StreamingMode
-from durable_adk.models import LlmRequest
+from durable_adk.models import LlmRequest, LlmResponse
 from tests.scenarios.parts import last, speaker, thinker
 from tests.scenarios.scenario import says, scenario
 from tests.support.scripts import call
@@ -83,3 +83,38 @@ def a_stream_fails_and_the_next_does_not() -> BaseAgent:
         return "seen again" if "=>" in said else call("look")
 
     return thinker("a", reply, tools=[look])
+
+
+@scenario(
+    "FLW-72 FLW-80 AGT-21",
+    says("go", "a call look", "a response look", "a text and that is all.", run_config=SSE),
+    state={"answer": "Let me look, and that is all."},
+)
+def an_answer_is_kept_of_several_texts() -> BaseAgent:
+    """Texts beside a call and in several parts; no thoughts."""
+    first = [
+        types.Part(text="Let me "),
+        types.Part(text="look, "),
+        types.Part(function_call=types.FunctionCall(name="look", args={})),
+    ]
+    then = [
+        types.Part(text="hm", thought=True),
+        types.Part(text="and "),
+        types.Part(text="that is all."),
+    ]
+    return speaker("a", first, then, tools=[look], output_key="answer")
+
+
+@scenario(
+    "FLW-71 CB-8",
+    says("go", "a text ONE TWO THREE", run_config=SSE),
+    state={"answer": "ONE TWO THREE"},
+)
+def a_callback_changes_chunks_and_the_whole() -> BaseAgent:
+    def louder(callback_context: Any, llm_response: LlmResponse) -> LlmResponse:
+        changed = llm_response.model_copy(deep=True)
+        for part in (changed.content and changed.content.parts) or []:
+            part.text = (part.text or "").upper()
+        return changed
+
+    return speaker("a", "one two three", after_model_callback=louder, output_key="answer")

@@ -1,6 +1,7 @@
 """Calls of tools: one, several at once, failing, unknown, misused."""
 
 import asyncio
+from enum import Enum
 from typing import Any, Literal
 
 from google.genai import types
@@ -9,6 +10,8 @@ from pydantic import BaseModel
 from durable_adk.agents import BaseAgent
 from durable_adk.models import LlmRequest
 from durable_adk.tools import FunctionTool, ToolContext
+from durable_adk.tools.base_tool import BaseTool
+from durable_adk.tools.base_toolset import BaseToolset
 from tests.scenarios.parts import last, speaker, thinker
 from tests.scenarios.scenario import says, scenario
 from tests.support.scripts import call, calls
@@ -350,3 +353,84 @@ def ids_of_the_provider_are_kept() -> BaseAgent:
         return f"{ids[0]} {ids[1]} and {ids.count(None)} of ours"
 
     return thinker("a", reply, tools=[echo])
+
+
+class _Color(str, Enum):  # noqa: UP042  # as its tools wrote it before 3.11
+    RED = "red"
+
+
+class _Item(BaseModel):
+    """Something to buy."""
+
+    name: str
+    price: float | None = None
+
+
+@scenario(
+    "TOL-10 TOL-11 TOL-15",
+    says(
+        "go",
+        *("a call pick", "a response pick") * 2,
+        "a text pick=>{'color': 'red', 'size': 'm', 'names': ['x'], 'data': {'k': 1}, 'more': '2'}",
+    ),
+)
+def parameters_of_every_kind() -> BaseAgent:
+    def pick(
+        color: _Color,
+        size: Literal["s", "m"],
+        items: list[_Item] | None = None,
+        data: dict[str, int] | None = None,
+        *,
+        more: int | str = 1,
+    ) -> dict[str, Any]:
+        """Pick."""
+        names = [item.name for item in items or []]
+        return {
+            "color": _Color(color).value,
+            "size": size,
+            "names": names,
+            "data": data,
+            "more": more,
+        }
+
+    def reply(request: LlmRequest) -> Any:
+        asked = sum(content.role == "model" for content in request.contents)
+        whole = {"items": [{"name": "x"}], "data": {"k": 1}, "more": "2"}
+        calls = [call("pick", color="red", size="s"), call("pick", color="red", size="m", **whole)]
+        return calls[asked] if asked < 2 else last(request)
+
+    return thinker("a", reply, tools=[pick])
+
+
+class _Shop(BaseToolset):
+    """Is closed when the state says so."""
+
+    async def get_tools(self, readonly_context: Any = None) -> list[BaseTool]:
+        """See base class."""
+
+        def buy(context: ToolContext) -> str:
+            """Buy."""
+            context.state["bought"] = context.state.get("bought", 0) + 1
+            return context.agent_name
+
+        closed = readonly_context is not None and readonly_context.state.get("closed")
+        return [] if closed else [FunctionTool(buy)]
+
+    async def close(self) -> None:
+        """See base class."""
+
+
+@scenario(
+    "TOL-28",
+    says("go", "a call shop_buy", "a response shop_buy", "a text ['shop_buy']"),
+    says("go", "a text []", state_delta={"closed": True}),
+    state={"bought": 1, "closed": True},
+)
+def tools_of_a_set_come_and_go() -> BaseAgent:
+    """The context is found by its type, whatever its parameter is called."""
+
+    def reply(request: LlmRequest) -> Any:
+        known = sorted(request.tools_dict)
+        return str(known) if "=>" in last(request) or not known else call("shop_buy")
+
+    return thinker("a", reply, tools=[_Shop(tool_name_prefix="shop")])

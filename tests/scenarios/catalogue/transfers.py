@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from google.genai import types
+
 from durable_adk.agents import BaseAgent, RunConfig, SequentialAgent
 from durable_adk.models import LlmRequest
 from durable_adk.tools import ToolContext
@@ -193,3 +195,36 @@ def who_gets_the_conversation_answers_by_a_callback() -> BaseAgent:
         "closed", "never", before_agent_callback=lambda callback_context: text("we are closed")
     )
     return speaker("root", to("closed"), sub_agents=[closed])
+
+
+@scenario(
+    "AGT-50 ACT-1",
+    says("go", "root call hand", "root response hand", "other text other"),
+    says("go", "other text other"),
+)
+def a_tool_hands_over() -> BaseAgent:
+    def hand(tool_context: ToolContext) -> str:
+        """Hand over."""
+        tool_context.actions.transfer_to_agent = "other"
+        return "handed"
+
+    return speaker("root", call("hand"), "never", tools=[hand], sub_agents=[speaker("other")])
+
+
+_HANDED = ("root call transfer_to_agent", "root response transfer_to_agent")
+
+
+def _told(request: LlmRequest) -> str:
+    """What the model is shown, without what is quoted."""
+    contents = [(one.role, (one.parts or [types.Part()])[0].text or "") for one in request.contents]
+    return " ".join(f"{role}:{'quoted' if 'ontext' in said else said}" for role, said in contents)
+
+
+@scenario(
+    "AGT-17 AGT-50",
+    says("first", *_HANDED, "other text user:first user:quoted user:quoted"),
+    says("second", "other text user:second"),
+)
+def who_has_no_history_gets_the_message_with_the_conversation() -> BaseAgent:
+    other = thinker("other", _told, include_contents="none")
+    return speaker("root", call("transfer_to_agent", agent_name="other"), sub_agents=[other])

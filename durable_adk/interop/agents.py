@@ -1,0 +1,299 @@
+"""Agents and apps of google-adk, made into agents and apps here."""
+
+# pyright: reportPrivateUsage=false, reportDeprecated=false
+# google-adk wants graph workflows instead, which cannot have LlmAgents with sub-agents yet.
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from google.adk.agents.base_agent import BaseAgent as AdkBaseAgent
+from google.adk.agents.llm_agent import LlmAgent as AdkLlmAgent
+from google.adk.agents.loop_agent import LoopAgent as AdkLoopAgent
+from google.adk.agents.parallel_agent import ParallelAgent as AdkParallelAgent
+from google.adk.agents.sequential_agent import SequentialAgent as AdkSequentialAgent
+from google.adk.apps.app import App as AdkApp
+from google.adk.models.base_llm import BaseLlm as AdkBaseLlm
+from google.adk.models.google_llm import Gemini as AdkGemini
+from google.adk.models.registry import LLMRegistry as AdkRegistry
+from google.adk.tools.base_tool import BaseTool as AdkBaseTool
+from google.adk.tools.base_toolset import BaseToolset as AdkBaseToolset
+from google.adk.tools.function_tool import FunctionTool as AdkFunctionTool
+from google.adk.tools.google_search_agent_tool import (
+    GoogleSearchAgentTool as AdkGoogleSearchAgentTool,
+    create_google_search_agent,
+)
+from google.adk.tools.google_search_tool import GoogleSearchTool as AdkGoogleSearchTool
+from google.adk.tools.vertex_ai_search_tool import VertexAiSearchTool as AdkVertexAiSearchTool
+from google.adk.workflow import BaseNode as AdkBaseNode
+from pydantic import BaseModel
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.agents.context_cache_config import ContextCacheConfig
+from durable_adk.agents.llm_agent import LlmAgent
+from durable_adk.agents.loop_agent import LoopAgent
+from durable_adk.agents.parallel_agent import ParallelAgent
+from durable_adk.agents.sequential_agent import SequentialAgent
+from durable_adk.apps.app import App
+from durable_adk.errors import AgentDefinitionError
+from durable_adk.interop.callbacks import CallbackAdapter, provider
+from durable_adk.interop.loop import FromAdk, Remote, WithBody
+from durable_adk.interop.model import AdkModel
+from durable_adk.interop.options import (
+    our_code_executor,
+    our_compaction,
+    our_planner,
+    our_resumability,
+)
+from durable_adk.interop.plugin import our_plugin
+from durable_adk.interop.proxies import PROXIES, AgentProxy, ModelProxy
+from durable_adk.interop.tools import our_tool
+from durable_adk.models.base_llm import BaseLlm
+from durable_adk.models.registry import LLMRegistry
+
+_REFUSED = {
+    "LangGraphAgent": "it keeps its own checkpoints; call the graph in a tool",
+    "ManagedAgent": "its steps run at Google; call it in a tool",
+    "AntigravityAgent": "it runs its own loop; call it in a tool",
+    "AgentRouter": "it chooses agents by a model of its own; use transfer between sub_agents",
+}
+_OF_NODES = ("retry_config", "timeout", "parallel_worker")
+"""Fields for graph workflows."""
+_TRUTHY = ("before_model_callback", "after_model_callback")
+_OTHERS = (
+    "on_model_error_callback",
+    "before_tool_callback",
+    "after_tool_callback",
+    "on_tool_error_callback",
+)
+_SAME = (
+    "static_instruction",
+    "generate_content_config",
+    "disallow_transfer_to_parent",
+    "disallow_transfer_to_peers",
+    "include_contents",
+    "input_schema",
+    "output_schema",
+    "output_key",
+)
+"""Fields of an LlmAgent that mean the same in both."""
+
+
+class LlmAgentOfAdk(FromAdk, LlmAgent):
+    """An LlmAgent of google-adk."""
+
+    @property
+    def canonical_model(self) -> BaseLlm:
+        """See base class; without any, google-adk's default."""
+        if self._model_name is None and self._model is None:
+            default = our_model(AdkLlmAgent._default_model)
+            known = isinstance(default, BaseLlm)
+            self._model = default if known else LLMRegistry.new_llm(default)
+        return self._model or super().canonical_model
+
+
+class SequentialAgentOfAdk(FromAdk, SequentialAgent):
+    """A SequentialAgent of google-adk."""
+
+
+class LoopAgentOfAdk(FromAdk, LoopAgent):
+    """A LoopAgent of google-adk."""
+
+
+class ParallelAgentOfAdk(FromAdk, ParallelAgent):
+    """A ParallelAgent of google-adk."""
+
+
+class LlmAgentWithBody(WithBody, LlmAgentOfAdk):
+    """An LlmAgent of google-adk whose class overrides the body."""
+
+
+class SequentialAgentWithBody(WithBody, SequentialAgent):
+    """A SequentialAgent of google-adk whose class overrides the body."""
+
+
+class LoopAgentWithBody(WithBody, LoopAgent):
+    """A LoopAgent of google-adk whose class overrides the body."""
+
+
+class ParallelAgentWithBody(WithBody, ParallelAgent):
+    """A ParallelAgent of google-adk whose class overrides the body."""
+
+
+_KINDS: list[tuple[type[Any], type[FromAdk], type[WithBody]]] = [
+    (AdkLlmAgent, LlmAgentOfAdk, LlmAgentWithBody),
+    (AdkSequentialAgent, SequentialAgentOfAdk, SequentialAgentWithBody),
+    (AdkLoopAgent, LoopAgentOfAdk, LoopAgentWithBody),
+    (AdkParallelAgent, ParallelAgentOfAdk, ParallelAgentWithBody),
+]
+
+
+def our_app(app: AdkApp) -> App:
+    """Return an app of google-adk as one here.
+
+    Raises:
+        AgentDefinitionError: Something in it cannot run durably; the message names it.
+    """
+    options: dict[str, Any] = {}
+    if app.events_compaction_config is not None:
+        options["events_compaction_config"] = our_compaction(app.events_compaction_config)
+    if app.resumability_config is not None:
+        options["resumability_config"] = our_resumability(app.resumability_config)
+    if app.context_cache_config is not None:
+        options["context_cache_config"] = ContextCacheConfig()
+    return App(
+        name=app.name,
+        root_agent=our_agent(app.root_agent),
+        plugins=[our_plugin(plugin) for plugin in app.plugins],
+        **options,
+    )
+
+
+def our_agent(agent: Any, made: dict[int, BaseAgent] | None = None) -> BaseAgent:
+    """Return an agent of google-adk, with all below it, as one here.
+
+    Args:
+        agent: The agent, or what shows google-adk one of ours.
+        made: What has been made by now, by the ids of google-adk's agents.
+
+    Raises:
+        AgentDefinitionError: It cannot run durably; the message names it.
+    """
+    made = {} if made is None else made
+    if isinstance(agent, AgentProxy):
+        return agent.ours
+    if id(agent) not in made:
+        made[id(agent)] = _made(agent, made)
+    return made[id(agent)]
+
+
+def _made(agent: Any, made: dict[int, BaseAgent]) -> BaseAgent:
+    _check(agent)
+    fields: dict[str, Any] = {
+        "name": agent.name,
+        "description": agent.description,
+        "sub_agents": [our_agent(child, made) for child in (*agent.sub_agents, *_held(agent))],
+        "before_agent_callback": _callbacks(agent.before_agent_callback, truthy=True),
+        "after_agent_callback": _callbacks(agent.after_agent_callback, truthy=True),
+    }
+    if isinstance(agent, AdkLlmAgent):
+        fields |= _llm_fields(agent, made)
+    if isinstance(agent, AdkLoopAgent):
+        fields["max_iterations"] = agent.max_iterations
+    return _kind(agent)(**fields).made_of(agent)
+
+
+def _kind(agent: Any) -> type[FromAdk]:
+    if any(base.__name__ == "RemoteA2aAgent" for base in cast("Any", type(agent)).__mro__):
+        return Remote
+    for adk, built_in, with_body in _KINDS:
+        if isinstance(agent, adk):
+            own = cast("Any", type(agent))
+            same = own._run_async_impl is adk._run_async_impl
+            return built_in if same else with_body
+    return WithBody
+
+
+def _check(agent: Any) -> None:
+    """Refuse what cannot run durably.
+
+    Raises:
+        AgentDefinitionError: It cannot; the message says why, and what to do.
+    """
+    what = f"{type(agent).__name__} {getattr(agent, 'name', '')!r}"
+    if not isinstance(agent, AdkBaseAgent):
+        raise AgentDefinitionError(
+            f"{what} is a node of google-adk's graph workflows, which durable_adk does not run "
+            "yet; use SequentialAgent, ParallelAgent, LoopAgent or a custom agent."
+        )
+    for base in type(agent).__mro__:
+        if base.__module__.startswith("google.adk.") and base.__name__ in _REFUSED:
+            raise AgentDefinitionError(f"{what} cannot run durably: {_REFUSED[base.__name__]}.")
+    mode: Any = getattr(agent, "mode", None)
+    if mode in {"task", "single_turn"}:
+        raise AgentDefinitionError(
+            f"{what} has mode={str(mode)!r}, which is not supported: give the agent that "
+            "hands out the task an AgentTool round this one, instead of this one as sub-agent."
+        )
+    for name in _OF_NODES:
+        if getattr(agent, name, None) is not None:
+            raise AgentDefinitionError(
+                f"{what} has {name}, which is for google-adk's graph workflows; leave it out."
+            )
+
+
+def _held(agent: Any) -> Iterator[Any]:
+    """The agents that a custom agent holds in fields of its own and not as sub-agents."""
+    known = {id(child) for child in agent.sub_agents}
+    kind = cast("type[BaseModel]", type(agent))
+    own = kind.model_fields.keys() - AdkLlmAgent.model_fields.keys()
+    for name in sorted(own):
+        value: Any = getattr(agent, name)
+        for one in _listed(value):
+            is_agent = isinstance(one, AdkBaseAgent) and one is not agent
+            if is_agent and one.parent_agent in (None, agent) and id(one) not in known:
+                known.add(id(one))
+                yield one
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    if isinstance(value, dict):
+        return list(cast("dict[Any, Any]", value).values())
+    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _callbacks(callbacks: Any, *, truthy: bool) -> list[CallbackAdapter] | None:
+    if callbacks is None:
+        return None
+    listed = cast("list[Any]", callbacks) if isinstance(callbacks, list) else [callbacks]
+    return [CallbackAdapter(one, truthy=truthy) for one in listed]
+
+
+def _llm_fields(agent: Any, made: dict[int, BaseAgent]) -> dict[str, Any]:
+    fields = {name: getattr(agent, name) for name in _SAME}
+    fields |= {name: _callbacks(getattr(agent, name), truthy=True) for name in _TRUTHY}
+    fields |= {name: _callbacks(getattr(agent, name), truthy=False) for name in _OTHERS}
+    return fields | {
+        "model": our_model(agent.model),
+        "instruction": provider(agent.instruction),
+        "global_instruction": provider(agent.global_instruction),
+        "tools": [_tool(_beside_others(tool, agent), made) for tool in agent.tools],
+        "planner": agent.planner and our_planner(agent.planner),
+        "code_executor": agent.code_executor and our_code_executor(agent.code_executor),
+    }
+
+
+def _beside_others(tool: Any, agent: Any) -> Any:
+    """What google-adk puts for a tool of the provider's that cannot stand beside other tools."""
+    if len(agent.tools) < 2 or not getattr(tool, "bypass_multi_tools_limit", False):  # noqa: PLR2004 - more than one
+        return tool
+    if isinstance(tool, AdkGoogleSearchTool):
+        return AdkGoogleSearchAgentTool(create_google_search_agent(agent.canonical_model))
+    if isinstance(tool, AdkVertexAiSearchTool):
+        return tool._to_discovery_engine_search_tool()
+    return tool
+
+
+def _tool(tool: Any, made: dict[int, BaseAgent]) -> Any:
+    if isinstance(tool, AdkBaseNode):
+        _check(tool)
+        raise AgentDefinitionError(f"The agent {tool.name!r} is no tool; use AgentTool(agent).")
+    if isinstance(tool, PROXIES):
+        return cast("Any", tool).ours
+    if isinstance(tool, AdkBaseTool | AdkBaseToolset):
+        return our_tool(tool, lambda agent: our_agent(agent, made))
+    return our_tool(AdkFunctionTool(func=tool), our_agent)
+
+
+def our_model(model: Any) -> Any:
+    """Return a model of google-adk as one here; a name stays, unless only google-adk knows it."""
+    if isinstance(model, ModelProxy):
+        return model.ours
+    if isinstance(model, AdkBaseLlm):
+        return AdkModel.of(model)
+    if not isinstance(model, str) or not model:
+        return model
+    try:
+        kind = AdkRegistry.resolve(model)
+    except ValueError:
+        return model  # ours may know it
+    return model if kind is AdkGemini else AdkModel.of(AdkRegistry.new_llm(model))

@@ -1,0 +1,132 @@
+"""Callbacks and providers of google-adk, called with its objects over ours."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, get_args, get_type_hints
+
+from google.adk.events.event import Event as AdkEvent
+from google.adk.models.llm_response import LlmResponse as AdkLlmResponse
+
+from durable_adk.calling import call
+from durable_adk.context.activity import ReadonlyContext
+from durable_adk.interop.context import adk_readonly, crossing
+from durable_adk.interop.proxies import ToolProxy
+from durable_adk.interop.values import adk_request, adk_response, our_response, take_response
+from durable_adk.models.llm_request import LlmRequest
+from durable_adk.models.llm_response import LlmResponse
+from durable_adk.tools._parameters import routine
+from durable_adk.tools.base_tool import BaseTool
+
+_CONTEXTS = ("callback_context", "tool_context")
+
+
+def adk_tool(tool: Any) -> Any:
+    """Return google-adk's tool that ours was made of, or what shows one of ours."""
+    return getattr(tool, "adk", None) or ToolProxy(tool)
+
+
+class CallbackAdapter:
+    """A callback of google-adk, as a callback here.
+
+    Args:
+        callback: A function, sync or async.
+        truthy: Whether an answer that is false counts as none, as for agents and models in ADK.
+    """
+
+    def __init__(self, callback: Callable[..., Any], *, truthy: bool) -> None:
+        self.callback = callback
+        self._truthy = truthy
+
+    async def __call__(self, *context: ReadonlyContext, **given: Any) -> Any:
+        """Call it with google-adk's objects; take what it changes in them and what it answers.
+
+        Args:
+            *context: The context of an instruction provider, which has no other argument.
+            **given: The arguments of a callback by their names.
+        """
+        if context:
+            return await call(self.callback, adk_readonly(context[0]))
+        ours = next(given[name] for name in _CONTEXTS if name in given)
+        with crossing(ours) as shared:
+            answer = await with_adk_objects(self.callback, given, shared)
+        return None if self._truthy and not answer else our_answer(answer)
+
+
+async def with_adk_objects(
+    callback: Callable[..., Any], given: Mapping[str, Any], context: Any
+) -> Any:
+    """Call a callback with google-adk's context, tool, request and response for ours."""
+    shown = {name: _shown(name, value, context) for name, value in given.items()}
+    answer = await called(callback, shown)
+    for name, value in given.items():
+        if isinstance(value, LlmRequest):
+            take_request(value, shown[name])
+        elif isinstance(value, LlmResponse):
+            take_response(value, shown[name])
+    return answer
+
+
+def _shown(name: str, value: Any, context: Any) -> Any:
+    if name in _CONTEXTS:
+        return context
+    if isinstance(value, BaseTool):
+        return adk_tool(value)
+    if isinstance(value, LlmRequest):
+        return shown_request(value)
+    return adk_response(value) if isinstance(value, LlmResponse) else value
+
+
+def shown_request(request: LlmRequest) -> Any:
+    """Return a request as google-adk's, with its tools."""
+    return adk_request(request, {name: adk_tool(tool) for name, tool in request.tools_dict.items()})
+
+
+def take_request(request: LlmRequest, changed: Any) -> None:
+    """Take what code has put in place of the parts of a request."""
+    request.model, request.contents, request.config = (
+        changed.model,
+        changed.contents,
+        changed.config,
+    )
+
+
+async def called(callback: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    """Call a callback with ADK's keyword names, or by position if its own differ (CB-4)."""
+    try:
+        inspect.signature(callback).bind(**given)
+    except TypeError:
+        return await call(callback, *given.values())
+    return await call(callback, **given)
+
+
+def our_answer(answer: Any) -> Any:
+    """Return what google-adk's code has answered, as ours."""
+    if isinstance(answer, AdkLlmResponse) and not isinstance(answer, AdkEvent):
+        return our_response(answer)
+    return answer
+
+
+def provider(instruction: Any) -> Any:
+    """Return an instruction; if it is google-adk's provider, one for our context."""
+    return CallbackAdapter(instruction, truthy=False) if callable(instruction) else instruction
+
+
+def takes_google_adks(function: Callable[..., Any]) -> bool:
+    """Whether the annotations of a function's parameters name classes of google-adk."""
+    return _names_google_adks(routine(function))
+
+
+@lru_cache(maxsize=1024)
+def _names_google_adks(code: Callable[..., Any]) -> bool:
+    try:
+        hints = get_type_hints(code)
+    except Exception:  # noqa: BLE001 - an annotation may be any expression
+        hints = dict(getattr(code, "__annotations__", {}))
+    hints.pop("return", None)
+    return any(_is_google_adks(hint) for hint in hints.values())
+
+
+def _is_google_adks(hint: Any) -> bool:
+    parts = get_args(hint) or (hint,)
+    return any(str(getattr(part, "__module__", "")).startswith("google.adk.") for part in parts)

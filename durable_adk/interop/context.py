@@ -1,0 +1,231 @@
+"""google-adk's contexts over those of an activity: for callbacks, tools and providers."""
+
+# pyright: reportPrivateUsage=false
+# What google-adk keeps private is part of what its own tools and its users read.
+
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from google.adk.agents.base_agent import BaseAgent as AdkBaseAgent
+from google.adk.agents.context import Context as AdkContext
+from google.adk.agents.invocation_context import InvocationContext as AdkInvocationContext
+from google.adk.agents.readonly_context import ReadonlyContext as AdkReadonlyContext
+from google.adk.agents.run_config import (
+    RunConfig as AdkRunConfig,
+    StreamingMode as AdkStreamingMode,
+)
+from google.adk.auth.auth_credential import AuthCredential as AdkAuthCredential
+from google.adk.auth.auth_tool import AuthConfig as AdkAuthConfig
+from google.adk.plugins.plugin_manager import PluginManager as AdkPluginManager
+from google.adk.sessions.base_session_service import GetSessionConfig as AdkGetSessionConfig
+from google.adk.sessions.state import State as AdkState
+
+from durable_adk.context.activity import Context, ReadonlyContext
+from durable_adk.errors import StateValueError
+from durable_adk.interop.proxies import AgentProxy
+from durable_adk.interop.services import NoSessions, StepArtifacts, StepCredentials, StepMemory
+from durable_adk.interop.values import (
+    adk_actions,
+    adk_confirmation,
+    adk_credential,
+    adk_session,
+    our_auth_config,
+    show_requests,
+    take_actions,
+)
+from durable_adk.sessions.state import State
+from durable_adk.wire.run_config import RunConfig
+
+_NO_SESSIONS = NoSessions()
+_OPTIONS = (RunConfig.model_fields.keys() & AdkRunConfig.model_fields.keys()) - {
+    "streaming_mode",
+    "tool_thread_pool_config",
+    "get_session_config",
+}
+
+
+class SharedState(AdkState):
+    """State of google-adk's class over ours, which keeps what code has read and written."""
+
+    def __init__(self, ours: State, schema: Any = None) -> None:
+        super().__init__(ours._value, ours._delta, schema)
+        self._ours = ours
+
+    def __getitem__(self, key: str) -> Any:
+        return self._ours[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if self._schema is not None:
+            AdkState({}, {}, self._schema)[key] = value  # raises what google-adk raises
+        self._ours[key] = value
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._ours
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ours)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """See base class."""
+        return self._ours.get(key, default)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """See base class."""
+        if key not in self._ours:
+            self[key] = default
+        return self._ours.setdefault(key, default)
+
+    def update(self, delta: Mapping[str, Any]) -> None:
+        """See base class."""
+        if self._schema is not None:
+            AdkState({}, {}, self._schema).update(dict(delta))
+        self._ours.update(delta)
+
+    def has_delta(self) -> bool:
+        """See base class."""
+        return self._ours.has_delta()
+
+    def to_dict(self) -> dict[str, Any]:
+        """See base class."""
+        return self._ours.to_dict()
+
+    def _record_nested_writes(self) -> None:
+        with suppress(StateValueError):  # raised when the step collects its changes
+            self._ours.collect_delta()
+
+
+class SharedContext(AdkContext):
+    """A callback's or tool's context of google-adk's class over ours."""
+
+    def __init__(self, ours: Context) -> None:
+        super().__init__(
+            adk_invocation(ours, writable=ours),
+            event_actions=adk_actions(ours._actions),
+            function_call_id=ours.function_call_id,
+            tool_confirmation=adk_confirmation(ours.tool_confirmation),
+        )
+        self._ours = ours
+        self._state = SharedState(ours.state, self._state._schema)
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key that is the same for all attempts of this call; google-adk has none."""
+        return self._ours.idempotency_key
+
+    def get_auth_response(self, auth_config: AdkAuthConfig) -> AdkAuthCredential | None:
+        """Return the credential that the user gave in this invocation, if any (TOL-53)."""
+        given = self._ours.get_auth_response(our_auth_config(auth_config))
+        return adk_credential(given)
+
+    def request_credential(self, auth_config: AdkAuthConfig) -> None:
+        """Ask the user for a credential (TOL-50)."""
+        self._ours.request_credential(our_auth_config(auth_config))
+        show_requests(self._ours._actions, self._event_actions)
+
+    def request_confirmation(self, *, hint: str | None = None, payload: Any | None = None) -> None:
+        """Ask the user to approve this call (TOL-60)."""
+        super().request_confirmation(hint=hint, payload=payload)
+        self._ours.request_confirmation(hint=hint, payload=payload)
+        self._event_actions.skip_summarization = True
+
+    def refresh(self) -> None:
+        """Show what has changed in our context since google-adk's was last used."""
+        actions, shown = self._ours._actions, self._event_actions
+        fresh = adk_actions(actions)
+        vars(shown).update(vars(fresh))
+        show_requests(actions, shown)
+        self._state._delta = actions.state_delta
+
+    def take(self) -> None:
+        """Take into our context what code has changed in google-adk's."""
+        take_actions(self._ours._actions, self._event_actions)
+        if self._invocation_context.end_invocation:
+            self._ours.end_invocation()
+
+
+_KEPT = "adk_context"
+"""Attribute of our contexts."""
+
+
+def adk_context(ours: Context) -> SharedContext:
+    """Return google-adk's context over ours.
+
+    There is one for each, so that the hooks of a call and its tool get the same object, as in ADK.
+    """
+    shared = vars(ours).get(_KEPT)
+    if shared is None:
+        shared = vars(ours)[_KEPT] = SharedContext(ours)
+    else:
+        shared.refresh()
+    return shared
+
+
+@contextmanager
+def crossing(ours: Context) -> Generator[SharedContext]:
+    """Give google-adk's context over ours to code, and take what it changes, also if it raises."""
+    shared = adk_context(ours)
+    try:
+        yield shared
+    finally:
+        shared.take()
+
+
+def adk_readonly(ours: ReadonlyContext | None) -> AdkReadonlyContext | None:
+    """Return a provider's context of google-adk's class over ours."""
+    if ours is None:
+        return None
+    if isinstance(ours, Context):
+        return adk_context(ours)
+    return AdkReadonlyContext(adk_invocation(ours))
+
+
+def adk_invocation(ours: ReadonlyContext, *, writable: Context | None = None) -> Any:
+    """Return the invocation of a step as google-adk's."""
+    scope = ours._scope
+    services, context = scope.services, writable or Context(scope)
+    return AdkInvocationContext.model_construct(
+        invocation_id=scope.invocation_id,
+        agent=adk_agent(getattr(ours, "agent", None) or scope.agent, scope.agent_name),
+        session=adk_session(scope.session),
+        branch=scope.branch,
+        user_content=scope.user_content,
+        run_config=adk_run_config(scope.run_config),
+        session_service=_NO_SESSIONS,
+        artifact_service=StepArtifacts(context) if services.artifacts else None,
+        memory_service=StepMemory(context) if services.memory else None,
+        credential_service=StepCredentials(context) if services.credentials else None,
+        plugin_manager=_adk_plugins(scope.plugins()),
+        end_invocation=False,
+    )
+
+
+def _adk_plugins(plugins: Iterable[Any]) -> AdkPluginManager:
+    """The plugins of google-adk among these, which its `AgentTool` passes on to its own runs."""
+    theirs = [getattr(plugin, "adk", None) for plugin in plugins]
+    return AdkPluginManager([plugin for plugin in theirs if plugin is not None])
+
+
+def adk_agent(agent: Any, name: str = "") -> Any:
+    """Return google-adk's agent that ours was made of, or what shows one of ours."""
+    adk = getattr(agent, "adk", None)
+    if isinstance(adk, AdkBaseAgent):
+        return adk
+    proxy = AgentProxy.of(agent, name)
+    below = [adk_agent(child) for child in agent.sub_agents] if agent else []
+    proxy.sub_agents = below
+    for child in below:
+        if isinstance(child, AgentProxy):
+            child.parent_agent = proxy
+    return proxy
+
+
+def adk_run_config(config: RunConfig) -> AdkRunConfig:
+    """Return the options of a run as google-adk's."""
+    options = {name: value for name in _OPTIONS if (value := getattr(config, name)) is not None}
+    recent = config.get_session_config
+    return AdkRunConfig.model_construct(
+        **options,
+        streaming_mode=AdkStreamingMode(config.streaming_mode.value),
+        get_session_config=recent and AdkGetSessionConfig.model_validate(recent.model_dump()),
+    )

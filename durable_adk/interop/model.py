@@ -1,0 +1,208 @@
+"""Models of google-adk, as models here."""
+
+# pyright: reportPrivateUsage=false
+# google-adk keeps the clients of its models private.
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any, cast
+
+from google.adk.models.base_llm import BaseLlm as AdkBaseLlm
+from google.adk.models.google_llm import Gemini as AdkGemini
+from google.adk.models.llm_request import LlmRequest as AdkLlmRequest
+from google.adk.models.llm_response import LlmResponse as AdkLlmResponse
+from google.genai import types
+from pydantic import PrivateAttr
+
+from durable_adk.errors import ModelUnavailableError
+from durable_adk.interop.callbacks import shown_request
+from durable_adk.interop.model_errors import sorted_error
+from durable_adk.interop.values import our_response
+from durable_adk.models.base_llm import BaseLlm
+from durable_adk.models.llm_request import LlmRequest
+from durable_adk.models.llm_response import LlmResponse
+
+_ONCE = types.HttpRetryOptions(attempts=1)
+_CLIENTS = ("_anthropic_client", "_openai_client")
+"""Where google-adk's models keep the clients of these libraries, made when they are first read."""
+
+
+class AdkModel(BaseLlm):
+    """A model of google-adk. The runtime asks it again, so its library does not."""
+
+    _adk: Any = PrivateAttr()
+    _asked: Any = PrivateAttr()
+    _clients: dict[str, Any] = PrivateAttr(default_factory=dict[str, Any])
+
+    @classmethod
+    def of(cls, adk: AdkBaseLlm) -> "AdkModel":
+        """Wrap a model."""
+        model = cls(model=adk.model)
+        model._adk, model._asked = adk, _asking_once(adk)
+        return model
+
+    @property
+    def adk(self) -> Any:
+        """google-adk's model."""
+        return self._adk
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """See base class; the model gets a copy, because some change their request.
+
+        Raises:
+            ModelUnavailableError: The request may succeed later, or the stream was cut.
+            Exception: What else the model raises.
+        """
+        request = _copied(shown_request(llm_request))
+        try:
+            await self._take_clients()
+            answering = self._asked.generate_content_async(request, stream=stream)
+            async with aclosing(answering) as responses:
+                async for response in responses:
+                    _check_end(self._asked, response, stream=stream)
+                    shown = _without_half_calls(response) if response.partial else response
+                    if shown is not None:
+                        yield our_response(shown)
+        except Exception as error:
+            ours = sorted_error(error)
+            if ours is error:
+                raise
+            raise ours from error
+
+    async def aclose(self) -> None:
+        """Close the clients that the model has opened, and not one that it was given."""
+        clients, self._clients = self._clients, {}
+        for name, client in clients.items():
+            del _attributes(self._asked)[name]
+            if getattr(self._adk, "client", None) is None:
+                await client.close()
+
+    async def _take_clients(self) -> None:
+        """Have the model use clients that ask once; its own are made in a thread, as there."""
+        for name in _clients_of(self._asked):
+            if name not in self._clients:
+                made = await asyncio.to_thread(getattr, self._asked, name)
+                self._clients[name] = _attributes(self._asked)[name] = _client_asking_once(made)
+
+
+def _asking_once(adk: AdkBaseLlm) -> Any:
+    """Return the model, or if it is one whose library retries, a copy that asks once."""
+    if isinstance(adk, AdkGemini):
+        return adk.model_copy(update={"retry_options": _ONCE})
+    client: Any = getattr(adk, "llm_client", None)
+    if client is not None:  # google-adk's LiteLlm
+        return adk.model_copy(update={"llm_client": _LiteLlmClient(client)})
+    return adk.model_copy() if _clients_of(adk) else adk
+
+
+def _copied(request: AdkLlmRequest) -> AdkLlmRequest:
+    """Copy what models change in a request: its lists, the fields of its parts and options.
+
+    What these hold was copied when the step built its request, and a deep copy takes ten times as
+    long.
+    """
+    contents = [
+        content.model_copy(update={"parts": [part.model_copy() for part in content.parts or []]})
+        for content in request.contents
+    ]
+    config, options = request.config.model_copy(), request.config.http_options
+    if options is not None:
+        config.http_options = options.model_copy(update={"retry_options": None})
+    config.tools = config.tools and list(config.tools)
+    return request.model_copy(update={"contents": contents, "config": config})
+
+
+def _client_asking_once(client: Any) -> Any:
+    """Return a copy of a client that does not retry, and notices cut streams of Anthropic's."""
+    copied = client.with_options(max_retries=0)
+    messages: Any = getattr(copied, "messages", None)  # OpenAI's has none
+    if messages is not None:
+        create = messages.create
+
+        async def whole(**options: Any) -> Any:
+            answer = await create(**options)
+            return _with_an_end(answer) if options.get("stream") else answer
+
+        messages.create = whole
+    return copied
+
+
+async def _with_an_end(stream: Any) -> AsyncIterator[Any]:
+    """Yield the events of a stream of Anthropic's; google-adk parses half arguments without one.
+
+    Raises:
+        ModelUnavailableError: It ended before the model did.
+    """
+    ended = False
+    async for event in stream:
+        ended = ended or event.type in {"message_delta", "message_stop"}
+        yield event
+    if not ended:
+        raise _cut()
+
+
+def _attributes(adk: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", vars(adk))
+
+
+def _clients_of(adk: Any) -> list[str]:
+    """The names under which a model keeps its client."""
+    kind = cast("Any", type(adk))
+    return [name for name in _CLIENTS if hasattr(kind, name)]
+
+
+class _LiteLlmClient:
+    """Calls litellm without retries, and notices streams that end too early.
+
+    Args:
+        client: google-adk's client.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    async def acompletion(self, model: Any, messages: Any, tools: Any, **options: Any) -> Any:
+        """See `LiteLLMClient`; litellm takes its module's number of retries for none given."""
+        options |= {"num_retries": 0, "max_retries": 0}
+        answer = await self._client.acompletion(model, messages, tools, **options)
+        return _whole(answer) if options.get("stream") else answer
+
+
+async def _whole(stream: Any) -> AsyncIterator[Any]:
+    """Yield the chunks of a stream of litellm's.
+
+    Raises:
+        ModelUnavailableError: It ended before the model did; litellm makes up an end then.
+    """
+    async for chunk in stream:
+        yield chunk
+    if getattr(stream, "received_finish_reason", "") is None:
+        raise _cut()
+
+
+def _check_end(adk: Any, response: AdkLlmResponse, *, stream: bool) -> None:
+    """Refuse a whole response without a reason for its end, of a library that always gives one.
+
+    Raises:
+        ModelUnavailableError: The stream was cut, which looks like its end.
+    """
+    ended = response.partial or response.finish_reason or response.error_code
+    if stream and not ended and _clients_of(adk):
+        raise _cut()
+
+
+def _cut() -> ModelUnavailableError:
+    return ModelUnavailableError("The model's stream ended before the model did.")
+
+
+def _without_half_calls(response: AdkLlmResponse) -> AdkLlmResponse | None:
+    """Return a chunk without calls, whose arguments have not arrived; None if nothing is left."""
+    parts = (response.content and response.content.parts) or []
+    kept = [part for part in parts if not part.function_call]
+    if len(kept) == len(parts):
+        return response
+    content = types.Content(role="model", parts=kept)
+    return response.model_copy(update={"content": content}) if kept else None

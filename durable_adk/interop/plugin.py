@@ -1,0 +1,67 @@
+"""Plugins of google-adk, as plugins here."""
+
+from typing import Any
+
+from google.adk.plugins.base_plugin import BasePlugin as AdkBasePlugin
+
+from durable_adk.agents.base_agent import BaseAgent
+from durable_adk.calling import call
+from durable_adk.context.activity import Context
+from durable_adk.events.event import Event
+from durable_adk.interop.callbacks import our_answer, with_adk_objects
+from durable_adk.interop.context import adk_agent, crossing
+from durable_adk.interop.proxies import PluginProxy
+from durable_adk.interop.values import adk_event, our_event
+from durable_adk.plugins.base_plugin import HOOKS, BasePlugin, HookName
+
+
+class AdkPlugin(BasePlugin):
+    """A plugin of google-adk; its hooks get google-adk's objects.
+
+    Args:
+        adk: The plugin.
+    """
+
+    def __init__(self, adk: AdkBasePlugin) -> None:
+        super().__init__(adk.name)
+        self.adk = adk
+        for hook in HOOKS:
+            method = getattr(adk, hook)
+            if getattr(method, "__func__", None) is not getattr(AdkBasePlugin, hook):
+                setattr(self, hook, _Hook(adk, hook))
+
+    async def close(self) -> None:
+        """See base class."""
+        await call(self.adk.close)
+
+
+def our_plugin(plugin: AdkBasePlugin) -> BasePlugin:
+    """Return a plugin of google-adk as one here."""
+    return plugin.ours if isinstance(plugin, PluginProxy) else AdkPlugin(plugin)
+
+
+class _Hook:
+    """A hook of a plugin of google-adk."""
+
+    def __init__(self, adk: AdkBasePlugin, hook: HookName) -> None:
+        self._adk = adk
+        self._hook = hook
+
+    async def __call__(self, **given: Any) -> Any:
+        ours = next(value for value in given.values() if isinstance(value, Context))
+        with crossing(ours) as shared:
+            shown = {name: _shown(name, value, shared) for name, value in given.items()}
+            answer = await with_adk_objects(getattr(self._adk, self._hook), shown, shared)
+        event = given.get("event")
+        if isinstance(event, Event):
+            our_event(shown["event"])  # what the hook has changed in place
+            return None if answer is None else our_event(answer)
+        return our_answer(answer)
+
+
+def _shown(name: str, value: Any, shared: Any) -> Any:
+    if name == "invocation_context":
+        return shared._invocation_context
+    if isinstance(value, BaseAgent):
+        return adk_agent(value)
+    return adk_event(value) if isinstance(value, Event) else value

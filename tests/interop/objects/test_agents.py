@@ -1,0 +1,302 @@
+"""Agents of google-adk: custom ones, mixed trees, and what is refused."""
+
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from google.adk.agents import (
+    BaseAgent,
+    InvocationContext,
+    LlmAgent,
+    LoopAgent,
+    RunConfig,
+    SequentialAgent,
+)
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.readonly_context import ReadonlyContext
+from google.adk.agents.run_config import StreamingMode
+from google.adk.apps import App
+from google.adk.events import Event, EventActions
+from google.adk.models import LlmRequest, LlmResponse
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.runners import InMemoryRunner as AdkRunner
+from google.adk.tools import FunctionTool, ToolContext
+from google.adk.workflow import Workflow
+from google.genai import types
+
+from durable_adk import agents, models, plugins, tools
+from durable_adk.errors import AgentDefinitionError, DeterminismError
+from durable_adk.extras import from_google_adk
+from durable_adk.runners import InMemoryRunner
+from tests.adk.scripted import ScriptedModel
+from tests.interop.objects.running import call, heard, llm, texts
+
+Events = AsyncGenerator[Event, None]
+
+
+class Story(BaseAgent):
+    """A custom agent as google-adk's documents show it; the second agent is in a field only."""
+
+    first: LlmAgent
+    second: LlmAgent
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> Events:
+        assert isinstance(ctx, InvocationContext)
+        assert ctx.agent is self
+        async for event in self.first.run_async(ctx):
+            assert isinstance(event, Event)
+            yield event
+        text = f"first said {ctx.session.state['out']}"
+        content = types.Content(role="model", parts=[types.Part(text=text)])
+        yield Event(
+            author=self.name,
+            invocation_id=ctx.invocation_id,
+            content=content,
+            actions=EventActions(state_delta={"mine": 1}),
+        )
+        assert ctx.session.state["mine"] == 1
+        async for event in self.second.run_async(ctx):
+            yield event
+
+
+def story() -> Story:
+    first = llm("first", "one", output_key="out")
+    return Story(name="story", first=first, second=llm("second", "two"), sub_agents=[first])
+
+
+TOLD = ["first: one", "story: first said one", "second: two"]
+
+
+async def test_a_custom_agents_body_drives_durable_agents() -> None:
+    """Its context is google-adk's, and what it yields is committed before it goes on."""
+    events = await heard(story())
+    assert texts(events) == TOLD
+    assert events[1].actions.state_delta == {"mine": 1}
+
+
+async def test_the_same_objects_run_by_google_adks_runner_afterwards() -> None:
+    """Which way an agent goes depends on who runs it."""
+    agent = story()
+    assert texts(await heard(agent)) == TOLD
+    async with AdkRunner(agent, app_name="adk") as runner:
+        events = await runner.run_debug("hello", quiet=True)
+    assert [event.content.parts[0].text for event in events] == ["one", "first said one", "two"]
+
+
+class Framed(LlmAgent):
+    """An LlmAgent that says something before and after its model."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> Events:
+        yield Event(author=self.name, message="before")
+        async for event in super()._run_async_impl(ctx):
+            yield event
+        yield Event(author=self.name, message="after")
+
+
+async def test_a_body_calls_that_of_its_base_class() -> None:
+    """`super()._run_async_impl` runs the model durably."""
+    framed = Framed(name="a", model=ScriptedModel(replies=lambda _: "said"))
+    assert texts(await heard(framed)) == ["a: before", "a: said", "a: after"]
+
+
+class Running(BaseAgent):
+    """Runs an agent that it makes of its own one."""
+
+    make: Any
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> Events:
+        async for event in self.make(self.sub_agents[0]).run_async(ctx):
+            yield event
+
+
+def look(city: str) -> str:
+    return city
+
+
+def writer(**fields: Any) -> LlmAgent:
+    given = {"instruction": "Write.", "tools": [FunctionTool(look)], **fields}
+    return llm("writer", "hi", **given)
+
+
+def nested(**fields: Any) -> LoopAgent:
+    return LoopAgent(name="loop", max_iterations=1, sub_agents=[writer(**fields)])
+
+
+@pytest.mark.parametrize(
+    ("own", "make"),
+    [
+        (writer, lambda own: own.clone()),
+        (writer, lambda _: writer()),
+        (nested, lambda own: own.clone()),
+        (nested, lambda _: nested()),
+    ],
+    ids=["clone", "anew", "nested-clone", "nested-anew"],
+)
+async def test_a_copy_runs_as_the_agent_that_it_is_of(own: Any, make: Any) -> None:
+    """A body may clone an agent of its tree, or build one like it."""
+    running = Running(name="c", sub_agents=[own()], make=make)
+    assert texts(await heard(running)) == ["writer: hi"]
+    above = agents.SequentialAgent(name="above", sub_agents=[running])
+    assert texts(await heard(above)) == ["writer: hi"]
+
+
+def with_a_changed_tool(own: LlmAgent) -> LlmAgent:
+    own.tools.append(look)
+    return own
+
+
+def changed_in_place(own: LlmAgent) -> LlmAgent:
+    own.instruction = "Sing."
+    return own
+
+
+@pytest.mark.parametrize(
+    ("own", "make", "what"),
+    [
+        (writer, lambda own: own.clone(update={"instruction": "Sing."}), "instruction"),
+        (writer, lambda _: writer(instruction="Sing.", output_key="x"), "instruction, output_key"),
+        (writer, lambda _: SequentialAgent(name="writer"), "class"),
+        (writer, with_a_changed_tool, "tools"),
+        (writer, changed_in_place, "instruction"),
+        (nested, lambda _: nested(instruction="Sing."), "sub_agents"),
+    ],
+    ids=["clone", "anew", "class", "tool", "in-place", "nested"],
+)
+async def test_an_agent_that_a_body_changes_is_refused(own: Any, make: Any, what: str) -> None:
+    """By name: the loaded one would run, as another worker that goes on would run it."""
+    agent = own()
+    with pytest.raises(AgentDefinitionError, match=f"{agent.name}' with another {what} than"):
+        await heard(Running(name="c", sub_agents=[agent], make=make))
+
+
+class Timed(BaseAgent):
+    """Reads a clock, which would be another at each replay."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> Events:
+        yield Event(author=self.name, message=str(time.time()))
+
+
+async def test_a_body_is_guarded() -> None:
+    """What is not safe to replay is refused at the first run, with the place."""
+    with pytest.raises(DeterminismError, match=r"time\.time.*test_agents\.py"):
+        await heard(Timed(name="timed"))
+
+
+class Watching(BasePlugin):
+    """A plugin of google-adk that sees google-adk's objects only."""
+
+    def __init__(self) -> None:
+        super().__init__("watching")
+        self.seen: list[str] = []
+
+    async def before_agent_callback(self, *, agent: Any, callback_context: Any) -> None:
+        assert isinstance(agent, BaseAgent)
+        assert isinstance(callback_context, CallbackContext)
+        self.seen.append(agent.name)
+
+    async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> Any:
+        assert isinstance(llm_request, LlmRequest)
+        if callback_context.agent_name == "muted":
+            return LlmResponse(content=types.ModelContent("from the plugin"))
+        return None
+
+    async def on_event_callback(self, *, invocation_context: Any, event: Any) -> Any:
+        assert isinstance(invocation_context, InvocationContext)
+        assert isinstance(event, Event)
+        event.custom_metadata = {"watched": True}
+
+
+async def test_a_plugin_sees_and_answers_with_objects_of_google_adk() -> None:
+    """Its answer stands for the model's; what it changes in an event is stored."""
+    watching = Watching()
+    root = SequentialAgent(name="root", sub_agents=[llm("muted", "never"), llm("b", "hi")])
+    events = await heard(App(name="app", root_agent=root, plugins=[watching]))
+    assert texts(events) == ["muted: from the plugin", "b: hi"]
+    assert watching.seen == ["root", "muted", "b"]
+    assert all(event.custom_metadata == {"watched": True} for event in events)
+
+
+async def test_our_objects_below_agents_of_google_adk() -> None:
+    """Models, tools, sub-agents and plugins of ours are taken where google-adk checks classes."""
+
+    def add_one(x: int, tool_context: tools.ToolContext) -> int:
+        assert isinstance(tool_context, tools.ToolContext)
+        return x + 1
+
+    ours = agents.LlmAgent(name="ours", model=models.ScriptedModel(replies=["from ours"]))
+    replies = [call("add_one", x=1), "added"]
+    theirs = LlmAgent(
+        name="theirs",
+        model=models.ScriptedModel(replies=replies),
+        tools=[tools.FunctionTool(add_one)],
+    )
+    root = SequentialAgent(name="root", sub_agents=[theirs, ours])
+    app = App(name="mixed", root_agent=root, plugins=[plugins.LoggingPlugin()])
+    events = await heard(app)
+    assert texts(events) == ["theirs: added", "ours: from ours"]
+
+
+async def test_objects_of_google_adk_below_our_agents() -> None:
+    """Sub-agents, models, and functions that are annotated with google-adk's classes."""
+
+    def look(x: int, tool_context: ToolContext) -> str:
+        assert isinstance(tool_context, ToolContext)
+        tool_context.state["looked"] = x
+        return "seen"
+
+    def before(callback_context: CallbackContext) -> None:
+        assert isinstance(callback_context, CallbackContext)
+        callback_context.state["before"] = True
+
+    def instruction(context: ReadonlyContext) -> str:
+        assert isinstance(context, ReadonlyContext)
+        return "Look."
+
+    def after(callback_context: Any, llm_response: Any) -> LlmResponse | None:
+        text = llm_response.content.parts[0].text
+        return LlmResponse(content=types.ModelContent(text.upper())) if text else None
+
+    ours = agents.LlmAgent(
+        name="ours",
+        model=ScriptedModel(replies=[call("look", x=2), "well"]),
+        tools=[look],
+        instruction=instruction,
+        before_agent_callback=before,
+        after_model_callback=after,
+    )
+    root = agents.SequentialAgent(name="root", sub_agents=[ours, llm("theirs", "too")])
+    events = await heard(root)
+    assert texts(events) == ["ours: WELL", "theirs: too"]
+    assert events[0].actions.state_delta == {"before": True}
+    assert events[2].actions.state_delta == {"looked": 2}
+
+
+async def test_a_run_config_of_google_adk_is_taken() -> None:
+    """Its options mean the same; one with an effect that is not here is refused by name."""
+    config = RunConfig(streaming_mode=StreamingMode.SSE, max_llm_calls=3, labels={"a": "b"})
+    async with InMemoryRunner(llm("a", "two words")) as runner:
+        events = await runner.run_debug("hello", quiet=True, run_config=config)
+    assert [bool(event.partial) for event in events] == [True, True, False]
+    with pytest.raises(AgentDefinitionError, match="support_cfc"):
+        from_google_adk(RunConfig(streaming_mode=StreamingMode.SSE, support_cfc=True))
+
+
+def test_options_of_live_runs_are_taken_without_effect() -> None:
+    """As in google-adk, what is for `run_live` does not keep `run_async` from running."""
+    config = RunConfig(save_live_blob=True, max_llm_calls=3, response_modalities=["AUDIO"])
+    assert from_google_adk(config) == from_google_adk(RunConfig(max_llm_calls=3))
+
+
+REFUSED = [
+    (lambda: Workflow(name="graph", edges=[]), "graph workflows"),
+    (lambda: llm("a", mode="task"), "AgentTool"),
+    (lambda: LoopAgent(name="l", sub_agents=[llm("a", mode="single_turn")]), "AgentTool"),
+]
+
+
+@pytest.mark.parametrize(("make", "says"), REFUSED, ids=["graph", "task", "single_turn"])
+def test_what_cannot_be_durable_is_refused_when_it_is_loaded(make: Any, says: str) -> None:
+    """By name, with the way out."""
+    with pytest.raises(AgentDefinitionError, match=says):
+        from_google_adk(make())

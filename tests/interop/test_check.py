@@ -1,0 +1,110 @@
+"""``durable-adk check`` of projects, and what it says of google-adk's objects."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.required import ROOT, interpreter
+
+THEIRS = '''
+import time
+
+from google.adk.agents import BaseAgent, LlmAgent, SequentialAgent
+from google.adk.code_executors import UnsafeLocalCodeExecutor
+from google.adk.events import Event
+from google.adk.models.lite_llm import LiteLlm
+from google.adk.tools import FunctionTool
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.long_running_tool import LongRunningFunctionTool
+
+
+class Teller(BaseAgent):
+    async def _run_async_impl(self, ctx):
+        yield Event(author=self.name, custom_metadata={"at": time.time()})
+
+
+def order(item: str) -> str:
+    """Order."""
+    return item
+
+
+def screen(callback_context, llm_request):
+    return None
+
+
+clerk = LlmAgent(
+    name="clerk",
+    model=LiteLlm(model="openai/gpt-4o"),
+    tools=[
+        order,
+        FunctionTool(screen, require_confirmation=True),
+        LongRunningFunctionTool(order),
+        AgentTool(LlmAgent(name="helper", model="gemini-2.5-flash")),
+    ],
+    before_model_callback=screen,
+    code_executor=UnsafeLocalCodeExecutor(),
+)
+root_agent = SequentialAgent(name="shop", sub_agents=[clerk, Teller(name="teller")])
+'''
+TASK = """
+from google.adk.agents import LlmAgent
+
+root_agent = LlmAgent(name="a", sub_agents=[LlmAgent(name="b", mode="task")])
+"""
+OURS = "from durable_adk import Agent\nroot_agent = Agent(name='clerk', model='offline')\n"
+
+
+def check(python: str, folder: Path, code: str) -> tuple[int, list[dict[str, Any]], str]:
+    """The exit code, the parts and the errors of a check of a project."""
+    folder.mkdir()
+    (folder / "agent.py").write_text(code)
+    command = [python, "-m", "durable_adk.cli", "check", str(folder), "--json"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return run.returncode, [json.loads(line) for line in run.stdout.splitlines()], run.stderr
+
+
+def test_each_part_of_a_google_adk_project_is_named(tmp_path: Path) -> None:
+    """By google-adk's names, with what is not replay-safe in a body, and nothing of it run."""
+    code, parts, _ = check(interpreter("adk"), tmp_path / "shop", THEIRS)
+    told = {(part["agent"], part["kind"], part["name"]): part["runsIn"] for part in parts}
+    assert told[("shop", "agent", "SequentialAgent")] == "workflow code"
+    assert told[("clerk", "model", "openai/gpt-4o")] == "activity call_model"
+    assert told[("clerk", "tool", "order")] == "activity call_tool"
+    assert told[("clerk", "tool", "screen")] == "activity call_tool, once approved"
+    assert told[("clerk", "code executor", "UnsafeLocalCodeExecutor")] == "activity execute_code"
+    assert told[("clerk", "tool", "helper")] == "child workflow"
+    assert told[("clerk", "before_model", "screen")] == "activity call_model"
+    findings = {part["name"]: part["findings"] for part in parts if part["findings"]}
+    assert list(findings) == ["Teller"]
+    assert "time.time (" in findings["Teller"][0]
+    assert f"{tmp_path}/shop/agent.py:15" in findings["Teller"][0]
+    assert code == 1
+
+
+@pytest.mark.parametrize(
+    ("theirs", "says"),
+    [
+        (
+            "from google.adk.workflow import Workflow\nroot_agent = Workflow(name='graph')\n",
+            "graph",
+        ),
+        (TASK, "AgentTool"),
+    ],
+)
+def test_what_cannot_be_durable_is_refused_by_name(tmp_path: Path, theirs: str, says: str) -> None:
+    """With the reason and the way out, in one line."""
+    code, parts, errors = check(interpreter("adk"), tmp_path / "shop", theirs)
+    assert (code, parts) == (1, [])
+    assert says in errors
+    assert "Traceback" not in errors
+
+
+def test_a_project_without_findings_passes(tmp_path: Path) -> None:
+    """Its exit code is 0."""
+    code, parts, errors = check(sys.executable, tmp_path / "shop", OURS)
+    assert (code, errors) == (0, "")
+    assert [part["kind"] for part in parts] == ["agent", "model"]

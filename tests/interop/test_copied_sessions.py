@@ -1,0 +1,358 @@
+"""Sessions that google-adk's own services have written come into our store, and back again."""
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.genai import types
+
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import App
+from durable_adk.errors import InvalidRequestError
+from durable_adk.events.event import Event
+from durable_adk.models import ScriptedModel
+from durable_adk.runners import Runner
+from durable_adk.sessions.database_session_service import DatabaseSessionService
+from durable_adk.sessions.session import Session
+from durable_adk.tools import FunctionTool
+from tests.adk.google_adk import GoogleAdk
+from tests.support.postgres import HAS_POSTGRES, Databases, running
+from tests.support.required import ROOT, interpreter
+from tests.support.scripts import call
+
+pytestmark = pytest.mark.thorough
+
+KINDS = ["v1", "v0", "file"]
+LONG = 130
+
+
+@pytest.fixture(scope="module")
+def adk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleAdk]:
+    """The process of google-adk's services."""
+    log = tmp_path_factory.mktemp("google-adk") / "log"
+    with GoogleAdk(interpreter("adk"), log, "tests.interop.adk_databases") as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+async def databases() -> AsyncIterator[Databases]:
+    """A PostgreSQL server."""
+    if not HAS_POSTGRES:
+        pytest.skip("PostgreSQL is missing")
+    async with running() as made:
+        yield made
+
+
+def command(verb: str, url: str, store: str | Path, *options: str) -> list[str]:
+    """The command line of a copy."""
+    python = [sys.executable, "-m", "durable_adk.cli", "sessions", verb]
+    return [*python, url.replace("+aiosqlite", ""), "--store", str(store), "--json", *options]
+
+
+def copied(verb: str, url: str, store: str | Path, *options: str) -> dict[str, Any]:
+    """What a copy reports; its exit code says whether there were problems."""
+    line = command(verb, url, store, *options)
+    run = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.stdout, run.stderr
+    report = json.loads(run.stdout)
+    assert run.returncode == (1 if report["problems"] else 0), run.stderr
+    return report
+
+
+def sqlite(path: Path) -> str:
+    """The URL of a file, as google-adk takes it."""
+    return f"sqlite+aiosqlite:///{path}"
+
+
+async def stored(url: str) -> list[dict[str, Any]]:
+    """All sessions of a store of ours, as google-adk would show them."""
+    async with DatabaseSessionService(url) as store:
+        listed = await store.list_sessions(app_name="shop")
+        keys = sorted((one.user_id, one.id) for one in listed.sessions)
+        found = [
+            await store.get_session(app_name="shop", user_id=user, session_id=name)
+            for user, name in keys
+        ]
+    return [shown(one) for one in found if one]
+
+
+def shown(session: Session) -> dict[str, Any]:
+    """Our session as `as_ours` has google-adk's."""
+    value = session.to_value()
+    return {**value, "lastUpdateTime": round(session.last_update_time, 6)}
+
+
+def as_ours(session: dict[str, Any]) -> dict[str, Any]:
+    """google-adk's session without what ours does not have: fields, and empty ones."""
+    events = [Event.read(one) for one in session["events"]]
+    for event in events:
+        event.long_running_tool_ids = event.long_running_tool_ids or None  # schema 0 has no None
+    return {**session, "events": [event.to_value() for event in events]}
+
+
+def write(adk: GoogleAdk, url: str, kind: str, more: int = 0) -> list[dict[str, Any]]:
+    """Have google-adk write a database, and return what it reads from it."""
+    adk.ask(work="write", url=url, kind=kind, long=LONG, more=more)
+    return adk.ask(work="read", url=url, kind=kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_import_has_all_that_google_adk_shows(adk, tmp_path, kind) -> None:
+    """Ids, times, authors, content, actions, state of all scopes and the order are the same."""
+    url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
+    theirs = write(adk, url, kind)
+    report = copied("import", url, store)
+    counts = {"found": 4, "copied": 4, "continued": 0, "present": 0, "different": 0}
+    assert report["sessions"] == {**counts, "unreadable": 0}
+    assert report["events"] == {"copied": LONG + 10, "present": 0, "unreadable": 0}
+    ours = await stored(f"sqlite:///{store}")
+    assert ours == [as_ours(one) for one in theirs]
+    first = ours[2]["events"]
+    assert [one["id"] for one in first] == [f"event-{9 - n}" for n in range(5)]
+    assert first[1]["longRunningToolIds"] == ["c1", "c2"]
+    assert first[2]["actions"]["requestedToolConfirmations"]["c2"]["hint"] == "Sure?"
+    assert ours[2]["state"]["app:rate"] == 1.25
+
+
+@pytest.mark.parametrize("kind", ["v1", "file"])
+def test_an_export_is_the_database_that_was_imported(adk, tmp_path, kind) -> None:
+    """google-adk reads the same from it, also in the fields that we do not have."""
+    url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
+    theirs = write(adk, url, kind)
+    copied("import", url, store)
+    back = sqlite(tmp_path / "back.db")
+    assert copied("export", back, store)["sessions"]["copied"] == 4
+    assert adk.ask(work="read", url=back, kind="v1") == theirs
+    assert copied("export", back, store)["sessions"]["present"] == 4
+
+
+@pytest.mark.parametrize("kind", ["v1", "v0"])
+async def test_postgres_databases_are_copied(adk, databases, tmp_path, kind) -> None:
+    """From PostgreSQL into PostgreSQL, and back."""
+    source, store, back = [await databases.make() for _ in range(3)]
+    theirs = write(adk, source.replace("postgresql://", "postgresql+asyncpg://"), kind)
+    report = copied("import", source, store)
+    assert report["problems"] == []
+    assert await stored(store) == [as_ours(one) for one in theirs]
+    assert copied("import", source, store)["events"]["present"] == LONG + 10
+    copied("export", back, store)
+    assert copied("export", back, store)["events"]["present"] == LONG + 10
+    url = back.replace("postgresql://", "postgresql+asyncpg://")
+    assert adk.ask(work="read", url=url, kind="v1") == theirs
+
+
+def killed(line: list[str], file: Path, table: str, rows: int) -> None:
+    """Run a copy, and kill it when a table has so many rows."""
+    process = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.DEVNULL)
+    try:
+        while process.poll() is None and count(file, table) < rows:
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "the copy was done before it was killed"
+
+
+def count(file: Path, table: str) -> int:
+    """The rows of a table; 0 while there is none."""
+    if not file.exists():
+        return 0
+    connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
+    try:
+        return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
+    except sqlite3.OperationalError:
+        return 0
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("rows", [101])
+async def test_a_killed_import_is_continued(adk, tmp_path, rows) -> None:
+    """SIGKILL between two parts: the next import brings the rest, and nothing twice."""
+    url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
+    theirs = write(adk, url, "v1", more=200)
+    killed(command("import", url, store), store, "events", rows)
+    there = count(store, "events")
+    report = copied("import", url, store)
+    assert report["events"] == {"copied": LONG + 410 - there, "present": there, "unreadable": 0}
+    assert await stored(f"sqlite:///{store}") == [as_ours(one) for one in theirs]
+
+
+def test_a_killed_export_is_continued(adk, tmp_path) -> None:
+    """SIGKILL between two sessions: the next export brings the rest, and nothing twice."""
+    url, store, back = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db", tmp_path / "back.db"
+    theirs = write(adk, url, "v1", more=200)
+    copied("import", url, store)
+    killed(command("export", sqlite(back), store), back, "events", 300)
+    copied("export", sqlite(back), store)
+    assert adk.ask(work="read", url=sqlite(back), kind="v1") == theirs
+
+
+async def test_a_session_that_went_on_in_google_adk_is_continued(adk, tmp_path) -> None:
+    """The next import appends what was said since, with the state that comes of it."""
+    url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
+    write(adk, url, "v1")
+    copied("import", url, store)
+    adk.ask(work="grow", url=url, kind="v1", start=LONG, upto=LONG + 3)
+    report = copied("import", url, store)
+    assert report["sessions"]["continued"] == 1
+    assert report["events"]["copied"] == 3
+    theirs = adk.ask(work="read", url=url, kind="v1")
+    assert await stored(f"sqlite:///{store}") == [as_ours(one) for one in theirs]
+
+
+async def test_other_sessions_and_values_are_left_alone(adk, tmp_path) -> None:
+    """What the store has under the same name stays as it is, and is named."""
+    url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
+    write(adk, url, "v1")
+    async with DatabaseSessionService(f"sqlite:///{store}") as ours:
+        session = await ours.create_session(
+            app_name="shop", user_id="anna", session_id="s1", state={"user:tier": "tin"}
+        )
+        await ours.append_event(session, Event(author="user", message="Mine."))
+        await ours.create_session(
+            app_name="shop", user_id="anna", session_id="empty", state={"mine": 1}
+        )
+        await ours.create_session(app_name="shop", user_id="anna", session_id="long")
+    report = copied("import", url, store)
+    assert report["sessions"]["different"] == 3
+    assert report["sessions"]["copied"] == 1
+    named = [(one.get("user"), one.get("session")) for one in report["problems"]]
+    expected = [("anna", None), ("anna", "s1"), ("anna", "empty"), ("anna", "long")]
+    assert sorted(named, key=str) == sorted(expected, key=str)
+    sessions = {(one["userId"], one["id"]): one for one in await stored(f"sqlite:///{store}")}
+    assert [one["content"]["parts"] for one in sessions["anna", "s1"]["events"]] == [
+        [{"text": "Mine."}]
+    ]
+    assert sessions["anna", "empty"]["state"]["mine"] == 1
+    assert sessions["anna", "s1"]["state"]["user:tier"] == "tin"
+    assert sessions["ben", "s1"]["state"]["begun"] == {"by": "s1"}
+
+
+async def test_the_conversation_goes_on(adk, tmp_path) -> None:
+    """The model is asked with the imported history, and sees the imported state."""
+    url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
+    write(adk, url, "v0")
+    copied("import", url, store)
+    model = ScriptedModel(replies=lambda _: "Go on.")
+    agent = LlmAgent(name="root", model=model, instruction="{user:tier} {count}")
+    async with (
+        DatabaseSessionService(f"sqlite:///{store}") as ours,
+        Runner(app=App(name="shop", root_agent=agent), session_service=ours) as runner,
+    ):
+        run = runner.run_async(user_id="anna", session_id="long", new_message="And now?")
+        said = [event.text async for event in run]
+        session = await ours.get_session(app_name="shop", user_id="anna", session_id="long")
+    assert said == ["Go on."]
+    request = model.requests[-1]
+    texts = [part.text for content in request.contents for part in content.parts or []]
+    assert texts == [*map(str, range(LONG)), "And now?"]
+    assert "gold 129" in str(request.config.system_instruction)
+    assert session
+    assert [one.text for one in session.events[-3:]] == [str(LONG - 1), "And now?", "Go on."]
+    assert copied("import", url, store)["sessions"]["present"] == 4
+
+
+async def test_a_request_that_waited_is_named_and_made_again(adk, tmp_path) -> None:
+    """No workflow waits for the answer, which is refused; a message makes the tool ask again."""
+    url, store, back = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db", tmp_path / "back.db"
+    adk.ask(work="converse", url=url, kind="v1")
+    theirs = adk.ask(work="read", url=url, kind="v1")
+    report = copied("import", url, store)
+    where = {"app": "shop", "user": "anna", "session": "asks"}
+    assert report["requests"] == [{**where, "tool": "pay", "kind": "confirmation"}]
+    assert copied("import", url, store)["events"]["copied"] == 0
+    copied("export", sqlite(back), store)
+    assert adk.ask(work="read", url=sqlite(back), kind="v1") == theirs
+
+    tool = FunctionTool(pay, require_confirmation=True)
+    model = ScriptedModel(replies=lambda _: call("pay", amount=3))
+    agent = LlmAgent(name="root", tools=[tool], model=model)
+    session = {"user_id": "anna", "session_id": "asks"}
+    async with (
+        DatabaseSessionService(f"sqlite:///{store}") as ours,
+        Runner(app=App(name="shop", root_agent=agent), session_service=ours) as runner,
+    ):
+        (asked,) = [
+            each["content"]["parts"] for each in theirs[0]["events"] if each["longRunningToolIds"]
+        ]
+        old = types.FunctionCall.model_validate(asked[0]["functionCall"])
+        answer = types.FunctionResponse(id=old.id, name=old.name, response={"confirmed": True})
+        with pytest.raises(InvalidRequestError, match="copied from google-adk"):
+            async for _ in runner.run_async(
+                **session, new_message=types.UserContent([types.Part(function_response=answer)])
+            ):
+                pass
+        async for _ in runner.run_async(**session, new_message="Once more."):
+            pass
+        (pending,) = await runner.pending(**session)
+    assert (pending.kind, pending.original_name) == ("confirmation", "pay")
+    assert pending.call_id != old.id
+
+
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"{amount} paid"
+
+
+def change(path: Path, *statements: str) -> None:
+    """Change a SQLite file."""
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        assert connection.execute(statement).rowcount
+    connection.commit()
+    connection.close()
+
+
+async def test_bad_rows_are_named_and_left_out(adk, tmp_path) -> None:
+    """The other events of the session, and the other sessions, are imported."""
+    url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
+    write(adk, url, "v1")
+    change(
+        tmp_path / "adk.db",
+        "UPDATE events SET event_data = '{\"author\": 1' WHERE id = 'm3'",
+        "UPDATE events SET event_data = '{\"content\": {\"parts\": 5}}' WHERE id = 'm110'",
+        "UPDATE sessions SET state = '[1]' WHERE id = 's1' AND user_id = 'ben'",
+        "UPDATE user_states SET state = '{\"x\": NaN}' WHERE user_id = 'anna'",
+        "DELETE FROM sessions WHERE id = 's1' AND user_id = 'anna'",
+    )
+    report = copied("import", url, store)
+    named = [(one["user"], one.get("session"), one.get("event")) for one in report["problems"]]
+    assert named == [
+        ("anna", None, None),
+        ("anna", "long", "m3"),
+        ("anna", "long", "m110"),
+        ("anna", "s1", None),
+        ("ben", "s1", None),
+    ]
+    assert report["sessions"]["unreadable"] == 2
+    assert report["events"] == {"copied": LONG - 2, "present": 0, "unreadable": 2}
+    assert copied("import", url, store)["events"]["present"] == LONG - 2
+
+
+async def test_a_pickle_with_code_is_not_run(adk, tmp_path) -> None:
+    """S12: an event of 1.x whose actions name a function is left out, and named."""
+    url, store, proof = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db", tmp_path / "proof"
+    write(adk, url, "v0")
+    code = f"cos\nsystem\n(S'touch {proof}'\ntR.".encode()
+    change(tmp_path / "adk.db", f"UPDATE events SET actions = x'{code.hex()}' WHERE id = 'm3'")  # noqa: S608
+    report = copied("import", url, store)
+    assert [one["event"] for one in report["problems"]] == ["m3"]
+    assert "os.system" in report["problems"][0]["problem"]
+    assert not proof.exists()
+
+
+async def test_times_of_1x_are_read_in_their_time_zone(adk, tmp_path) -> None:
+    """google-adk 1.x wrote events' times in the local time of its machine."""
+    url, store = sqlite(tmp_path / "adk.db"), tmp_path / "ours.db"
+    theirs = write(adk, url, "v0")
+    copied("import", url, store, "--timezone", "Asia/Tokyo")
+    ours = await stored(f"sqlite:///{store}")
+    before = [one["timestamp"] for one in theirs[2]["events"]]
+    assert [one["timestamp"] for one in ours[2]["events"]] == [n - 9 * 3600 for n in before]
