@@ -1,0 +1,1 @@
+"""The HTTP server: durable agents for browsers and other front ends."""

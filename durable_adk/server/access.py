@@ -1,0 +1,139 @@
+"""Who may use the server: all checks of a request, by its settings and in their order."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fastapi import FastAPI
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+from starlette.middleware.cors import CORSMiddleware
+
+from durable_adk.ops.codec_server.access import LOOPBACK, is_loopback
+from durable_adk.server.authentication import (
+    Authentication,
+    Authenticator,
+    BearerTokens,
+    Token,
+    TrustedProxy,
+    require_authentication,
+)
+from durable_adk.server.oidc import Oidc, OidcTokens, ProviderKeys
+from durable_adk.server.requests import (
+    BodyLimit,
+    KnownHosts,
+    KnownOrigins,
+    RateLimit,
+    SecurityHeaders,
+)
+from durable_adk.settings import MIN_ANSWER_KEY
+
+PUBLIC = ("/health", "/ready")
+"""Paths that probes read."""
+PUBLIC_FOLDERS = ("/answers/",)
+"""Starts of the paths that have a token of their own."""
+
+
+class AccessSettings(BaseSettings):
+    """Settings of who may use the server, from ``DURABLE_ADK_SERVER_*`` variables."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="DURABLE_ADK_SERVER_", extra="ignore", populate_by_name=True
+    )
+
+    tokens: list[Token] = Field(default_factory=list[Token])
+    """Users' bearer tokens: a JSON list of their digests, as in `tokens_file`."""
+    tokens_file: Path | None = None
+    """A file with such a list; it is read again when it changes."""
+    proxy_header: str | None = None
+    """The header in which a proxy that authenticates users names them."""
+    trusted_proxies: list[str] = Field(default_factory=list[str])
+    """Addresses or networks from which that header is believed."""
+    oidc: Oidc | None = None
+    """The identity provider whose tokens are accepted, as JSON."""
+    operators: list[str] = Field(default_factory=list[str])
+    """Ids of the users who may act for all users, such as in the inbox over all sessions."""
+    hosts: list[str] = Field(default_factory=list[str])
+    """The server's host names. None: those of this machine itself where the server listens on the
+    loopback; any where it authenticates users."""
+    origins: list[str] = Field(default_factory=list[str])
+    """Origins of pages elsewhere that may use the server, such as ``https://app.example.com``."""
+    answer_key: SecretStr | None = Field(
+        default=None, min_length=MIN_ANSWER_KEY, validation_alias="DURABLE_ADK_ANSWER_KEY"
+    )
+    """The workers' key of the URLs in webhooks that answer a call; None: none are served."""
+    max_body_bytes: int = Field(default=20_000_000, ge=1)
+    """Maximum size of a request."""
+    requests_per_second: float = Field(default=50.0, gt=0)
+    """Requests of one user per second, on average, to this process. Streams count once."""
+    burst: int = Field(default=200, ge=1)
+    """Requests that a user may send at once, after a pause."""
+
+    def authenticators(self) -> list[Authenticator]:
+        """Return the ways to authenticate that are set; none: nobody is asked who they are.
+
+        Raises:
+            InvalidRequestError: One cannot work as it is set.
+        """
+        found: list[Authenticator] = []
+        if self.proxy_header is not None:
+            found.append(TrustedProxy(self.proxy_header, self.trusted_proxies))
+        if self.tokens or self.tokens_file is not None:
+            found.append(BearerTokens(self.tokens, self.tokens_file))
+        if self.oidc is not None:
+            found.append(OidcTokens(self.oidc, ProviderKeys(self.oidc)))
+        return found
+
+    def hosts_of(self, host: str) -> list[str]:
+        """Return the host names that requests to an address may have; ``*`` for any."""
+        names = [name.strip("[]") for name in LOOPBACK]
+        return [*self.hosts, *names] if self.hosts or is_loopback(host) else ["*"]
+
+
+def protect(
+    app: FastAPI,
+    settings: AccessSettings,
+    *,
+    host: str,
+    is_public: Callable[[str], bool] = lambda _: False,
+) -> None:
+    """Add all checks to an application, the last one first.
+
+    Args:
+        app: The application. Its routes must depend on `caller.caller_of`.
+        settings: Who may use it.
+        host: The address on which it is served.
+        is_public: Whether a path has no data of any user, such as the page's files.
+
+    Raises:
+        InvalidRequestError: Others could reach it without authentication.
+    """
+    means = settings.authenticators()
+    require_authentication(host, means)
+    if means:  # without, there is one caller: the developer
+        per_second, burst = settings.requests_per_second, settings.burst
+        app.add_middleware(
+            RateLimit,
+            per_second=per_second,
+            burst=burst,
+            is_free=lambda path: path in PUBLIC or is_public(path),
+        )
+    app.add_middleware(
+        Authentication,
+        means=means,
+        operators=frozenset(settings.operators),
+        is_public=lambda path: path in PUBLIC or path.startswith(PUBLIC_FOLDERS) or is_public(path),
+    )
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    app.add_middleware(KnownOrigins, origins=frozenset(settings.origins))
+    if settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.origins,
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=[
+                *("Authorization", "Content-Type", "Last-Event-ID", "Idempotency-Key"),
+                *("A2A-Version", "A2A-Extensions"),
+            ],
+        )
+    app.add_middleware(KnownHosts, hosts=frozenset(settings.hosts_of(host)))
+    app.add_middleware(SecurityHeaders)

@@ -1,0 +1,53 @@
+"""ADK's routes that say what is served: apps, versions and settings of its page."""
+
+import sys
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import JSONResponse
+
+from durable_adk import __version__
+from durable_adk.server.adk.agents import listed
+from durable_adk.server.services import CurrentServices
+
+router = APIRouter(tags=["information"])
+
+
+@router.get("/list-apps")
+async def list_apps(
+    services: CurrentServices,
+    *,
+    detailed: Annotated[bool, Query(description="Return more than names.")] = False,
+    relative_path: Annotated[str, Query(description="Ignored, as in ADK.")] = "./",
+) -> list[str] | dict[str, Any]:
+    """Return the names of the apps."""
+    del relative_path
+    if detailed:
+        return {"apps": [listed(app) for _, app in sorted(services.apps.items()) if app]}
+    return await services.app_names()
+
+
+@router.get("/version")
+async def version() -> dict[str, str]:
+    """Return the versions of this package and of Python."""
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    return {"version": __version__, "language": "python", "language_version": python}
+
+
+@router.get("/config/telemetry")
+async def get_telemetry() -> dict[str, bool]:
+    """Return that the page may not report how it is used."""
+    return {"telemetry": False}
+
+
+@router.post("/config/telemetry")
+async def set_telemetry() -> dict[str, bool]:
+    """Change nothing: the page never reports how it is used."""
+    return {"telemetry": False}
+
+
+@router.get("/dev-ui/assets/config/runtime-config.json")
+async def runtime_config(request: Request) -> JSONResponse:
+    """Return the configuration of ADK's page: the API is where the page is from."""
+    config = {"backendUrl": request.scope.get("root_path", "").rstrip("/"), "telemetry": False}
+    return JSONResponse(config, headers={"Cache-Control": "no-store"})

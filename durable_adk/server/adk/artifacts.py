@@ -1,0 +1,146 @@
+"""ADK's routes of artifacts and of memory."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query
+from google.genai import types
+from starlette.responses import Response
+
+from durable_adk.artifacts.base_artifact_service import ArtifactVersion
+from durable_adk.errors import InvalidRequestError, NotFoundError
+from durable_adk.server.adk.sessions import existing_session
+from durable_adk.server.routes.body import InSession, RequestBody, as_json
+from durable_adk.server.services import CurrentServices, ServerServices
+from durable_adk.sessions.session import SessionKey, checked_key
+
+router = APIRouter(tags=["artifacts"])
+_ARTIFACTS = "/apps/{app_name}/users/{user_id}/sessions/{session_id}/artifacts"
+# A name may contain slashes, so the routes with more behind it come first.
+_NAMED = _ARTIFACTS + "/{artifact_name:path}"
+
+Latest = Literal["latest"]
+Version = Annotated[int, Path(ge=0, le=2**31)] | Latest
+Name = Annotated[str, Path(description="The artifact's name.")]
+
+
+class NewArtifact(RequestBody):
+    """A version of an artifact to save."""
+
+    filename: str
+    artifact: types.Part
+    custom_metadata: dict[str, Any] | None = None
+
+
+class SessionToRemember(RequestBody):
+    """A session to add to the user's memory."""
+
+    session_id: str
+
+
+@router.get(_NAMED + "/versions/{version_id}/metadata", response_model=ArtifactVersion)
+async def get_version_metadata(
+    services: CurrentServices, key: InSession, artifact_name: Name, version_id: Version
+) -> Response:
+    """Return the description of a version."""
+    return as_json(await _described(services, key, artifact_name, _number(version_id)))
+
+
+@router.get(_NAMED + "/versions/metadata", response_model=list[ArtifactVersion])
+async def list_versions_metadata(
+    services: CurrentServices, key: InSession, artifact_name: Name
+) -> Response:
+    """Return the descriptions of all versions."""
+    found = await services.artifact_service.list_artifact_versions(
+        **key._asdict(), filename=artifact_name
+    )
+    return as_json(found)
+
+
+@router.post(_ARTIFACTS, response_model=ArtifactVersion)
+async def save_artifact(services: CurrentServices, key: InSession, body: NewArtifact) -> Response:
+    """Save an artifact, and return the description of the new version."""
+    version = await services.artifact_service.save_artifact(
+        **key._asdict(),
+        filename=body.filename,
+        artifact=body.artifact,
+        custom_metadata=body.custom_metadata,
+    )
+    return as_json(await _described(services, key, body.filename, version))
+
+
+@router.get(_NAMED + "/versions/{version_id}", response_model=types.Part)
+async def load_version(
+    services: CurrentServices, key: InSession, artifact_name: Name, version_id: Version
+) -> Response:
+    """Return a version."""
+    return await _loaded(services, key, artifact_name, _number(version_id))
+
+
+@router.get(_ARTIFACTS)
+async def list_artifacts(services: CurrentServices, key: InSession) -> list[str]:
+    """Return the names of the session's and of the user's artifacts."""
+    return await services.artifact_service.list_artifact_keys(**key._asdict())
+
+
+@router.get(_NAMED + "/versions")
+async def list_versions(
+    services: CurrentServices, key: InSession, artifact_name: Name
+) -> list[int]:
+    """Return the numbers of all versions."""
+    return await services.artifact_service.list_versions(**key._asdict(), filename=artifact_name)
+
+
+@router.get(_NAMED, response_model=types.Part)
+async def load_artifact(
+    services: CurrentServices,
+    key: InSession,
+    artifact_name: Name,
+    version: Annotated[int | None, Query(ge=0, le=2**31)] = None,
+) -> Response:
+    """Return the latest version, or another one."""
+    return await _loaded(services, key, artifact_name, version)
+
+
+@router.delete(_NAMED)
+async def delete_artifact(services: CurrentServices, key: InSession, artifact_name: Name) -> None:
+    """Delete all versions of an artifact, if there is one."""
+    await services.artifact_service.delete_artifact(**key._asdict(), filename=artifact_name)
+
+
+@router.patch("/apps/{app_name}/users/{user_id}/memory", tags=["memory"])
+async def add_to_memory(
+    services: CurrentServices, app_name: str, user_id: str, body: SessionToRemember
+) -> None:
+    """Add a session's events to the user's memory."""
+    if services.memory_service is None:
+        raise InvalidRequestError("Memory service is not configured.")
+    key = checked_key(app_name, user_id, body.session_id)
+    await services.memory_service.add_session_to_memory(await existing_session(services, key))
+
+
+def _number(version: int | Latest) -> int | None:
+    return None if version == "latest" else version
+
+
+async def _described(
+    services: ServerServices, key: SessionKey, filename: str, version: int | None
+) -> ArtifactVersion:
+    found = await services.artifact_service.get_artifact_version(
+        **key._asdict(), filename=filename, version=version
+    )
+    if found is None:
+        raise NotFoundError("Artifact version not found")
+    return found
+
+
+async def _loaded(
+    services: ServerServices, key: SessionKey, filename: str, version: int | None
+) -> Response:
+    part = await services.artifact_service.load_artifact(
+        **key._asdict(), filename=filename, version=version
+    )
+    if part is None:
+        raise NotFoundError("Artifact not found")
+    # The alphabet of the bytes' base64 is ADK's, which its page expects.
+    text = part.model_dump_json(by_alias=True, exclude_none=True)
+    return Response(text, media_type="application/json")

@@ -1,0 +1,61 @@
+"""ADK's own web page, if google-adk is installed or its files are in a folder."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI, Request
+from starlette.responses import RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from durable_adk.errors import InvalidRequestError
+
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; "
+    "style-src 'self' 'unsafe-inline' https://fonts.googleapis.com; "
+    "font-src 'self' data: https://fonts.gstatic.com; img-src 'self' data: blob:; "
+    "media-src 'self' data: blob:; connect-src 'self' data: blob:; worker-src 'self' blob:; "
+    "frame-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'self'; form-action 'self'"
+)
+"""The page has styles and small scripts in its HTML, and loads its fonts from Google."""
+_router = APIRouter(include_in_schema=False)
+
+
+class AdkPageFiles(StaticFiles):
+    """The files of ADK's page, each with the policy that it needs."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return a file, or raise a 404."""
+        response = await super().get_response(path, scope)
+        response.headers.update({"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"})
+        return response
+
+
+@_router.get("/dev-ui")
+async def _with_slash(request: Request) -> Response:
+    return RedirectResponse(f"{request.scope.get('root_path', '').rstrip('/')}/dev-ui/")
+
+
+def add_adk_page(app: FastAPI, folder: Path | None) -> None:
+    """Serve ADK's page below `/dev-ui/`; nothing if there is none.
+
+    Args:
+        app: The application; the route of the page's configuration is there already.
+        folder: Where its files are; None: in an installed google-adk, which is not imported.
+
+    Raises:
+        InvalidRequestError: The folder has no such files.
+    """
+    found = folder or _installed()
+    if folder is not None and not (folder / "index.html").is_file():
+        raise InvalidRequestError(f"There is no index.html of ADK's web page in {folder}.")
+    if found is not None:
+        app.include_router(_router)
+        app.mount("/dev-ui/", AdkPageFiles(directory=found, html=True))
+
+
+def _installed() -> Path | None:
+    spec = find_spec("google.adk") if find_spec("google") else None
+    places = list(spec.submodule_search_locations or []) if spec else []
+    folders = [Path(place) / "cli" / "browser" for place in places]
+    return next((one for one in folders if (one / "index.html").is_file()), None)

@@ -1,0 +1,266 @@
+"""ADK's routes that run an agent."""
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing, asynccontextmanager
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Header, Request
+from google.genai import types
+from sse_starlette import ServerSentEvent
+from starlette.responses import Response
+
+from durable_adk.client.invocation_client import Feed, is_answer
+from durable_adk.errors import SessionNotFoundError
+from durable_adk.events.event import Event
+from durable_adk.json_values import check_id
+from durable_adk.server.caller import Caller, CurrentCaller
+from durable_adk.server.feed import (
+    EventItem,
+    FeedEntry,
+    FeedPosition,
+    PartialItem,
+    StatusItem,
+    entries_of,
+)
+from durable_adk.server.routes.body import RequestBody
+from durable_adk.server.routes.errors import error_response
+from durable_adk.server.services import CurrentServices, ServerServices
+from durable_adk.server.streams import EventStream, Reading, Renderer, left, sent
+from durable_adk.sessions.session import SessionKey, checked_key
+from durable_adk.wire.messages import InvocationRequest, WhenBusy
+
+router = APIRouter(tags=["runs"])
+LastEventId = Annotated[
+    str | None, Header(alias="Last-Event-ID", description="The `id` of an item.")
+]
+WhenBusyHeader = Annotated[
+    WhenBusy | None,
+    Header(alias="When-Busy", description="What to do while another invocation is active."),
+]
+
+
+class RunBody(RequestBody):
+    """A message to an agent, or answers to its calls."""
+
+    app_name: str
+    user_id: str
+    session_id: str
+    new_message: types.Content | None = None
+    streaming: bool = False
+    """Whether chunks of answers are sent, too."""
+    state_delta: dict[str, Any] | None = None
+    function_call_event_id: str | None = None
+    """The event whose call is answered; then no event is sent in two parts."""
+    invocation_id: str | None = None
+    """A request with the same id and message follows the first one."""
+    custom_metadata: dict[str, Any] | None = None
+    service_tier: str | None = None
+    """Ignored: models of this runtime have no serving tiers."""
+    when_busy: WhenBusy | None = None
+    """What to do while another invocation is active in the session; as the header When-Busy."""
+
+    @property
+    def key(self) -> SessionKey:
+        """The session.
+
+        Raises:
+            InvalidRequestError: An id is invalid.
+        """
+        return checked_key(self.app_name, self.user_id, self.session_id)
+
+    def request(self, when_busy: WhenBusy | None) -> InvocationRequest:
+        """Return the request that starts or answers an invocation.
+
+        Raises:
+            CallerError: It is malformed.
+        """
+        config: dict[str, Any] = {"custom_metadata": self.custom_metadata}
+        if self.streaming:
+            config["streaming_mode"] = "sse"
+        found: dict[str, Any] = {
+            "message": "" if self.new_message is None else self.new_message,
+            "continues": self.new_message is None,
+            "invocation_id": self.invocation_id,
+            "state_delta": self.state_delta or {},
+            "run_config": config,
+            "when_busy": when_busy or self.when_busy or WhenBusy.ENQUEUE,
+        }
+        app, user, session = self.key
+        ids = {"app": app, "user": user, "session": session, "create_session": False}
+        return InvocationRequest.parse({**ids, **found})
+
+
+@router.post("/run", response_model=list[Event])
+async def run(
+    services: CurrentServices,
+    caller: CurrentCaller,
+    body: RunBody,
+    request: Request,
+    when_busy: WhenBusyHeader = None,
+) -> Response:
+    """Run an agent, and return its events once it has ended or waits.
+
+    It goes on if the client disconnects, or the server stops before its end.
+    """
+    services.check_app(body.app_name)
+    whole = body.model_copy(update={"streaming": False})
+    name = body.invocation_id or f"e-{uuid.uuid4()}"
+    reading = Reading(_started(services, caller, whole, when_busy, new_id=name))
+    events: list[str] = []
+    failure: StatusItem | None = None
+    async with _interruption(services, request) as interrupted:
+        async for entry in reading.entries(interrupted):
+            if isinstance(entry.item, EventItem):
+                name = entry.item.event.invocation_id
+                events += [event.to_json() for event in _shown(entry.item.event)]
+            elif isinstance(entry.item, StatusItem) and entry.item.error:
+                failure = entry.item
+    if await request.is_disconnected():
+        return Response(status_code=499)
+    if interrupted.is_set():
+        return _goes_on(name)
+    if failure is not None and failure.error:
+        return error_response(500, str(failure.error["type"]), str(failure.error["message"]))
+    return Response(f"[{','.join(events)}]", media_type="application/json")
+
+
+@asynccontextmanager
+async def _interruption(
+    services: ServerServices, request: Request
+) -> AsyncGenerator[asyncio.Event]:
+    """Set an event once the client has gone, or must be told that the server stops."""
+    interrupted = asyncio.Event()
+    waits = [
+        asyncio.ensure_future(left(request.receive)),
+        asyncio.ensure_future(services.stopped()),
+    ]
+    for one in waits:
+        one.add_done_callback(lambda one: one.cancelled() or interrupted.set())
+    try:
+        yield interrupted
+    finally:
+        for one in waits:
+            one.cancel()
+
+
+def _goes_on(name: str) -> Response:
+    """Return the response to who would start a run again if told to send the same once more."""
+    problem = (
+        f"The server stops, and the invocation {name!r} goes on. Read it with GET "
+        f"/invocations/{quote(name, safe='')}/events; if there is none yet, send the message again "
+        "with this invocationId."
+    )
+    return error_response(503, "TransientError", problem, invocation_id=name)
+
+
+@router.post("/run_sse", response_class=EventStream)
+async def run_sse(
+    services: CurrentServices,
+    caller: CurrentCaller,
+    body: RunBody,
+    last_event_id: LastEventId = None,
+    when_busy: WhenBusyHeader = None,
+) -> Response:
+    """Run an agent, and stream its events as they are committed, and chunks before them.
+
+    It goes on if the client disconnects. To continue, send the invocation's id without a message,
+    and the `id` of the last item as Last-Event-ID.
+    """
+    services.check_app(body.app_name)
+    splits, after = not body.function_call_event_id, FeedPosition()
+    if last_event_id and body.invocation_id and body.new_message is None:
+        name = check_id(body.invocation_id, "invocation_id")
+        after = FeedPosition.parse(last_event_id)
+        entries = services.feed.invocation(body.key, name, after, until_pause=True)
+    else:
+        entries = _started(services, caller, body, when_busy)
+    reading = Reading(entries)
+    await reading.first()
+    render = Renderer[FeedEntry](
+        entry=lambda entry: _rendered(entry, splits=splits, after=after), error=_error
+    )
+    return EventStream(services, reading, render)
+
+
+def _started(
+    services: ServerServices,
+    caller: Caller,
+    body: RunBody,
+    when_busy: WhenBusy | None,
+    *,
+    new_id: str | None = None,
+) -> AsyncGenerator[FeedEntry]:
+    """Start or answer an invocation, or attach to it, as `Runner.run_async` does.
+
+    Args:
+        services: Of the server.
+        caller: Who answers.
+        body: The request.
+        when_busy: What the header says.
+        new_id: Id of an invocation that is started; None: any.
+    """
+    invocations = services.invocations(body.app_name)
+    if body.new_message is None and body.invocation_id:
+        name = check_id(body.invocation_id, "invocation_id")
+        return _found(body, invocations.attach(body.key, name))
+    request = body.request(when_busy)
+    if new_id and not is_answer(request.message):
+        request = request.model_copy(update={"invocation_id": check_id(new_id, "invocation_id")})
+    return _found(body, invocations.send(request, answered_by=caller.answered_by))
+
+
+async def _found(body: RunBody, feed: Feed) -> AsyncGenerator[FeedEntry]:
+    """Yield a feed's entries; of a session that is missing, say so as ADK does."""
+    async with aclosing(entries_of(body.key, feed)) as entries:
+        try:
+            async for entry in entries:
+                yield entry
+        except SessionNotFoundError:
+            raise SessionNotFoundError(f"Session not found: {body.session_id}") from None
+
+
+def _shown(event: Event) -> Iterable[Event]:
+    """Yield an event unless the user has sent it, as `Runner.run_async` does."""
+    if event.author != "user":
+        yield event
+
+
+def _rendered(entry: FeedEntry, *, splits: bool, after: FeedPosition) -> Iterable[ServerSentEvent]:
+    """Yield what a reader is sent, who has all up to a position."""
+    match entry.item:
+        case EventItem(seq=seq, event=event):
+            parts = [part for one in _shown(event) for part in _parts(one, splits=splits)]
+            shown = after.parts if seq == after.seq + 1 else 0
+            for place, part in list(enumerate(parts, 1))[shown:]:
+                between = FeedPosition(seq=seq - 1, parts=place)
+                yield sent(
+                    part.to_json(), position=between if place < len(parts) else entry.position
+                )
+        case PartialItem(event=event):
+            yield sent(event.to_json(), position=entry.position)
+        case StatusItem(error=dict() as error):
+            yield _error(str(error["type"]), str(error["message"]))
+        case StatusItem():
+            pass
+
+
+def _parts(event: Event, *, splits: bool) -> list[Event]:
+    """Return an event as ADK's page shows it: first its content, then the artifacts it saved."""
+    if not (splits and event.actions.artifact_delta and event.content and event.content.parts):
+        return [event]
+    without = event.actions.model_copy(update={"artifact_delta": {}})
+    return [
+        event.model_copy(update={"actions": without}),
+        event.model_copy(update={"content": None}),
+    ]
+
+
+def _error(kind: str, message: str) -> ServerSentEvent:
+    details = {"error_type": kind, "error_message": message, "timestamp": time.time()}
+    body = json.dumps({"error": f"{kind}: {message}", "error_details": details})
+    return ServerSentEvent(body, sep="\n")

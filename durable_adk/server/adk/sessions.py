@@ -1,0 +1,158 @@
+"""ADK's routes of sessions."""
+
+import uuid
+from contextlib import suppress
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
+from durable_adk.errors import (
+    AlreadyExistsError,
+    InvalidRequestError,
+    SessionNotFoundError,
+    StaleSessionError,
+)
+from durable_adk.events.event import ANSWERED_BY, Event
+from durable_adk.events.event_actions import EventActions
+from durable_adk.server.routes.body import InSession, RequestBody, as_json
+from durable_adk.server.services import CurrentServices, ServerServices
+from durable_adk.sessions.session import Session, SessionKey
+
+_EVALUATIONS = ("adk-eval-session-", "___eval___session___")
+"""Starts of the ids of sessions that ADK's evaluations make, which no list shows."""
+_RESERVED = CONTROL_FUNCTIONS | {"adk_request_input"}
+_TRIES = 5
+"""How often to change the state if something else was stored meanwhile."""
+
+router = APIRouter(tags=["sessions"])
+_SESSIONS = "/apps/{app_name}/users/{user_id}/sessions"
+_ONE = _SESSIONS + "/{session_id}"
+
+
+class NewSession(RequestBody):
+    """A session to create."""
+
+    session_id: str | None = None
+    """Its id; none: a new one."""
+    state: dict[str, Any] | None = None
+    events: list[Event] | None = None
+    """Events of a conversation to restore."""
+    options: dict[str, Any] | None = None
+    """ADK passes these to its session service; this server's takes none."""
+
+
+class SessionPatch(RequestBody):
+    """Changes of a session's state."""
+
+    state_delta: dict[str, Any]
+
+
+@router.get(_ONE, response_model=Session)
+async def get_session(services: CurrentServices, key: InSession) -> Response:
+    """Return a session with its events."""
+    return as_json(await existing_session(services, key))
+
+
+@router.get(_SESSIONS, response_model=list[Session])
+async def list_sessions(services: CurrentServices, app_name: str, user_id: str) -> Response:
+    """Return a user's sessions without their events."""
+    found = await services.session_service.list_sessions(app_name=app_name, user_id=user_id)
+    return as_json([one for one in found.sessions if not one.id.startswith(_EVALUATIONS)])
+
+
+@router.post(_SESSIONS, response_model=Session)
+async def create_session(
+    services: CurrentServices, app_name: str, user_id: str, body: NewSession | None = None
+) -> Response:
+    """Create a session, also one with the events of an earlier conversation."""
+    new = body or NewSession()
+    if new.options:
+        raise InvalidRequestError(
+            "Session options are not supported by the configured session service."
+        )
+    for place, event in enumerate(new.events or ()):
+        _check_restorable(place, event)
+    session = await _create(services, app_name, user_id, new.session_id, new.state)
+    for event in new.events or ():
+        await services.session_service.append_event(session, event)
+    return as_json(session)
+
+
+@router.post(_ONE, response_model=Session, deprecated=True)
+async def create_session_with_id(
+    services: CurrentServices, key: InSession, state: dict[str, Any] | None = None
+) -> Response:
+    """Create a session with an id."""
+    return as_json(await _create(services, *key, state))
+
+
+@router.delete(_ONE)
+async def delete_session(services: CurrentServices, key: InSession) -> None:
+    """Delete a session, if there is one."""
+    await services.session_service.delete_session(**key._asdict())
+
+
+@router.patch(_ONE, response_model=Session)
+async def update_session(services: CurrentServices, key: InSession, body: SessionPatch) -> Response:
+    """Change a session's state, without running an agent."""
+    event = Event(
+        invocation_id=f"p-{uuid.uuid4()}",
+        author="user",
+        actions=EventActions(state_delta=body.state_delta),
+    )
+    for _ in range(_TRIES - 1):
+        with suppress(StaleSessionError):
+            return as_json(await _appended(services, key, event))
+    return as_json(await _appended(services, key, event))
+
+
+async def existing_session(services: ServerServices, key: SessionKey) -> Session:
+    """Return a session with its events.
+
+    Raises:
+        SessionNotFoundError: There is none.
+    """
+    session = await services.session_service.get_session(**key._asdict())
+    if session is None:
+        raise SessionNotFoundError("Session not found")
+    return session
+
+
+async def _appended(services: ServerServices, key: SessionKey, event: Event) -> Session:
+    session = await existing_session(services, key)
+    await services.session_service.append_event(session, event)
+    return session
+
+
+async def _create(
+    services: ServerServices,
+    app_name: str,
+    user_id: str,
+    session_id: str | None,
+    state: dict[str, Any] | None,
+) -> Session:
+    try:
+        return await services.session_service.create_session(
+            app_name=app_name, user_id=user_id, session_id=session_id, state=state
+        )
+    except AlreadyExistsError:
+        raise AlreadyExistsError(f"Session already exists: {session_id}") from None
+
+
+def _check_restorable(place: int, event: Event) -> None:
+    """Refuse an event that only the runtime may make: it would be taken for a request of it."""
+    names = {call.name for call in event.get_function_calls()}
+    names |= {response.name for response in event.get_function_responses()}
+    wrong = None
+    if event.long_running_tool_ids:
+        wrong = "long-running tool IDs"
+    elif event.actions != EventActions():
+        wrong = "event actions"
+    elif names & _RESERVED:
+        wrong = "ADK protocol function calls"
+    elif ANSWERED_BY in (event.custom_metadata or {}):
+        wrong = f"metadata {ANSWERED_BY}"
+    if wrong:
+        raise InvalidRequestError(f"Session initialization event {place} cannot include {wrong}.")

@@ -1,0 +1,148 @@
+"""The server as an ASGI application, which other applications may mount."""
+
+import re
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from importlib import import_module
+
+from fastapi import Depends, FastAPI
+from temporalio.client import Client
+
+from durable_adk import __version__
+from durable_adk.apps.app import App
+from durable_adk.artifacts import BaseArtifactService, InMemoryArtifactService
+from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+from durable_adk.extras import installed
+from durable_adk.memory import BaseMemoryService
+from durable_adk.ops.app_declaration import AppDescription, described
+from durable_adk.partials import PartialChannel
+from durable_adk.server.access import protect
+from durable_adk.server.access_log import AccessLog
+from durable_adk.server.adk import agents, apps as adk_apps, artifacts, runs, sessions, traces
+from durable_adk.server.adk.page import add_adk_page
+from durable_adk.server.caller import caller_of
+from durable_adk.server.page import add_page
+from durable_adk.server.routes import changes, health, invocations, listing, pending, session_events
+from durable_adk.server.routes.errors import add_handlers
+from durable_adk.server.services import ServerServices
+from durable_adk.server.settings import ServerSettings
+from durable_adk.sessions.session_log import SessionLog
+from durable_adk.settings import DEFAULT_TASK_QUEUE
+
+_ROUTERS = (
+    health.router,
+    adk_apps.router,
+    sessions.router,
+    runs.router,
+    artifacts.router,
+    agents.router,
+    traces.router,
+    listing.router,
+    invocations.router,
+    pending.router,
+    session_events.router,
+    changes.router,
+)
+_OPTIONAL = {
+    "a2a": "durable_adk.server.protocols.a2a.http",
+    "agui": "durable_adk.server.protocols.agui.http",
+}
+"""Modules of further routers, by the extras that they need."""
+_CARD = re.compile(r"/a2a/[^/]+/\.well-known/agent-card\.json")
+
+
+def app(
+    *,
+    session_service: SessionLog,
+    client: Client,
+    task_queue: str | Callable[[str], str] = DEFAULT_TASK_QUEUE,
+    artifact_service: BaseArtifactService | None = None,
+    memory_service: BaseMemoryService | None = None,
+    credential_service: BaseCredentialService | None = None,
+    partials: PartialChannel | None = None,
+    apps: Sequence[App | str] = (),
+    settings: ServerSettings | None = None,
+) -> FastAPI:
+    """Return the server as an application of FastAPI, to be served or mounted.
+
+    It needs the stores, the Temporal and the channel of its workers, and none of the agents' code.
+    The services stay open when it ends.
+
+    Args:
+        session_service: The session store.
+        client: A Temporal client.
+        task_queue: The task queue of the workers, or a function from an app's name to it.
+        artifact_service: The artifacts; None: in memory.
+        memory_service: The memory.
+        credential_service: Stores the credentials that users give.
+        partials: The channel of chunks; None: the default of the session store.
+        apps: The apps, or their names; none: those of the settings, else those with sessions.
+        settings: Other options; None: those of the environment.
+
+    Raises:
+        InvalidRequestError: Others could reach it without authentication.
+    """
+    settings = settings or ServerSettings()
+    return _application(
+        ServerServices(
+            session_service=session_service,
+            client=client,
+            task_queue=task_queue if callable(task_queue) else lambda _: task_queue,
+            artifact_service=artifact_service or InMemoryArtifactService(),
+            memory_service=memory_service,
+            credential_service=credential_service,
+            partials=partials,
+            apps=dict(map(_known, apps or settings.apps)),
+            settings=settings,
+        )
+    )
+
+
+def _application(services: ServerServices) -> FastAPI:
+    made = FastAPI(
+        title="durable_adk",
+        version=__version__,
+        docs_url=None,  # FastAPI's pages need scripts of another server
+        redoc_url=None,
+        lifespan=lifespan,
+        dependencies=[Depends(caller_of)],
+    )
+    made.state.services = services
+    for router in _ROUTERS:
+        made.include_router(router)
+    for extra, module in _OPTIONAL.items():
+        if installed(extra):
+            made.include_router(import_module(module).router)
+    add_page(made)
+    add_adk_page(made, services.settings.adk_ui)
+    add_handlers(made)
+    protect(made, services.settings, host=services.settings.host, is_public=_is_public)
+    made.add_middleware(AccessLog)
+    return made
+
+
+def _known(app: App | str) -> tuple[str, AppDescription | None]:
+    return (app, None) if isinstance(app, str) else (app.name, described(app))
+
+
+def _is_public(path: str) -> bool:
+    if path in ("/", "/dev-ui") or path.startswith(("/page/", "/dev-ui/")):
+        return True
+    return _CARD.fullmatch(path) is not None  # it says how to authenticate
+
+
+@asynccontextmanager
+async def lifespan(made: FastAPI) -> AsyncGenerator[None]:
+    """End streams, and stop waiting for invocations, when the block is left; they go on.
+
+    The lifespan of an application that is mounted is not run: enter this one in the host's.
+
+    Args:
+        made: What `app` has returned.
+    """
+    try:
+        yield
+    finally:
+        services: ServerServices = made.state.services
+        services.draining.set()
+        await services.close()

@@ -1,0 +1,229 @@
+"""Authentication: bearer tokens, or a user named by a trusted proxy, or by an OIDC token (S9)."""
+
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from durable_adk.errors import (
+    AuthenticationError,
+    DurableAdkError,
+    IdentityProviderError,
+    InvalidRequestError,
+)
+from durable_adk.json_values import MAX_ID
+from durable_adk.log import get_logger
+from durable_adk.ops.codec_server.access import is_loopback
+from durable_adk.server.caller import ANYBODY, Caller, identify
+from durable_adk.server.responses import path_of, refuse, values_of
+
+CHALLENGE = {"www-authenticate": "Bearer"}
+_HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")
+
+logger = get_logger(__name__)
+
+
+class Authenticator(Protocol):
+    """One way to authenticate the sender of a request."""
+
+    async def user_of(self, scope: Mapping[str, Any]) -> str | None:
+        """Return the id of the user who sends a request; None: it says nothing that is known here.
+
+        Raises:
+            AuthenticationError: What it says is wrong.
+            IdentityProviderError: It cannot be checked at the moment.
+        """
+        ...
+
+
+def bearer_of(scope: Mapping[str, Any]) -> str | None:
+    """Return the token in the ``Authorization`` header of a request.
+
+    Raises:
+        AuthenticationError: There are several such headers.
+    """
+    given = values_of(scope, "authorization")
+    if len(given) > 1:
+        raise AuthenticationError("The request has several Authorization headers.")
+    scheme, _, token = (given[0] if given else "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+class Token(BaseModel):
+    """A bearer token, by its digest, and whose it is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user: Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    """The digest in hexadecimal. Tokens are random, with 128 bits at least, so a fast digest tells
+    nothing of them."""
+
+
+_TOKENS = TypeAdapter(list[Token])
+
+
+@dataclass
+class BearerTokens:
+    """Users by the digests of their tokens.
+
+    A file is read again when it changes, so a token is withdrawn without a restart.
+    """
+
+    tokens: Sequence[Token] = ()
+    file: Path | None = None
+    """A file with a JSON list of such tokens."""
+    _known: Sequence[Token] = field(default=(), init=False, repr=False)
+    _as_of: tuple[int, int] | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Read the file."""
+        self._in_file()
+
+    async def user_of(self, scope: Mapping[str, Any]) -> str | None:
+        """See `Authenticator`."""
+        token = bearer_of(scope)
+        if token is None:
+            return None
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        # All are compared, so that the time tells nothing of which one is alike.
+        found = [
+            known.user
+            for known in (*self.tokens, *self._in_file())
+            if hmac.compare_digest(known.sha256, digest)
+        ]
+        return found[0] if found else None
+
+    def _in_file(self) -> Sequence[Token]:
+        if self.file is None:
+            return ()
+        try:
+            stat = self.file.stat()
+            as_of = stat.st_mtime_ns, stat.st_size
+            if as_of != self._as_of:
+                self._known, self._as_of = _TOKENS.validate_json(self.file.read_bytes()), as_of
+        except (OSError, ValidationError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it has another form"
+            raise InvalidRequestError(
+                f"The tokens in {str(self.file)!r} cannot be read ({reason}). It must be a JSON "
+                'list such as [{"user": "alice", "sha256": "<digest of the token>"}].'
+            ) from None
+        return self._known
+
+
+@dataclass(frozen=True)
+class TrustedProxy:
+    """The user named in a header by a proxy that has authenticated them.
+
+    The header counts only from the proxy's own address; anybody can send it.
+
+    Raises:
+        InvalidRequestError: There is no address, or one is malformed.
+    """
+
+    header: str
+    """The header's name, such as ``X-Forwarded-User``."""
+    peers: Sequence[str]
+    """Addresses or networks of proxies, such as ``10.0.0.0/8``."""
+
+    def __post_init__(self) -> None:
+        """Check name and addresses."""
+        if not _HEADER_NAME.fullmatch(self.header):
+            raise InvalidRequestError(f"{self.header!r} is no name of a header.")
+        if not self.peers or not self._networks():
+            raise InvalidRequestError(
+                f"The header {self.header!r} can be sent by anybody: set "
+                "DURABLE_ADK_SERVER_TRUSTED_PROXIES to the addresses of the proxy that sets it."
+            )
+
+    async def user_of(self, scope: Mapping[str, Any]) -> str | None:
+        """See `Authenticator`."""
+        given = values_of(scope, self.header.lower())
+        if not given or not self._trusts(scope):
+            return None
+        if len(given) > 1:
+            raise AuthenticationError(f"The request has several headers {self.header!r}.")
+        return given[0].strip() or None
+
+    def _trusts(self, scope: Mapping[str, Any]) -> bool:
+        try:
+            address = ipaddress.ip_address((scope.get("client") or ("",))[0])
+        except ValueError:
+            return False
+        address = getattr(address, "ipv4_mapped", None) or address
+        return any(address in network for network in self._networks())
+
+    def _networks(self) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+        try:
+            return [ipaddress.ip_network(peer, strict=False) for peer in self.peers]
+        except ValueError as error:
+            raise InvalidRequestError(f"A trusted proxy has no such address: {error}") from None
+
+
+def require_authentication(host: str, means: Collection[Authenticator]) -> None:
+    """Check that a server which others can reach asks who they are.
+
+    Raises:
+        InvalidRequestError: It would not.
+    """
+    if not means and not is_loopback(host):
+        raise InvalidRequestError(
+            f"The server would listen on {host}, where others can reach it, and ask nobody who "
+            "they are. Set DURABLE_ADK_SERVER_TOKENS_FILE, DURABLE_ADK_SERVER_PROXY_HEADER or "
+            "DURABLE_ADK_SERVER_OIDC, or listen on 127.0.0.1."
+        )
+
+
+@dataclass(frozen=True)
+class Authentication:
+    """ASGI middleware that finds out who sends a request, and refuses those it does not know."""
+
+    app: ASGIApp
+    means: Sequence[Authenticator]
+    """Asked in turn; none: everybody is an operator."""
+    operators: Collection[str] = ()
+    """Ids of the users who may act for all users."""
+    is_public: Callable[[str], bool] = lambda _: False
+    """Whether a path is open to everybody, such as those of the page's files."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        try:
+            caller = await self._caller(scope)
+        except AuthenticationError as error:
+            logger.warning("server.refused", reason=error.message)
+            await refuse(send, 401, error, CHALLENGE)
+        except IdentityProviderError as error:
+            await refuse(send, 503, error, {"retry-after": "5"})
+        except DurableAdkError:  # the file of tokens
+            logger.exception("server.authentication")
+            await refuse(send, 503, IdentityProviderError("Nobody can be authenticated now."))
+        else:
+            identify(scope, caller)
+            await self.app(scope, receive, send)
+
+    async def _caller(self, scope: Scope) -> Caller:
+        if not self.means:
+            return ANYBODY
+        if self.is_public(path_of(scope)):
+            return Caller()
+        for one in self.means:
+            user = await one.user_of(scope)
+            if user is not None:
+                return self._known(user)
+        raise AuthenticationError("A token is required, and must be one that is known here.")
+
+    def _known(self, user: str) -> Caller:
+        if not 1 <= len(user) <= MAX_ID:
+            raise AuthenticationError(f"A user id must have 1 to {MAX_ID} characters.")
+        return Caller(user, is_operator=user in self.operators)

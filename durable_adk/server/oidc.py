@@ -1,0 +1,198 @@
+"""OIDC tokens: JWTs of an identity provider, checked with its published keys (JWKS)."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import httpx
+from joserfc import jws, jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from durable_adk.errors import AuthenticationError, IdentityProviderError
+from durable_adk.log import get_logger
+from durable_adk.ops.codec_server.access import is_loopback
+from durable_adk.server.authentication import bearer_of
+
+ASYMMETRIC = frozenset(
+    ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+)
+"""Algorithms that need a private key to sign. With any other one, who knows the published keys
+could sign."""
+TIMEOUT = 5.0
+"""Seconds for a response of the identity provider."""
+MAX_BYTES = 1_000_000
+MAX_AGE = 3600.0
+"""Seconds after which keys are fetched again, so that withdrawn ones are forgotten."""
+MAX_AGE_UNREACHABLE = 86400.0
+"""Seconds for which keys are used while the provider cannot be reached."""
+MIN_INTERVAL = 30.0
+"""Seconds between fetches: tokens with invented key ids must not flood the provider."""
+DISCOVERY = "/.well-known/openid-configuration"
+
+logger = get_logger(__name__)
+
+
+class Oidc(BaseModel):
+    """What a token of an identity provider must say."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    issuer: str
+    """The provider's URL, as its tokens have it in ``iss``."""
+    audience: Annotated[str, Field(min_length=1)]
+    """What ``aud`` must name: this server, as the provider knows it."""
+    jwks_url: str | None = None
+    """Where the provider's keys are; None: where its discovery document says."""
+    algorithms: Annotated[tuple[str, ...], Field(min_length=1)] = ("RS256", "ES256")
+    user_claim: str = "sub"
+    """The claim with the user's id. It must be one that users cannot choose themselves."""
+    leeway: Annotated[int, Field(ge=0, le=300)] = 60
+    """Seconds by which clocks may differ."""
+
+    @field_validator("algorithms")
+    @classmethod
+    def _check_algorithms(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := set(names) - ASYMMETRIC:
+            raise ValueError(f"{sorted(unknown)}: use some of {sorted(ASYMMETRIC)}")
+        return names
+
+    @field_validator("issuer", "jwks_url")
+    @classmethod
+    def _check_url(cls, url: str | None) -> str | None:
+        parts = urlsplit(url or "https://_")
+        if parts.scheme == "https" or (
+            parts.scheme == "http" and is_loopback(parts.hostname or "")
+        ):
+            return url
+        raise ValueError("use https: who can change the keys on their way can be anybody")
+
+
+@dataclass
+class ProviderKeys:
+    """The provider's keys, fetched when they are needed and kept for an hour."""
+
+    options: Oidc
+    now: Callable[[], float] = time.monotonic
+    transport: httpx.AsyncBaseTransport | None = None
+    _keys: KeySet | None = field(default=None, init=False, repr=False)
+    _fetched: float = field(default=0.0, init=False)
+    _tried: float | None = field(default=None, init=False)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
+
+    async def find(self, key_id: str | None) -> KeySet:
+        """Return the keys that a token with a key id may be signed with.
+
+        An unknown id makes them be fetched again, as the provider may have got a new key.
+
+        Raises:
+            AuthenticationError: The provider has no such key.
+            IdentityProviderError: The provider cannot be reached.
+        """
+        async with self._lock:
+            found = _with_id(self._keys, key_id)
+            if not found or self.now() - self._fetched > MAX_AGE:
+                await self._fetch()
+                found = _with_id(self._keys, key_id)
+        if self._keys is None or self.now() - self._fetched > MAX_AGE_UNREACHABLE:
+            raise IdentityProviderError
+        if not found:
+            raise AuthenticationError("The token is signed with a key that is not its issuer's.")
+        return KeySet(found)
+
+    async def _fetch(self) -> None:
+        if self._tried is not None and self.now() - self._tried < MIN_INTERVAL:
+            return
+        self._tried = self.now()
+        try:
+            async with httpx.AsyncClient(timeout=TIMEOUT, transport=self.transport) as client:
+                async with asyncio.timeout(2 * TIMEOUT):
+                    url = self.options.jwks_url or await self._discovered(client)
+                    self._keys = KeySet.import_key_set(await _json_at(client, url))
+        except (httpx.HTTPError, TimeoutError, ValueError, TypeError, KeyError, JoseError) as error:
+            reason = type(error).__name__
+            logger.warning("oidc.unavailable", issuer=self.options.issuer, error_type=reason)
+            return
+        self._fetched = self.now()
+
+    async def _discovered(self, client: httpx.AsyncClient) -> str:
+        found = await _json_at(client, self.options.issuer.rstrip("/") + DISCOVERY)
+        if found["issuer"] != self.options.issuer:
+            raise ValueError("another issuer")
+        return (
+            Oidc.model_validate(
+                {**self.options.model_dump(), "jwks_url": found["jwks_uri"]}
+            ).jwks_url
+            or ""
+        )
+
+
+@dataclass(frozen=True)
+class OidcTokens:
+    """Users by the tokens of an identity provider."""
+
+    options: Oidc
+    keys: ProviderKeys
+
+    async def user_of(self, scope: Mapping[str, Any]) -> str | None:
+        """See `Authenticator`."""
+        token = bearer_of(scope)
+        if token is None or token.count(".") != 2:  # noqa: PLR2004 - three parts
+            return None
+        try:
+            claims = await self._claims(token)
+        except (JoseError, ValueError, TypeError) as error:
+            reason = getattr(error, "error", "") or type(error).__name__
+            raise AuthenticationError(f"The token is refused: {reason}.") from None
+        return self._user(claims)
+
+    async def _claims(self, token: str) -> dict[str, Any]:
+        options = self.options
+        # Read before it is verified, and used to choose among the issuer's keys only.
+        header = jws.extract_compact(token.encode()).headers()
+        if header.get("alg") not in options.algorithms:
+            raise AuthenticationError("The token is signed with an algorithm that is not accepted.")
+        keys = await self.keys.find(header.get("kid"))
+        decoded = jwt.decode(token, keys, algorithms=list(options.algorithms))
+        required = jwt.JWTClaimsRegistry(
+            leeway=options.leeway,
+            iss={"essential": True, "value": options.issuer},
+            aud={"essential": True, "value": options.audience},
+            exp={"essential": True},
+        )
+        required.validate(decoded.claims)
+        return decoded.claims
+
+    def _user(self, claims: dict[str, Any]) -> str:
+        name = self.options.user_claim
+        user = claims.get(name)
+        if not isinstance(user, str) or not user:
+            raise AuthenticationError(f"The token has no claim {name!r} with a user id.")
+        if name == "email" and claims.get("email_verified") is not True:
+            raise AuthenticationError("The token's email address is not verified.")
+        return user
+
+
+def _with_id(keys: KeySet | None, key_id: str | None) -> list[Any]:
+    """The keys with an id. A token without one needs an issuer with one key."""
+    known = list(keys.keys) if keys else []
+    if key_id is None:
+        return known if len(known) == 1 else []
+    return [key for key in known if key.kid == key_id]
+
+
+async def _json_at(client: httpx.AsyncClient, url: str) -> Any:
+    """Read a small JSON document; redirects are not followed."""
+    body = bytearray()
+    async with client.stream("GET", url) as response:
+        response.raise_for_status()
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > MAX_BYTES:
+                raise ValueError("too large")
+    return json.loads(body)

@@ -1,0 +1,152 @@
+// A call that waits for a person: what it asks, and the ways to answer it.
+
+import { postInvocation } from "./api.js";
+import { announce, button, failure, fill, h, icon } from "./dom.js";
+import { ago, exact, pretty } from "./format.js";
+import { formOf } from "./form.js";
+import { fieldOf, schemaOf } from "./schema.js";
+
+/** What a tool's result is put into if it says nothing of its own. */
+const RESULT = { result: "" };
+
+const ASKS = {
+  confirmation: "Approve",
+  long_running: "Answer",
+  input: "Answer",
+  credential: "Sign in",
+};
+
+/**
+ * A card for a pending call. It shows the outcome in place, and calls `done` after an answer.
+ *
+ * Its element has `approve()` and `reject()` for the keyboard.
+ */
+export function answerCard(pending, { done = () => {}, place = null } = {}) {
+  const label = `${ASKS[pending.kind]} ${pending.name}`;
+  const head = h(
+    "header",
+    null,
+    h("span", { class: "ask" }, ASKS[pending.kind]),
+    h("h3", { class: "mono" }, pending.name),
+    h("time", { title: exact(pending.askedAt) }, ago(pending.askedAt)),
+  );
+  const hint = pending.hint && h("p", { class: "hint" }, pending.hint);
+  const deadline = pending.deadline && h("p", { class: "deadline" }, `Without an answer it is decided on ${exact(pending.deadline).slice(0, 16)}.`);
+  const card = h("article", { class: `answer ${pending.kind}`, "aria-label": label, tabindex: -1, "data-call": pending.callId }, head, place, hint, deadline);
+  const send = sender(card, pending, done);
+  card.append((BODIES[pending.kind] ?? BODIES.long_running)(pending, send, card));
+  return card;
+}
+
+/** Sends an answer, once; what comes of it is said in the card. */
+function sender(card, pending, done) {
+  const status = h("div", { class: "outcome", "aria-live": "polite" });
+  let busy = false;
+  return async (answer, said) => {
+    if (busy) return;
+    busy = true;
+    card.append(status);
+    fill(status, "Sending…");
+    card.classList.add("busy");
+    try {
+      await postInvocation(pending, pending.invocationId, "answers", { callId: pending.callId, ...answer });
+      settle(card, said);
+      done();
+    } catch (error) {
+      if (error.status === 409 || error.status === 404) {
+        settle(card, "Somebody answered already.");
+        done();
+      } else fill(status, failure(error));
+    } finally {
+      busy = false;
+      card.classList.remove("busy");
+    }
+  };
+}
+
+function settle(card, said) {
+  card.classList.add("settled");
+  for (const each of card.querySelectorAll("button, input, textarea, select")) each.disabled = true;
+  fill(card.querySelector(".outcome"), icon("check"), said);
+  announce(said);
+}
+
+const BODIES = {
+  confirmation(pending, send, card) {
+    const payload = pending.editable ? formOf(fieldOf(schemaOf(pending.payload)), pending.payload) : null;
+    card.approve = () => {
+      const answer = { confirmed: true };
+      if (payload) {
+        const read = payload.read();
+        if (!read) return;
+        answer.payload = read.value;
+      }
+      send(answer, "Approved.");
+    };
+    card.reject = () => send({ confirmed: false }, "Rejected.");
+    return h(
+      "div",
+      { class: "body" },
+      argumentList(pending.arguments ?? {}),
+      payload && h("h4", null, "Asked of you"),
+      payload?.element,
+      h(
+        "div",
+        { class: "actions" },
+        button("Approve", card.approve, { kind: "primary", "aria-keyshortcuts": "a" }),
+        button("Reject", card.reject, { kind: "danger", "aria-keyshortcuts": "r" }),
+      ),
+    );
+  },
+
+  long_running(pending, send, card) {
+    const asks = pending.schema?.properties || pending.schema?.type !== "object" ? pending.schema : null;
+    const form = asks ? formOf(fieldOf(asks)) : formOf(fieldOf(schemaOf(RESULT)), RESULT);
+    card.approve = () => {
+      const read = form.read();
+      if (!read) return;
+      const isObject = typeof read.value === "object" && read.value !== null && !Array.isArray(read.value);
+      send({ response: isObject ? read.value : { result: read.value } }, "Answered.");
+    };
+    return h(
+      "div",
+      { class: "body" },
+      argumentList(pending.arguments ?? {}),
+      form.element,
+      h("div", { class: "actions" }, button("Send answer", card.approve, { kind: "primary" })),
+    );
+  },
+
+  credential(pending, send) {
+    const config = pending.authConfig ?? {};
+    const oauth = config.exchangedAuthCredential?.oauth2;
+    const url = /^https?:\/\//i.test(oauth?.authUri ?? "") ? oauth.authUri : null;
+    const command = h("code", null, `durable-adk credential ${pending.callId.slice(0, 16)}`);
+    if (!url) {
+      return h("div", { class: "body" }, h("p", null, "The tool needs a credential. Give it where it is not shown: ", command));
+    }
+    const back = h("input", { type: "url", id: `back-${pending.sessionId}-${pending.callId}`, placeholder: "https://…", autocomplete: "off" });
+    const answer = () => {
+      const exchanged = { ...config.exchangedAuthCredential, oauth2: { ...oauth, authResponseUri: back.value } };
+      if (back.value) send({ response: { ...config, exchangedAuthCredential: exchanged } }, "Sent.");
+    };
+    return h(
+      "div",
+      { class: "body" },
+      h("p", null, h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, "Sign in"), ", and give the address that you were sent back to. Or: ", command),
+      h("div", { class: "field" }, h("label", { for: back.id }, "Address"), back),
+      h("div", { class: "actions" }, button("Send", answer, { kind: "primary" })),
+    );
+  },
+};
+
+/** The arguments of a call, one a row. */
+export function argumentList(args) {
+  const entries = Object.entries(args);
+  if (!entries.length) return h("p", { class: "quiet" }, "No arguments.");
+  return h(
+    "dl",
+    { class: "arguments" },
+    entries.map(([key, value]) => [h("dt", null, key), h("dd", { class: typeof value === "string" ? "" : "mono" }, pretty(value))]),
+  );
+}

@@ -1,0 +1,309 @@
+// The page: what is shown where, by the address's fragment, and the keys.
+
+import { get, startOnce, token } from "./api.js";
+import { Composer } from "./composer.js";
+import { button, failure, fill, h, icon, neighbour } from "./dom.js";
+import { Inbox } from "./inbox.js";
+import { empty } from "./panels.js";
+import { applyTheme, isDark, place, prices, theme } from "./preferences.js";
+import { Runs } from "./runs.js";
+import { SessionView } from "./session.js";
+import { Stream } from "./stream.js";
+
+const KEYS = [
+  ["j / k", "next, previous"],
+  ["Enter", "open"],
+  ["/", "search"],
+  ["n", "new session"],
+  ["c", "write a message"],
+  ["i", "inbox"],
+  ["a / r", "approve, reject what is chosen"],
+  ["t", "dark or light"],
+  ["Esc", "leave a field"],
+  ["?", "this help"],
+];
+
+const main = document.getElementById("main");
+const side = document.getElementById("side");
+const runs = new Runs();
+const waiting = h("span", { class: "badge", hidden: true });
+const inbox = new Inbox((number) => {
+  waiting.hidden = number === 0;
+  waiting.textContent = String(number);
+  document.title = number ? `(${number}) durable_adk` : "durable_adk";
+});
+const live = h("span", { class: "live" });
+let view = null;
+let shownKey = "";
+let apps = [];
+
+// --- the side ---
+
+const appSelect = h("select", { "aria-label": "App", onchange: moved });
+const userInput = h("input", { "aria-label": "User", placeholder: "All users", autocomplete: "off", spellcheck: "false", onchange: moved });
+
+function drawSide() {
+  const themeButton = button("Dark or light", turn, { only: isDark() ? "sun" : "moon", "aria-keyshortcuts": "t" });
+  fill(
+    side,
+    h(
+      "header",
+      { class: "brand" },
+      h("a", { href: "#/", class: "wordmark" }, "durable", h("span", null, "_adk")),
+      live,
+      h("span", { class: "tools" }, button("Prices", openPrices, { only: "coins" }), themeButton, button("Keys", openHelp, { only: "help", "aria-keyshortcuts": "?" })),
+    ),
+    h(
+      "div",
+      { class: "primary-nav" },
+      h("a", { href: "#/new", class: "button primary", "aria-keyshortcuts": "n" }, icon("plus"), "New session"),
+      h("a", { href: "#/inbox", class: "button inbox-link", "aria-keyshortcuts": "i" }, icon("inbox"), "Inbox", waiting),
+    ),
+    h("div", { class: "scope" }, appSelect, userInput),
+    runs.element,
+  );
+}
+
+function turn() {
+  theme.set(isDark() ? "light" : "dark");
+  applyTheme();
+  drawSide();
+}
+
+async function loadApps() {
+  try {
+    apps = await get(["list-apps"]);
+  } catch (error) {
+    if (error.status !== 401) setTimeout(loadApps, 3000);
+    return;
+  }
+  if (!apps.length) setTimeout(loadApps, 1000); // no worker has loaded one yet
+  const { app, user } = place.get();
+  fill(appSelect, h("option", { value: "" }, "All apps"), appOptions());
+  appSelect.value = apps.includes(app) ? app : "";
+  userInput.value = user;
+  if (newApp.isConnected) chooseApp();
+  narrow();
+}
+
+const appOptions = () => apps.map((name) => h("option", { value: name }, name));
+
+function moved() {
+  place.set({ app: appSelect.value, user: userInput.value.trim() });
+  narrow();
+}
+
+function narrow() {
+  const where = { app: appSelect.value, user: userInput.value.trim() };
+  runs.narrow(where);
+  inbox.narrow(where);
+}
+
+// --- what is shown ---
+
+function route() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [kind, ...names] = path.split("/").map(decodeURIComponent);
+  const run = new URLSearchParams(query).get("run");
+  document.body.dataset.view = kind || "runs";
+  if (kind === "s" && names.length === 3) return showSession(names, run);
+  leave();
+  runs.mark("", "");
+  if (kind === "inbox") fill(main, inbox.element);
+  else if (kind === "new") fill(main, newSession());
+  else fill(main, welcome());
+  main.querySelector("h1, textarea")?.focus({ preventScroll: true });
+  return undefined;
+}
+
+function leave() {
+  view?.stop();
+  view = null;
+  shownKey = "";
+}
+
+function showSession([appName, userId, sessionId], run) {
+  const key = JSON.stringify([appName, userId, sessionId]);
+  runs.mark(sessionId, run);
+  if (key === shownKey) {
+    if (run) view.goTo(run);
+    return;
+  }
+  leave();
+  shownKey = key;
+  view = new SessionView({ appName, userId, sessionId }, run);
+  fill(main, view.element);
+  view.element.querySelector("h1").focus({ preventScroll: true });
+}
+
+function welcome() {
+  const start = h("a", { href: "#/new", class: "button primary" }, icon("plus"), "New session");
+  const about = "Choose a run on the left, or start a session. Runs are durable: close this page, stop the server, start it again, and go on reading where you were.";
+  return h("section", { class: "page" }, empty("Nothing is chosen.", about, start));
+}
+
+const newApp = h("select", { id: "new-app" });
+const noApp = h("p", { class: "quiet" }, "No app is served yet. Start a worker: durable-adk web TARGET.");
+
+/** Offer the apps that there are for the new session. */
+function chooseApp() {
+  const chosen = newApp.value || appSelect.value;
+  fill(newApp, appOptions());
+  newApp.value = apps.includes(chosen) ? chosen : (apps[0] ?? "");
+  noApp.hidden = apps.length > 0;
+}
+
+function newSession() {
+  newApp.value = "";
+  chooseApp();
+  const user = h("input", { id: "new-user", value: userInput.value.trim() || "user", autocomplete: "off", spellcheck: "false" });
+  const composer = new Composer(async (content, { key, said }) => {
+    const userId = user.value.trim() || "user";
+    const app = newApp.value;
+    if (!app) throw new Error("No app is served yet.");
+    const sessionId = key; // so a message that is sent again is in the same session
+    const body = { appName: app, userId, sessionId, newMessage: content, streaming: true, createSession: true };
+    const started = await startOnce(body, key, said);
+    const at = [app, userId, sessionId].map(encodeURIComponent).join("/");
+    location.hash = `#/s/${at}?run=${encodeURIComponent(started.invocationId)}`;
+    runs.refresh();
+  });
+  return h(
+    "section",
+    { class: "page new", "aria-labelledby": "new-title" },
+    h("header", null, h("a", { class: "button icon-button back", href: "#/", "aria-label": "Back to the runs" }, icon("back")), h("h1", { id: "new-title" }, "New session")),
+    noApp,
+    h("div", { class: "choice" }, h("label", { for: "new-app" }, "App"), newApp, h("label", { for: "new-user" }, "User"), user),
+    composer.element,
+  );
+}
+
+// --- live ---
+
+/** Have the lists read again, at most twice a second. */
+let due = null;
+function changed() {
+  due ??= setTimeout(() => {
+    due = null;
+    runs.refresh();
+    inbox.refresh();
+    view?.refresh();
+  }, 500);
+}
+
+function watch() {
+  const stream = new Stream(["changes"], {
+    onItem: changed,
+    onState: ({ state }) => {
+      live.className = `live ${state}`;
+      live.textContent = { live: "live", connecting: "connecting…", waiting: "reconnecting…", refused: "not live" }[state] ?? "";
+      if (state === "live") changed();
+    },
+  });
+  stream.run();
+  return stream;
+}
+
+// --- dialogs ---
+
+function dialog(title, ...content) {
+  const close = () => element.close();
+  const element = h("dialog", { "aria-label": title, onclose: () => element.remove() }, h("header", null, h("h2", null, title), button("Close", close, { only: "cross" })), content);
+  document.body.append(element);
+  element.showModal();
+  return element;
+}
+
+function openHelp() {
+  dialog("Keys", h("dl", { class: "keys-help" }, KEYS.map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)])));
+}
+
+function openPrices() {
+  const known = Object.entries(prices.get());
+  const lines = known.map(([model, [prompt, answer]]) => `${model} ${prompt} ${answer}`).join("\n");
+  const input = h("textarea", { rows: 6, class: "mono", "aria-label": "Prices", spellcheck: "false", placeholder: "gemini-2.5-flash 0.30 2.50", value: lines });
+  const save = () => {
+    const read = input.value.split("\n").map((line) => line.trim().split(/\s+/));
+    const fine = read.filter(([model, ...rest]) => model && rest.length === 2 && rest.every((each) => Number(each) >= 0));
+    prices.set(Object.fromEntries(fine.map(([model, ...rest]) => [model, rest.map(Number)])));
+    element.close();
+    view?.refresh();
+  };
+  const about = h("p", { class: "hint" }, "Dollars per million tokens, a model a line: its name, the price of what it reads, the price of what it writes. * stands for all other models. Kept in this browser only.");
+  const element = dialog("Prices", about, input, h("div", { class: "actions" }, button("Save", save, { kind: "primary" })));
+}
+
+let asking = false;
+function askForToken() {
+  if (asking) return;
+  asking = true;
+  const input = h("input", { type: "password", id: "token", autocomplete: "off" });
+  const use = (event) => {
+    event.preventDefault();
+    token.set(input.value.trim());
+    location.reload();
+  };
+  const form = h("form", { onsubmit: use }, h("div", { class: "field" }, h("label", { for: "token" }, "Bearer token"), input), h("p", { class: "hint" }, "It is kept until this tab is closed."), h("div", { class: "actions" }, h("button", { type: "submit", class: "button primary" }, "Sign in")));
+  dialog("Sign in", form).addEventListener("close", () => (asking = false));
+}
+
+// --- keys ---
+
+/** What j and k move through: what is in the main part, or the runs. */
+function chosen(step) {
+  const cards = [...main.querySelectorAll(".cards > .answer:not(.settled)")];
+  const entries = [...main.querySelectorAll(".timeline:not([hidden]) .entry")];
+  const inSide = side.contains(document.activeElement) || (!cards.length && !entries.length);
+  const all = inSide ? [...side.querySelectorAll(".run-list a")] : cards.length ? cards : entries;
+  const now = all.find((each) => each.contains(document.activeElement));
+  const next = neighbour(all, now, step);
+  next?.focus();
+  next?.scrollIntoView({ block: "nearest" });
+}
+
+function card() {
+  const focused = document.activeElement?.closest?.(".answer") ?? document.activeElement?.querySelector?.(".answer");
+  if (focused) return focused;
+  const open = [...main.querySelectorAll(".answer:not(.settled)")];
+  return open.length === 1 ? open[0] : null;
+}
+
+const PRESSED = {
+  j: () => chosen(1),
+  k: () => chosen(-1),
+  "/": () => runs.focusSearch(),
+  n: () => (location.hash = "#/new"),
+  i: () => (location.hash = "#/inbox"),
+  c: () => document.getElementById("composer")?.focus(),
+  a: () => card()?.approve?.(),
+  r: () => card()?.reject?.(),
+  t: turn,
+  "?": openHelp,
+  Enter: () => document.activeElement?.querySelector?.(":scope > .more")?.click(),
+};
+
+function pressed(event) {
+  const { target, key } = event;
+  const typing = target.matches?.("input:not([type=checkbox]), textarea, select");
+  if (key === "Escape" && typing) target.blur();
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (key === "Enter" && !target.matches?.(".entry")) return;
+  const act = PRESSED[key];
+  if (!act) return;
+  event.preventDefault();
+  act();
+}
+
+applyTheme();
+drawSide();
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the fragment says what is shown
+  main.focus();
+});
+addEventListener("hashchange", route);
+addEventListener("keydown", pressed);
+addEventListener("durable-adk:unauthorized", askForToken);
+route();
+loadApps();
+const stream = watch();
+addEventListener("online", () => stream.hurry());

@@ -1,0 +1,342 @@
+// Turns the items of a session's feed into runs and their entries. Knows no page and no network.
+
+import { brief } from "./format.js";
+
+export const REQUEST_CONFIRMATION = "adk_request_confirmation";
+export const REQUEST_CREDENTIAL = "adk_request_credential";
+export const HAND_OVER = "transfer_to_agent";
+export const CLOSED = new Set(["completed", "failed", "cancelled", "abandoned"]);
+
+/** What is known of a session: committed events by sequence number, answers under way, statuses. */
+export class Conversation {
+  /** Sequence number of the last committed event that was added. */
+  lastSeq = 0;
+
+  #events = new Map(); // seq -> event
+  #ids = new Set(); // of committed events
+  #runs = new Map(); // invocation id -> run
+  #partials = new Map(); // event id -> answer under way
+  #attempts = new Map(); // invocation id -> attempts without a result
+
+  /** Add an item of the feed; return whether anything changed. Adding it again changes nothing. */
+  add(item) {
+    if (item.type === "event") return this.#commit(item.seq, item.event);
+    if (item.type === "partial") return this.#chunk(item);
+    if (item.type === "status") return this.#status(item);
+    return false;
+  }
+
+  /** Say which attempts of a run ended without a result. */
+  setAttempts(invocationId, attempts) {
+    this.#attempts.set(invocationId, attempts);
+    const run = this.#runs.get(invocationId);
+    if (run) run.entries = null;
+  }
+
+  /** The runs in the order of their first events, each with its entries. */
+  runs() {
+    const gone = this.#rewound();
+    return [...this.#runs.values()]
+      .sort((one, other) => one.order - other.order)
+      .map((run) => {
+        run.entries ??= entriesOf(
+          run.seqs.map((seq) => [seq, this.#events.get(seq)]),
+          this.#attempts.get(run.invocationId) ?? [],
+          this.#ids,
+        );
+        const partials = [...this.#partials.values()].filter(
+          (each) => each.invocationId === run.invocationId,
+        );
+        return {
+          invocationId: run.invocationId,
+          status: run.status,
+          error: run.error,
+          rewound: gone.has(run.invocationId),
+          usage: usageOf(run.seqs.map((seq) => this.#events.get(seq))),
+          entries: [...run.entries, ...partials.map(partialEntry)],
+        };
+      });
+  }
+
+  /** The beginning of the first text that a user wrote. */
+  opening() {
+    for (const [, { author, content }] of this.events()) {
+      const part = author === "user" && content?.parts?.find(({ text }) => text?.trim());
+      if (part) return brief(part.text, 80);
+    }
+    return "";
+  }
+
+  /** All committed events in order, as `[seq, event]`. */
+  events() {
+    return [...this.#events].sort(([one], [other]) => one - other);
+  }
+
+  #commit(seq, event) {
+    if (this.#events.has(seq)) return false;
+    this.#events.set(seq, event);
+    this.#ids.add(event.id);
+    this.#partials.delete(event.id);
+    this.lastSeq = Math.max(this.lastSeq, seq);
+    const run = this.#run(event.invocationId ?? "", seq);
+    const last = run.seqs.at(-1);
+    run.seqs.push(seq);
+    if (last !== undefined && last > seq) run.seqs.sort((one, other) => one - other);
+    run.entries = null;
+    return true;
+  }
+
+  #chunk({ invocationId, eventId, attempt, position, event }) {
+    if (this.#ids.has(eventId)) return false;
+    this.#run(invocationId, Number.MAX_SAFE_INTEGER);
+    let answer = this.#partials.get(eventId);
+    if (answer && attempt < answer.attempt) return false;
+    if (!answer || attempt > answer.attempt) {
+      answer = { invocationId, eventId, attempt, next: 0, missing: false };
+      Object.assign(answer, { text: "", thought: "", author: event.author, version: 0 });
+      this.#partials.set(eventId, answer);
+    }
+    if (position < answer.next) return false;
+    answer.missing ||= position > answer.next;
+    answer.next = position + 1;
+    answer.version += 1;
+    for (const part of event.content?.parts ?? []) {
+      if (part.text) answer[part.thought ? "thought" : "text"] += part.text;
+    }
+    return true;
+  }
+
+  #status({ invocationId, status, error }) {
+    const run = this.#run(invocationId, Number.MAX_SAFE_INTEGER);
+    const changed = run.status !== status;
+    run.status = status;
+    run.error = error ?? null;
+    if (CLOSED.has(status)) {
+      for (const [id, answer] of this.#partials) {
+        if (answer.invocationId === invocationId) this.#partials.delete(id);
+      }
+    }
+    return changed;
+  }
+
+  #run(invocationId, seq) {
+    let run = this.#runs.get(invocationId);
+    if (!run) {
+      run = { invocationId, status: null, error: null, seqs: [], order: seq, entries: null };
+      this.#runs.set(invocationId, run);
+    }
+    run.order = Math.min(run.order, seq);
+    return run;
+  }
+
+  /** The invocations that a rewind took back: from the one it names to the rewind itself. */
+  #rewound() {
+    const gone = new Set();
+    for (const [seq, event] of this.events()) {
+      const before = event.actions?.rewindBeforeInvocationId;
+      const from = before && this.#runs.get(before)?.order;
+      if (!from) continue;
+      for (const run of this.#runs.values()) {
+        if (run.order >= from && run.order < seq) gone.add(run.invocationId);
+      }
+    }
+    return gone;
+  }
+}
+
+/** The entries of a run: messages, calls with their responses, requests, changes, dead attempts. */
+function entriesOf(events, attempts, committed) {
+  const entries = [];
+  const calls = new Map();
+  const waiting = new Map();
+  for (const attempt of attempts) {
+    if (attempt.outcome === "completed") continue; // its event shows it
+    const list = waiting.get(attempt.eventId) ?? [];
+    waiting.set(attempt.eventId, [...list, attempt]);
+  }
+  for (const [seq, event] of events) {
+    for (const attempt of waiting.get(event.id) ?? []) entries.push(attemptEntry(attempt));
+    waiting.delete(event.id);
+    addEvent(entries, calls, seq, event);
+  }
+  for (const [id, list] of waiting) {
+    if (!committed.has(id)) entries.push(...list.map(attemptEntry));
+  }
+  for (const entry of entries) {
+    const asked = entry.kind === "request" && entry.state === "waiting" && calls.get(entry.about?.id);
+    if (asked) asked.state = "waiting"; // its response so far only says that somebody is asked
+  }
+  return entries;
+}
+
+function addEvent(entries, calls, seq, event) {
+  const parts = event.content?.parts ?? [];
+  const base = {
+    seq,
+    event,
+    author: event.author,
+    role: event.author === "user" ? "user" : "agent",
+    time: event.timestamp,
+    branch: event.branch ?? "",
+  };
+  base.changed = Object.keys(event.actions?.stateDelta ?? {}); // shown at the event's first entry
+  const before = entries.length;
+  const shown = parts.filter((part) => !part.functionCall && !part.functionResponse);
+  if (shown.length) {
+    entries.push({ ...base, kind: "message", key: `${seq}`, parts: shown });
+    base.changed = [];
+  }
+  for (const [index, part] of parts.entries()) {
+    if (part.functionCall) {
+      const entry = callEntry(base, part.functionCall, index);
+      calls.set(part.functionCall.id, entry);
+      entries.push(entry);
+    }
+    if (part.functionResponse) respond(entries, calls, base, part.functionResponse, index);
+    if (part.functionCall || part.functionResponse) base.changed = [];
+  }
+  if (event.errorCode || event.errorMessage) {
+    entries.push({
+      ...base,
+      kind: "error",
+      key: `${seq}.error`,
+      code: event.errorCode ?? "",
+      message: event.errorMessage ?? "",
+    });
+  }
+  const handsOver = parts.some((part) => part.functionResponse?.name === HAND_OVER);
+  addActions(entries, base, event.actions ?? {}, {
+    hasContent: entries.length > before || parts.length > 0,
+    handsOver, // its call says so
+  });
+}
+
+function callEntry(base, call, index) {
+  const args = call.args ?? {};
+  const entry = { ...base, id: call.id, name: call.name, args, responses: [], state: "running" };
+  entry.key = `${base.seq}.call.${index}`;
+  entry.kind = "call";
+  const long = (base.event.longRunningToolIds ?? []).includes(call.id);
+  if (long) entry.state = "waiting";
+  if (call.name === REQUEST_CONFIRMATION || call.name === REQUEST_CREDENTIAL) {
+    entry.kind = "request";
+    entry.state = "waiting";
+    entry.about = args.originalFunctionCall ?? null;
+    entry.hint = args.toolConfirmation?.hint ?? "";
+  }
+  return entry;
+}
+
+function respond(entries, calls, base, response, index) {
+  const call = calls.get(response.id);
+  const { seq, event, author, time, changed } = base;
+  const given = { seq, event, author, time, changed };
+  given.response = response.response ?? {};
+  if (!call) {
+    const key = `${base.seq}.response.${index}`;
+    entries.push({ ...base, ...given, kind: "response", key, id: response.id, name: response.name });
+    return;
+  }
+  call.responses.push(given);
+  call.state = stateAfter(call, given);
+}
+
+function stateAfter(call, given) {
+  if (call.kind === "request" && call.name === REQUEST_CONFIRMATION) {
+    const said = wrapped(given.response);
+    if (typeof said.confirmed === "boolean") return said.confirmed ? "approved" : "rejected";
+    return "answered";
+  }
+  if (call.kind === "request") return "answered";
+  const long = (call.event.longRunningToolIds ?? []).includes(call.id);
+  const settled = given.event.customMetadata?.adk_settled;
+  const final = settled === true || (Array.isArray(settled) && settled.includes(call.id));
+  if (long && given.author !== "user" && !final && !given.event.id?.endsWith(".sealed")) {
+    return "waiting"; // a preliminary response: somebody's answer comes later
+  }
+  return isError(given.response) ? "failed" : "done";
+}
+
+/** ADK's own page sends its answer as JSON text below `response`. */
+function wrapped(response) {
+  if (typeof response.response !== "string" || Object.keys(response).length !== 1) return response;
+  try {
+    return JSON.parse(response.response) ?? {};
+  } catch {
+    return response;
+  }
+}
+
+export function isError(response) {
+  return typeof response?.error === "string" && response.error !== "";
+}
+
+function addActions(entries, base, actions, { hasContent, handsOver }) {
+  for (const [name, version] of Object.entries(actions.artifactDelta ?? {})) {
+    entries.push({ ...base, kind: "artifact", key: `${base.seq}.artifact.${name}`, name, version });
+  }
+  const only = (kind, more) => entries.push({ ...base, kind, key: `${base.seq}.${kind}`, ...more });
+  const { transferToAgent, rewindBeforeInvocationId, compaction } = actions;
+  if (transferToAgent && !handsOver) only("transfer", { to: transferToAgent });
+  if (rewindBeforeInvocationId) only("rewind", { before: rewindBeforeInvocationId });
+  if (compaction) only("compaction", { summary: compaction.compactedContent });
+  if (base.changed.length && !hasContent) only("change", {});
+}
+
+function attemptEntry(attempt) {
+  const key = `${attempt.eventId}.attempt.${attempt.attempt}`;
+  return { kind: "attempt", key, time: attempt.startTime, author: attempt.agent ?? "", attempt };
+}
+
+function partialEntry(answer) {
+  return { kind: "partial", key: `partial.${answer.eventId}`, ...answer };
+}
+
+/** The model calls of events, and the tokens that they say they cost, by model. */
+export function usageOf(events) {
+  const usage = { calls: 0, prompt: 0, candidates: 0, total: 0, models: {} };
+  for (const event of events) {
+    const counts = event.usageMetadata;
+    if (!counts && !event.modelVersion) continue;
+    usage.calls += 1;
+    if (!counts) continue;
+    const prompt = counts.promptTokenCount ?? 0;
+    const candidates = (counts.candidatesTokenCount ?? 0) + (counts.thoughtsTokenCount ?? 0);
+    usage.prompt += prompt;
+    usage.candidates += candidates;
+    usage.total += counts.totalTokenCount ?? prompt + candidates;
+    const name = event.modelVersion ?? "";
+    const model = (usage.models[name] ??= { prompt: 0, candidates: 0 });
+    model.prompt += prompt;
+    model.candidates += candidates;
+  }
+  return usage;
+}
+
+/** The history of each key of the state: `[{key, value, changes: [{seq, author, time, value}]}]`. */
+export function stateHistory(events) {
+  const keys = new Map();
+  for (const [seq, event] of events) {
+    for (const [key, value] of Object.entries(event.actions?.stateDelta ?? {})) {
+      const known = keys.get(key) ?? [];
+      known.push({ seq, author: event.author, time: event.timestamp, value });
+      keys.set(key, known);
+    }
+  }
+  return [...keys]
+    .map(([key, changes]) => ({ key, value: changes.at(-1).value, changes }))
+    .sort((one, other) => one.key.localeCompare(other.key));
+}
+
+/** The artifacts that events saved: `[{name, versions: [{version, seq, time}]}]`, newest last. */
+export function artifactsOf(events) {
+  const names = new Map();
+  for (const [seq, event] of events) {
+    for (const [name, version] of Object.entries(event.actions?.artifactDelta ?? {})) {
+      const known = names.get(name) ?? [];
+      known.push({ version, seq, time: event.timestamp, author: event.author });
+      names.set(name, known);
+    }
+  }
+  return [...names].map(([name, versions]) => ({ name, versions }));
+}

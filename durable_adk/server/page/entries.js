@@ -1,0 +1,233 @@
+// Shows the entries of a run: one line each, which opens to all that is known of it.
+
+import { request } from "./api.js";
+import { argumentList } from "./answer.js";
+import { mediaOf } from "./media.js";
+import { button, fill, h, icon } from "./dom.js";
+import { HAND_OVER } from "./conversation.js";
+import { argumentsLine, brief, clock, count, duration, exact, pretty, unwrapped } from "./format.js";
+import { prose } from "./prose.js";
+
+/** What decides how an entry looks; an element is made anew only if it is another. */
+export function looksOf(entry, context) {
+  const pending = context.pending.get(entry.id)?.callId ?? "";
+  const open = context.open.has(entry.key);
+  const { kind, state, responses, version, tells } = entry;
+  return [kind, state, responses?.length, version, open, pending, tells].join("|");
+}
+
+/** The element of an entry. `context`: key, open (keys), pending (by call id), card(pending), toggle. */
+export function entryElement(entry, context) {
+  const show = KINDS[entry.kind];
+  const { body, mark = "", name = "" } = show(entry, context);
+  const opens = Boolean(entry.event || entry.attempt);
+  const open = context.open.has(entry.key);
+  const time = h("time", { title: exact(entry.time) }, entry.tells && clock(entry.time));
+  const region = `details-${entry.key.replace(/[^\w.-]/g, "_")}`;
+  const more =
+    opens &&
+    h(
+      "button",
+      {
+        type: "button",
+        class: "more",
+        "aria-expanded": String(open),
+        "aria-controls": region,
+        "aria-label": `Details of ${name || entry.kind}`,
+        onclick: () => context.toggle(entry),
+      },
+      entry.seq && h("span", { class: "seq", title: "sequence number in the session" }, `#${entry.seq}`),
+      icon("chevron"),
+    );
+  return h(
+    "li",
+    { class: `entry ${entry.kind} ${entry.role ?? ""} ${mark}`, "data-key": entry.key, "data-seq": entry.seq, tabindex: -1 },
+    h("div", { class: "gutter" }, time),
+    h("span", { class: "dot", "aria-hidden": "true" }),
+    h("div", { class: "content" }, body, open && h("div", { class: "details", id: region }, details(entry, context))),
+    more,
+  );
+}
+
+const KINDS = {
+  message(entry) {
+    const isUser = entry.role === "user";
+    const usage = entry.event.usageMetadata?.totalTokenCount;
+    const facts = [entry.event.modelVersion, usage && count(usage, "token")].filter(Boolean);
+    const by = h("p", { class: "by" }, h("span", { class: "author" }, isUser ? "You" : entry.author), !isUser && facts.length > 0 && h("span", { class: "facts" }, facts.join(" · ")), changes(entry));
+    return { name: `message of ${entry.author}`, body: [by, entry.parts.map(part)] };
+  },
+
+  partial(entry) {
+    const again = entry.attempt > 1 && h("span", { class: "facts" }, `attempt ${entry.attempt}`);
+    const by = h("p", { class: "by" }, h("span", { class: "author" }, entry.author), h("span", { class: "writing" }, "writing"), again);
+    const thought = entry.thought && h("details", { class: "thought", open: !entry.text }, h("summary", null, "Thinking"), prose(entry.thought));
+    const gap = entry.missing && h("p", { class: "quiet" }, "Some of the text is missing until the whole is committed.");
+    return { body: [by, thought, entry.text ? prose(entry.text) : null, gap] };
+  },
+
+  call(entry, context) {
+    const last = entry.responses.at(-1);
+    if (entry.name === HAND_OVER && entry.state === "done") return KINDS.transfer({ ...entry, to: entry.args.agent_name });
+    const took = last && entry.state !== "waiting" ? duration(last.time - entry.time) : "";
+    const line = h(
+      "p",
+      { class: "line" },
+      h("span", { class: "name mono" }, entry.name),
+      h("span", { class: "args mono" }, argumentsLine(entry.args)),
+      took && h("span", { class: "facts" }, took),
+      changes(last ?? entry),
+    );
+    const pending = context.pending.get(entry.id);
+    return {
+      name: entry.name,
+      mark: entry.state,
+      body: [line, outcome(entry), pending && context.card(pending)],
+    };
+  },
+
+  request(entry, context) {
+    const pending = context.pending.get(entry.id);
+    if (pending) return { name: "request", mark: "waiting", body: context.card(pending) };
+    const about = entry.about?.name ?? "";
+    const said = {
+      waiting: `Waits for a decision on ${about || "a credential"}`,
+      approved: `Approved ${about}`,
+      rejected: `Rejected ${about}`,
+      answered: `Answered ${about}`,
+    }[entry.state];
+    const last = entry.responses.at(-1);
+    const waited = last && `after ${duration(last.time - entry.time)}`;
+    const line = h("p", { class: "line" }, said, waited && h("span", { class: "facts" }, waited));
+    return { name: said, mark: entry.state, body: line };
+  },
+
+  response(entry) {
+    const line = h("p", { class: "line" }, h("span", { class: "name mono" }, entry.name), h("span", { class: "facts" }, "returned"), changes(entry));
+    return { name: entry.name, body: [line, h("p", { class: "result mono" }, brief(unwrapped(entry.response), 160))] };
+  },
+
+  artifact(entry, context) {
+    const opener = h("button", { type: "button", class: "chip", onclick: () => context.showArtifact(entry.name, entry.version) }, icon("file"), entry.name, h("span", { class: "facts" }, `version ${entry.version}`));
+    return { name: entry.name, body: h("p", { class: "line" }, "Saved ", opener) };
+  },
+
+  attempt({ attempt }) {
+    const what = attempt.outcome === "lost" ? "was lost with its worker" : attempt.outcome;
+    const took = attempt.startTime && attempt.endTime ? duration(attempt.endTime - attempt.startTime) : "";
+    const tokens = attempt.usage?.totalTokens ?? attempt.usage?.totalTokenCount;
+    const facts = [attempt.model ?? attempt.name, attempt.worker && `on ${attempt.worker}`, took && `after ${took}`, tokens && count(tokens, "token")];
+    const line = h("p", { class: "line" }, h("strong", null, `Attempt ${attempt.attempt} ${what}`), h("span", { class: "facts" }, facts.filter(Boolean).join(" · ")));
+    return { name: "attempt", mark: "failed", body: [line, attempt.error && h("p", { class: "result" }, errorText(attempt.error))] };
+  },
+
+  error(entry) {
+    return { name: "error", mark: "failed", body: h("div", { class: "failure" }, h("strong", null, entry.code), " ", entry.message) };
+  },
+
+  transfer: (entry) => ({ name: "transfer", body: h("p", { class: "line" }, h("strong", null, entry.author), " hands over to ", h("strong", null, entry.to)) }),
+  rewind: (entry) => ({ name: "rewind", body: h("p", { class: "line" }, "The session was taken back to before a run. What came after it is not part of the conversation any more.") }),
+  compaction: (entry) => ({ name: "summary", body: [h("p", { class: "line" }, "Earlier events are summarized for the model."), (entry.summary?.parts ?? []).map(part)] }),
+  change: (entry) => ({ name: "state change", body: h("p", { class: "line" }, `${entry.author} changed `, changes(entry)) }),
+};
+
+export function errorText(error) {
+  if (typeof error === "string") return error;
+  return [error?.type, error?.message].filter(Boolean).join(": ") || pretty(error);
+}
+
+function outcome(entry) {
+  const last = entry.responses.at(-1);
+  if (!last) return entry.state === "running" ? h("p", { class: "result quiet" }, "has not returned yet") : null;
+  if (entry.state === "waiting" && last.response.error) return h("p", { class: "result quiet" }, "waits for a decision");
+  const result = unwrapped(last.response);
+  if (result === null) return null;
+  const text = entry.state === "failed" ? last.response.error : brief(result, 200);
+  return h("p", { class: `result ${typeof result === "string" ? "" : "mono"}` }, text);
+}
+
+function changes({ changed = [] }) {
+  if (!changed.length) return null;
+  return h("span", { class: "keys", title: "changed in the state" }, changed.map((key) => h("span", { class: "key mono" }, key)));
+}
+
+function part(each) {
+  if (each.thought && each.text) {
+    return h("details", { class: "thought" }, h("summary", null, "Thought"), prose(each.text));
+  }
+  if (each.text) return prose(each.text);
+  if (each.inlineData) return mediaOf(each.inlineData, each.inlineData.displayName ?? "attachment");
+  if (each.fileData) return h("p", { class: "chip" }, icon("file"), each.fileData.displayName ?? each.fileData.fileUri);
+  if (each.executableCode) return h("pre", { class: "code", tabindex: 0 }, h("code", null, each.executableCode.code));
+  if (each.codeExecutionResult) return h("pre", { class: "code result", tabindex: 0 }, h("code", null, each.codeExecutionResult.output ?? ""));
+  if (!Object.keys(each).length || each.text === "") return null;
+  return json(each);
+}
+
+export function json(value) {
+  return h("pre", { class: "code", tabindex: 0 }, h("code", null, pretty(value)));
+}
+
+/** What an entry opens to. */
+function details(entry, context) {
+  if (entry.attempt && !entry.event) return section("Attempt", argumentList(entry.attempt));
+  const last = entry.responses?.at(-1) ?? entry;
+  const delta = last.event?.actions?.stateDelta ?? {};
+  return [
+    entry.args && section("Request", json(entry.args)),
+    !entry.args && entry.role === "agent" && section("Request", modelRequest(entry, context)),
+    (entry.responses ?? []).map((each, index, all) => section(all.length > 1 ? `Response ${index + 1}` : "Response", json(each.response))),
+    entry.kind === "message" && entry.role === "agent" && section("Response", json(entry.event.content)),
+    Object.keys(delta).length > 0 && section("State change", argumentList(delta)),
+    section("Commit", argumentList(facts(entry))),
+    ...(entry.responses ?? []).filter((each) => each.seq !== entry.seq).map((each) => section("Commit of the response", argumentList(facts(each)))),
+    section("Event", raw(last.event)),
+    context.temporalUrl(entry) && h("p", null, h("a", { href: context.temporalUrl(entry), target: "_blank", rel: "noopener noreferrer" }, "Workflow in Temporal ", icon("out"))),
+  ];
+}
+
+function facts({ seq, event, time, author }) {
+  const usage = event.usageMetadata;
+  const all = {
+    "sequence number": seq,
+    event: event.id,
+    author,
+    branch: event.branch,
+    time: exact(time),
+    invocation: event.invocationId,
+    model: event.modelVersion,
+    "finish reason": event.finishReason,
+    tokens: usage && `${usage.promptTokenCount ?? 0} in, ${usage.candidatesTokenCount ?? 0} out${usage.thoughtsTokenCount ? `, ${usage.thoughtsTokenCount} of thoughts` : ""}${usage.cachedContentTokenCount ? `, ${usage.cachedContentTokenCount} from the cache` : ""}`,
+  };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined && value !== null && value !== ""));
+}
+
+function section(title, ...content) {
+  return h("section", null, h("h4", null, title), content);
+}
+
+function raw(event) {
+  const text = JSON.stringify(event, null, 2);
+  const place = h("div", { class: "raw" });
+  const copy = button("Copy", async () => {
+    await navigator.clipboard?.writeText(text);
+    copy.textContent = "Copied";
+  }, { kind: "small" });
+  return h("details", { class: "raw" }, h("summary", null, "As JSON"), copy, json(text), place);
+}
+
+/** What the model was sent: rebuilt by the server, and asked for only when somebody looks. */
+function modelRequest(entry, context) {
+  const place = h("div", { class: "quiet" }, "Loading…");
+  load(entry, context).then(
+    (sent) => fill(place, sent ? json(sent) : "The request is not recorded."),
+    (error) => fill(place, error.status === 404 ? "The request is not recorded." : error.message),
+  );
+  return place;
+}
+
+async function load(entry, context) {
+  const attributes = await request("GET", ["dev", "apps", context.key.appName, "debug", "trace", entry.event.id], { query: { session_id: context.key.sessionId, user_id: context.key.userId } });
+  const sent = attributes?.["gcp.vertex.agent.llm_request"];
+  return typeof sent === "string" ? JSON.parse(sent) : sent;
+}

@@ -1,0 +1,137 @@
+// The list of runs: search, statuses with live counts, and what each is about.
+
+import { get } from "./api.js";
+import { button, failure, fill, h } from "./dom.js";
+import { ago, exact } from "./format.js";
+
+const STATUSES = ["running", "paused", "completed", "failed", "cancelled"];
+const PAGE = 40;
+const MOST = 200;
+
+/** Sessions may have runs of the same id. */
+const keyOf = ({ appName, userId, sessionId, invocationId }) => JSON.stringify([appName, userId, sessionId, invocationId]);
+
+export class Runs {
+  element = h("nav", { class: "runs", "aria-label": "Runs" });
+  #chips = h("div", { class: "chips", role: "group", "aria-label": "Statuses" });
+  #list = h("ul", { class: "run-list" });
+  #foot = h("div", { class: "foot" });
+  #trouble = h("div");
+  #search;
+  #status = "";
+  #where = {};
+  #items = [];
+  #next = null;
+  #current = "";
+  #asked = 0;
+  #loaded = false;
+
+  constructor() {
+    let timer;
+    const later = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => this.refresh(), 200);
+    };
+    this.#search = h("input", { type: "search", id: "search", placeholder: "Search runs", "aria-label": "Search runs", "aria-keyshortcuts": "/", oninput: later });
+    this.element.append(h("div", { class: "search" }, this.#search), this.#chips, this.#trouble, this.#list, this.#foot);
+    this.#drawChips({});
+  }
+
+  focusSearch() {
+    this.#search.focus();
+    this.#search.select();
+  }
+
+  narrow(where) {
+    this.#where = where;
+    return this.refresh();
+  }
+
+  /** Mark the run or session that is shown. */
+  mark(sessionId, invocationId) {
+    this.#current = `${sessionId}|${invocationId ?? ""}`;
+    this.#draw();
+  }
+
+  /** Read the counts and all that is shown again. */
+  async refresh() {
+    const asked = (this.#asked += 1);
+    try {
+      const where = { app_name: this.#where.app, user_id: this.#where.user };
+      const [page, counts] = await Promise.all([this.#page(null, Math.min(Math.max(PAGE, this.#items.length), MOST)), get(["invocations", "counts"], where)]);
+      if (asked !== this.#asked) return; // somebody typed on
+      this.#items = page.invocations;
+      this.#next = page.nextPageToken ?? null;
+      this.#loaded = true;
+      fill(this.#trouble);
+      this.#drawChips(counts);
+      this.#draw();
+    } catch (error) {
+      if (asked === this.#asked) fill(this.#trouble, failure(error, () => this.refresh()));
+    }
+  }
+
+  #page(token, limit = PAGE) {
+    const { app, user } = this.#where;
+    return get(["invocations"], { app_name: app, user_id: user, status: this.#status, query: this.#search.value.trim(), limit, page_token: token });
+  }
+
+  async #more() {
+    try {
+      const page = await this.#page(this.#next);
+      const known = new Set(this.#items.map(keyOf));
+      this.#items = [...this.#items, ...page.invocations.filter((each) => !known.has(keyOf(each)))];
+      this.#next = page.nextPageToken ?? null;
+      this.#draw();
+    } catch (error) {
+      fill(this.#foot, failure(error, () => this.#more()));
+    }
+  }
+
+  #drawChips(counts) {
+    const chip = (status) => {
+      const pressed = this.#status === status;
+      const choose = () => {
+        this.#status = pressed ? "" : status;
+        this.refresh();
+        this.#drawChips(counts);
+      };
+      const number = h("span", { class: "number" }, counts[status] ?? "–");
+      return h("button", { type: "button", class: `chip status ${status}`, "aria-pressed": String(pressed), onclick: choose }, h("span", { class: "light" }), status, number);
+    };
+    const held = this.#chips.contains(document.activeElement) && [...this.#chips.children].indexOf(document.activeElement);
+    fill(this.#chips, [...STATUSES, ...(counts.abandoned ? ["abandoned"] : [])].map(chip));
+    if (held !== false) this.#chips.children[held]?.focus();
+  }
+
+  #draw() {
+    if (!this.#loaded) return;
+    const held = document.activeElement?.dataset?.run;
+    fill(this.#list, this.#items.map((each) => this.#row(each)));
+    if (held) this.#list.querySelector(`[data-run="${CSS.escape(held)}"]`)?.focus();
+    fill(this.#foot, this.#next && button("Show more", () => this.#more(), { kind: "small" }), !this.#items.length && this.#nothing());
+  }
+
+  #nothing() {
+    const narrowed = this.#search.value.trim() || this.#status;
+    return h("p", { class: "quiet" }, narrowed ? "No run is like that." : "No runs yet. Send the first message.");
+  }
+
+  #row({ appName, userId, sessionId, invocationId, status, message, updateTime, pending }) {
+    const href = `#/s/${[appName, userId, sessionId].map(encodeURIComponent).join("/")}?run=${encodeURIComponent(invocationId)}`;
+    const [session, run] = this.#current.split("|");
+    const isCurrent = session === sessionId && (run === invocationId || run === "");
+    const waits = pending > 0 && h("span", { class: "badge" }, `${pending} waiting`);
+    return h(
+      "li",
+      null,
+      h(
+        "a",
+        { href, "data-run": invocationId, "aria-current": isCurrent ? "page" : null, class: status },
+        h("span", { class: "light", title: status }),
+        h("span", { class: "said" }, message || "(no text)"),
+        h("span", { class: "meta" }, h("span", { class: "sr" }, `${status}, `), appName, " · ", !this.#where.user && [userId, " · "], h("time", { title: exact(updateTime) }, ago(updateTime)), waits),
+      ),
+    );
+  }
+}

@@ -1,0 +1,194 @@
+// Reads a JSON schema as a form: which fields, of which kind, and whether a value fits. Pure.
+
+const DEEPEST = 6;
+
+/**
+ * The field that a schema describes: `{kind, title, description, nullable, initial, ...}`.
+ *
+ * Kinds are string, number, integer, boolean, enum, array (`item`), object (`properties`), and json
+ * for all that a form cannot show.
+ */
+export function fieldOf(schema, root = schema, depth = 0) {
+  const { resolved, nullable } = resolve(schema, root);
+  const kind = depth > DEEPEST ? "json" : kindOf(resolved);
+  const field = {
+    kind,
+    nullable,
+    title: resolved.title ?? "",
+    description: resolved.description ?? "",
+    initial: resolved.default,
+    schema: resolved,
+  };
+  if (kind === "enum") field.options = resolved.enum ?? [resolved.const];
+  if (kind === "array") field.item = fieldOf(resolved.items ?? {}, root, depth + 1);
+  if (kind === "object") {
+    const required = new Set(resolved.required ?? []);
+    field.properties = Object.entries(resolved.properties).map(([name, each]) => ({
+      name,
+      required: required.has(name),
+      field: fieldOf(each, root, depth + 1),
+    }));
+    if (field.properties.some(({ field: each }) => each.kind === "object" && !each.properties)) {
+      field.kind = "json";
+    }
+  }
+  return field;
+}
+
+function resolve(schema, root) {
+  let resolved = typeof schema === "object" && schema ? schema : {};
+  let nullable = resolved.nullable === true;
+  for (let step = 0; step < 16; step += 1) {
+    const choices = resolved.anyOf ?? resolved.oneOf;
+    if (typeof resolved.$ref === "string") {
+      const { $ref, ...rest } = resolved;
+      resolved = { ...pointed(root, $ref), ...rest };
+    } else if (Array.isArray(resolved.allOf) && resolved.allOf.length === 1) {
+      const { allOf, ...rest } = resolved;
+      resolved = { ...allOf[0], ...rest };
+    } else if (Array.isArray(choices) && choices.some(isNull)) {
+      const others = choices.filter((each) => !isNull(each));
+      if (others.length !== 1) break;
+      const { anyOf, oneOf, ...rest } = resolved;
+      resolved = { ...others[0], ...rest };
+      nullable = true;
+    } else break;
+  }
+  if (Array.isArray(resolved.type) && resolved.type.includes("null")) {
+    const types = resolved.type.filter((each) => each !== "null");
+    resolved = { ...resolved, type: types.length === 1 ? types[0] : types };
+    nullable = true;
+  }
+  return { resolved, nullable };
+}
+
+function isNull(schema) {
+  return String(schema?.type).toLowerCase() === "null";
+}
+
+function pointed(root, ref) {
+  if (!ref.startsWith("#/")) return {};
+  const names = ref.slice(2).split("/");
+  const at = names.reduce(
+    (place, name) => place?.[name.replaceAll("~1", "/").replaceAll("~0", "~")],
+    root,
+  );
+  return typeof at === "object" && at ? at : {};
+}
+
+function kindOf(schema) {
+  const simple = (value) => ["string", "number", "boolean"].includes(typeof value);
+  if (Array.isArray(schema.enum)) return schema.enum.every(simple) ? "enum" : "json";
+  if (schema.const !== undefined) return simple(schema.const) ? "enum" : "json";
+  const type = typeof schema.type === "string" ? schema.type.toLowerCase() : "";
+  if (["string", "number", "integer", "boolean"].includes(type)) return type;
+  if (type === "array" && schema.items && !schema.prefixItems) return "array";
+  if ((type === "object" || !type) && schema.properties) return "object";
+  return "json";
+}
+
+/** A schema for a value that has none: what its form looks like is what the value is like. */
+export function schemaOf(value) {
+  if (typeof value === "string") return { type: "string" };
+  if (typeof value === "boolean") return { type: "boolean" };
+  if (typeof value === "number") return { type: "number" };
+  if (Array.isArray(value) && value.length) {
+    const kinds = new Set(value.map((each) => typeof each));
+    const simple = kinds.size === 1 && typeof value[0] !== "object";
+    return simple ? { type: "array", items: schemaOf(value[0]) } : {};
+  }
+  if (typeof value === "object" && value && !Array.isArray(value)) {
+    const entries = Object.entries(value);
+    const properties = Object.fromEntries(entries.map(([key, each]) => [key, schemaOf(each)]));
+    return entries.length ? { type: "object", properties, required: Object.keys(value) } : {};
+  }
+  return {};
+}
+
+/** What a form shows at first: the default, or what is as good as empty. */
+export function emptyOf(field) {
+  if (field.initial !== undefined) return field.initial;
+  if (field.nullable) return null;
+  if (field.kind === "object") {
+    const needed = field.properties.filter((each) => each.required || each.field.initial !== undefined);
+    return Object.fromEntries(needed.map((each) => [each.name, emptyOf(each.field)]));
+  }
+  return { string: "", boolean: false, array: [], json: {} }[field.kind] ?? null;
+}
+
+/** What is wrong with a value, as `[{path, message}]`; paths are like `address.lines.0`. */
+export function problemsOf(field, value, path = "") {
+  if (value === null || value === undefined) {
+    const fine = field.nullable || field.kind === "json";
+    return fine ? [] : [{ path, message: "is needed" }];
+  }
+  const check = CHECKS[field.kind];
+  return check ? check(field, value, path) : [];
+}
+
+const CHECKS = {
+  string: ({ schema }, value, path) => {
+    if (typeof value !== "string") return [{ path, message: "must be a text" }];
+    if (value.length < (schema.minLength ?? 0)) {
+      const least = schema.minLength === 1 ? "is needed" : `needs ${schema.minLength} characters`;
+      return [{ path, message: least }];
+    }
+    if (value.length > (schema.maxLength ?? Infinity)) {
+      return [{ path, message: `has more than ${schema.maxLength} characters` }];
+    }
+    return matches(schema.pattern, value) ? [] : [{ path, message: `must match ${schema.pattern}` }];
+  },
+  number: (field, value, path) => range(field, value, path),
+  integer: (field, value, path) =>
+    Number.isInteger(value) ? range(field, value, path) : [{ path, message: "must be a whole number" }],
+  boolean: (_, value, path) =>
+    typeof value === "boolean" ? [] : [{ path, message: "must be yes or no" }],
+  enum: ({ options }, value, path) =>
+    options.includes(value) ? [] : [{ path, message: `must be one of ${options.join(", ")}` }],
+  array: ({ item, schema }, value, path) => {
+    if (!Array.isArray(value)) return [{ path, message: "must be a list" }];
+    const inside = value.flatMap((each, index) => problemsOf(item, each, join(path, index)));
+    if (value.length < (schema.minItems ?? 0)) {
+      return [{ path, message: `needs at least ${schema.minItems}` }, ...inside];
+    }
+    if (value.length > (schema.maxItems ?? Infinity)) {
+      return [{ path, message: `takes at most ${schema.maxItems}` }, ...inside];
+    }
+    return inside;
+  },
+  object: ({ properties }, value, path) => {
+    if (typeof value !== "object" || Array.isArray(value)) {
+      return [{ path, message: "must be an object" }];
+    }
+    return properties.flatMap(({ name, required, field }) => {
+      if (value[name] === undefined && !required) return [];
+      return problemsOf(field, value[name], join(path, name));
+    });
+  },
+};
+
+function range({ schema }, value, path) {
+  if (typeof value !== "number" || !Number.isFinite(value)) {
+    return [{ path, message: "must be a number" }];
+  }
+  const { minimum = -Infinity, maximum = Infinity } = schema;
+  const { exclusiveMinimum = -Infinity, exclusiveMaximum = Infinity } = schema;
+  if (value < minimum) return [{ path, message: `must be at least ${minimum}` }];
+  if (value > maximum) return [{ path, message: `must be at most ${maximum}` }];
+  if (value <= exclusiveMinimum) return [{ path, message: `must be above ${exclusiveMinimum}` }];
+  if (value >= exclusiveMaximum) return [{ path, message: `must be below ${exclusiveMaximum}` }];
+  return [];
+}
+
+function matches(pattern, value) {
+  if (typeof pattern !== "string") return true;
+  try {
+    return new RegExp(pattern, "u").test(value);
+  } catch {
+    return true; // a pattern that this language cannot read: the server decides
+  }
+}
+
+function join(path, name) {
+  return path === "" ? String(name) : `${path}.${name}`;
+}

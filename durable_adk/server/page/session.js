@@ -1,0 +1,429 @@
+// One session: its runs as a timeline, what they say as they say it, and where one writes to it.
+
+import { get, getInvocation, inSession, post, postInvocation, sessionPath, startOnce } from "./api.js";
+import { answerCard } from "./answer.js";
+import { Composer } from "./composer.js";
+import { CLOSED, Conversation } from "./conversation.js";
+import { announce, button, failure, fill, h, icon } from "./dom.js";
+import { entryElement, errorText, looksOf } from "./entries.js";
+import { clock, costOf, count, duration, money } from "./format.js";
+import { artifactsPanel, empty, statePanel } from "./panels.js";
+import { prices } from "./preferences.js";
+import { Stream } from "./stream.js";
+
+const TABS = ["Timeline", "State", "Artifacts"];
+
+export class SessionView {
+  element;
+  #key;
+  #conversation = new Conversation();
+  #stream;
+  #composer;
+  #open = new Set();
+  #pending = new Map();
+  #runs = new Map(); // invocation id -> {element, head, list, entries}
+  #about = new Map(); // invocation id -> what the server says of it
+  #asking = new Map(); // invocation id -> timer
+  #session = null;
+  #tab = "Timeline";
+  #chosen = { name: null, version: null };
+  #frame = 0;
+  #goal; // the run to scroll to when it is there
+  #stuck = true; // at the end: stay there
+  #loaded = false;
+  #ticker = null;
+  #stopped = false;
+
+  #timeline = h("div", { class: "timeline" });
+  #panel = h("div", { class: "panel" });
+  #tabs = h("div", { class: "tabs", role: "tablist" });
+  #summary = h("p", { class: "facts" });
+  #connection = h("div", { class: "connection", role: "status" });
+  #scroller;
+  #latest;
+
+  constructor(key, run) {
+    this.#key = key;
+    this.#goal = run;
+    this.#composer = new Composer((content, options) => this.#send(content, options));
+    this.#latest = button("Latest", () => this.#toEnd(), { kind: "latest small", hidden: true });
+    this.#scroller = h("div", { class: "scroller", onscroll: () => this.#scrolled() }, this.#timeline, this.#panel);
+    const title = h("h1", { tabindex: -1, title: key.sessionId }, key.sessionId);
+    const place = h("p", { class: "where" }, `${key.appName} · ${key.userId} · ${key.sessionId}`);
+    const head = h("header", { class: "session-head" }, h("a", { class: "button icon-button back", href: "#/", "aria-label": "Back to the runs" }, icon("back")), h("div", { class: "title" }, title, place), this.#summary);
+    this.element = h("section", { class: "session", "aria-label": `Session ${key.sessionId}` }, head, this.#tabs, this.#connection, this.#scroller, this.#latest, this.#composer.element);
+    this.#drawTabs();
+    fill(this.#timeline, h("p", { class: "quiet loading" }, "Loading…"));
+    this.#stream = new Stream(sessionPath(key, "events"), { onItem: (item) => this.#take(item), onState: (state) => this.#connected(state) });
+    this.#stream.run();
+    this.#loadSession();
+    this.refresh();
+  }
+
+  stop() {
+    this.#stopped = true;
+    this.#stream.stop();
+    cancelAnimationFrame(this.#frame);
+    clearInterval(this.#ticker);
+    for (const timer of this.#asking.values()) clearTimeout(timer);
+  }
+
+  focus() {
+    this.#composer.focus();
+  }
+
+  /** Show a run of the session. */
+  goTo(run) {
+    this.#goal = run;
+    this.#later();
+  }
+
+  /** Read again what waits in the session. */
+  async refresh() {
+    try {
+      const pending = await get(["pending"], inSession(this.#key));
+      this.#pending = new Map(pending.map((each) => [each.callId, each]));
+      this.#later();
+    } catch {
+      // the inbox says so; the timeline is right without
+    }
+  }
+
+  async #loadSession() {
+    try {
+      this.#session = await get(sessionPath(this.#key));
+      if (!this.#session.events?.length) this.#loaded = true;
+      this.#later();
+    } catch {
+      // the stream says what is wrong
+    }
+  }
+
+  #take(item) {
+    if (!this.#conversation.add(item)) return;
+    this.#loaded = true;
+    if (item.type === "status") {
+      this.#ask(item.invocationId, 50);
+      if (CLOSED.has(item.status)) announce(`The run ${item.status}.`);
+    }
+    if (item.type === "event") {
+      this.#ask(item.event.invocationId, 400);
+      if (item.event.author !== "user" && item.event.content?.parts?.some((part) => part.text)) announce(`${item.event.author} answered.`);
+    }
+    if (item.type === "status" || item.event?.longRunningToolIds?.length || item.event?.author === "user") this.refresh();
+    this.#later();
+  }
+
+  /** Ask the server about a run, soon; several reasons at once are one request. */
+  #ask(invocationId, wait) {
+    if (!invocationId || this.#asking.has(invocationId)) return;
+    const timer = setTimeout(async () => {
+      this.#asking.delete(invocationId);
+      try {
+        const about = await getInvocation(this.#key, invocationId);
+        if (this.#stopped) return;
+        this.#about.set(invocationId, about);
+        this.#conversation.setAttempts(invocationId, about.attempts ?? []);
+        this.#conversation.add({ type: "status", ...about });
+        this.#later();
+      } catch {
+        // asked again at the next item
+      }
+    }, wait);
+    this.#asking.set(invocationId, timer);
+  }
+
+  #connected({ state, until, error, failures, why }) {
+    clearInterval(this.#ticker);
+    if (state === "live" || (state === "waiting" && failures === 1)) {
+      fill(this.#connection); // one gap of a moment is nobody's concern
+      if (state === "live") this.refresh();
+      if (state === "live" && this.#runs.size) for (const id of this.#runs.keys()) if (!CLOSED.has(this.#about.get(id)?.status)) this.#ask(id, 100);
+      return;
+    }
+    if (state === "refused") {
+      this.#loaded = true;
+      fill(this.#timeline, failure(error));
+      fill(this.#connection);
+    }
+    if (state === "waiting") {
+      const left = h("span");
+      const tick = () => (left.textContent = `Trying again in ${Math.max(0, Math.ceil((until - Date.now()) / 1000))} s.`);
+      tick();
+      this.#ticker = setInterval(tick, 500);
+      fill(this.#connection, h("div", { class: "notice" }, h("span", null, "Reconnecting… The run goes on without this page. ", why), left, button("Try now", () => this.#stream.hurry(), { kind: "small" })));
+    }
+  }
+
+  #later() {
+    if (this.#frame || this.#stopped) return;
+    this.#frame = requestAnimationFrame(() => {
+      this.#frame = 0;
+      this.#draw();
+    });
+  }
+
+  #draw() {
+    const runs = this.#conversation.runs();
+    if (this.#loaded) this.#timeline.querySelector(":scope > .loading")?.remove();
+    this.#timeline.querySelector(":scope > .empty")?.remove();
+    if (!runs.length && this.#loaded && !this.#timeline.querySelector(".failure")) {
+      this.#timeline.append(empty("A new session.", "Write the first message below. Every event is stored before you see it, so you may close this page at any time."));
+    }
+    for (const [index, run] of runs.entries()) this.#drawRun(run, index);
+    this.#drawTitle();
+    this.#summarize(runs);
+    if (this.#tab === "State") this.#drawState();
+    if (this.#tab === "Timeline") this.#settle();
+  }
+
+  /** A session is called what its owner calls it, else what it began with. */
+  #drawTitle() {
+    const named = this.#session?.state?.__session_metadata__?.displayName;
+    const title = named || this.#conversation.opening() || this.#key.sessionId;
+    const place = this.element.querySelector("h1");
+    if (place.textContent !== title) place.textContent = title;
+  }
+
+  #drawRun(run, index) {
+    let shown = this.#runs.get(run.invocationId);
+    if (!shown) {
+      const head = h("header", { class: "run-head" });
+      const list = h("ol", { class: "entries" });
+      const element = h("section", { class: "run", "data-run": run.invocationId, "aria-label": `Run ${index + 1}` }, list, head);
+      shown = { element, head, list, entries: new Map(), headLooks: "" };
+      this.#runs.set(run.invocationId, shown);
+    }
+    if (this.#timeline.children[index] !== shown.element) this.#timeline.insertBefore(shown.element, this.#timeline.children[index] ?? null);
+    shown.element.classList.toggle("rewound", run.rewound);
+    this.#drawEntries(shown, run);
+    this.#drawHead(shown, run);
+  }
+
+  #drawEntries(shown, run) {
+    const context = this.#context(run);
+    const keys = new Set(run.entries.map((each) => each.key));
+    for (const [key, { element }] of shown.entries) {
+      if (keys.has(key)) continue;
+      element.remove();
+      shown.entries.delete(key);
+    }
+    let said = "";
+    for (const [index, entry] of run.entries.entries()) {
+      const time = clock(entry.time);
+      entry.tells = time !== said; // the same minute again is noise
+      said = time || said;
+      const looks = looksOf(entry, context);
+      let known = shown.entries.get(entry.key);
+      if (!known || known.looks !== looks) {
+        const held = known?.element.contains(document.activeElement);
+        const element = entryElement(entry, context);
+        if (known) known.element.replaceWith(element);
+        if (held) (element.querySelector(":scope > .more") ?? element).focus({ preventScroll: true });
+        known = { element, looks };
+        shown.entries.set(entry.key, known);
+      }
+      if (shown.list.children[index] !== known.element) shown.list.insertBefore(known.element, shown.list.children[index] ?? null);
+    }
+  }
+
+  #context(run) {
+    return {
+      key: this.#key,
+      open: this.#open,
+      pending: this.#pending,
+      card: (pending) => answerCard(pending, { done: () => this.refresh() }),
+      temporalUrl: () => webAddress(this.#about.get(run.invocationId)?.temporalUrl),
+      showArtifact: (name, version) => this.#showArtifact(name, version),
+      toggle: (entry) => {
+        if (!this.#open.delete(entry.key)) this.#open.add(entry.key);
+        this.#stuck = false;
+        this.#later();
+      },
+    };
+  }
+
+  /** What a run has come to: below its entries, where the next thing happens. */
+  #drawHead(shown, run) {
+    const about = this.#about.get(run.invocationId);
+    const status = run.status ?? about?.status ?? "";
+    const cost = costOf(run.usage.models, prices.get());
+    const looks = JSON.stringify([status, run.error, run.rewound, run.usage, cost, about?.updateTime, about?.temporalUrl]);
+    if (looks === shown.headLooks) return;
+    shown.headLooks = looks;
+    const took = about && CLOSED.has(status) ? duration(about.updateTime - about.startTime) : "";
+    const facts = [took, run.usage.calls && count(run.usage.calls, "model call"), run.usage.total && count(run.usage.total, "token"), cost !== null && money(cost)];
+    const trouble = h("div");
+    const act = (path, body) => () => this.#act(run.invocationId, path, body, trouble);
+    const temporal = webAddress(about?.temporalUrl);
+    fill(
+      shown.head,
+      h("span", { class: `status ${status}` }, h("span", { class: "light" }), run.rewound ? "rewound" : status || "…"),
+      h("span", { class: "facts" }, facts.filter(Boolean).join(" · ")),
+      h(
+        "span",
+        { class: "run-actions" },
+        ["running", "paused"].includes(status) && button("Cancel", act("cancel"), { kind: "quiet-button" }),
+        CLOSED.has(status) && !run.rewound && this.#rewindButton(run, trouble),
+        temporal && h("a", { href: temporal, target: "_blank", rel: "noopener noreferrer" }, "Temporal", icon("out")),
+      ),
+      run.error && h("div", { class: "failure" }, errorText(run.error)),
+      trouble,
+    );
+  }
+
+  /** Rewinding asks once more: a second press does it. */
+  #rewindButton(run, trouble) {
+    let asked = false;
+    const each = button("Rewind", async () => {
+      if (!asked) {
+        asked = true;
+        each.textContent = "Take the session back to before this run?";
+        setTimeout(() => {
+          asked = false;
+          each.textContent = "Rewind";
+        }, 5000);
+        return;
+      }
+      try {
+        await post(sessionPath(this.#key, "rewind"), { invocationId: run.invocationId });
+        announce("The session was taken back.");
+      } catch (error) {
+        fill(trouble, failure(error));
+      }
+    }, { kind: "quiet-button" });
+    return each;
+  }
+
+  async #act(invocationId, path, body, trouble) {
+    try {
+      fill(trouble, h("p", { class: "quiet" }, "Sending…"));
+      await postInvocation(this.#key, invocationId, path, body ?? {});
+      fill(trouble);
+      this.#ask(invocationId, 50);
+    } catch (error) {
+      fill(trouble, failure(error));
+    }
+  }
+
+  #summarize(runs) {
+    const models = {};
+    let total = 0;
+    for (const { usage } of runs) {
+      total += usage.total;
+      for (const [name, counts] of Object.entries(usage.models)) {
+        const all = (models[name] ??= { prompt: 0, candidates: 0 });
+        all.prompt += counts.prompt;
+        all.candidates += counts.candidates;
+      }
+    }
+    const cost = costOf(models, prices.get());
+    const facts = [runs.length && count(runs.length, "run"), this.#conversation.lastSeq && count(this.#conversation.lastSeq, "event"), total && count(total, "token"), cost !== null && money(cost)];
+    const text = facts.filter(Boolean).join(" · ");
+    if (this.#summary.textContent !== text) this.#summary.textContent = text;
+    this.#composer.running(Boolean(this.#active()));
+  }
+
+  #active() {
+    const runs = this.#conversation.runs();
+    return runs.findLast?.((run) => (run.status ?? this.#about.get(run.invocationId)?.status) === "running");
+  }
+
+  async #send(content, { steer, key, said }) {
+    this.#stuck = true;
+    const active = this.#active();
+    if (steer && active) return postInvocation(this.#key, active.invocationId, "steer", { message: content });
+    return startOnce({ ...this.#key, newMessage: content, streaming: true }, key, said);
+  }
+
+  // --- tabs ---
+
+  #drawTabs() {
+    const tab = (name) => {
+      const chosen = this.#tab === name;
+      return h("button", { type: "button", role: "tab", "aria-selected": String(chosen), tabindex: chosen ? 0 : -1, onclick: () => this.#choose(name), onkeydown: (event) => this.#moveTab(event) }, name);
+    };
+    fill(this.#tabs, TABS.map(tab));
+    this.#timeline.hidden = this.#tab !== "Timeline";
+    this.#panel.hidden = this.#tab === "Timeline";
+  }
+
+  #moveTab(event) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    this.#choose(TABS[(TABS.indexOf(this.#tab) + step + TABS.length) % TABS.length]);
+    this.#tabs.querySelector("[aria-selected=true]").focus();
+  }
+
+  #choose(name) {
+    this.#tab = name;
+    this.#drawTabs();
+    this.#latest.hidden = true;
+    delete this.#panel.dataset.looks;
+    fill(this.#panel);
+    if (name === "Artifacts") this.#drawArtifacts();
+    this.#draw();
+  }
+
+  #drawState() {
+    const looks = `${this.#conversation.lastSeq} ${Boolean(this.#session)}`;
+    if (this.#panel.dataset.looks === looks) return;
+    this.#panel.dataset.looks = looks;
+    const open = [...this.#panel.querySelectorAll("details[open]")].map((each) => each.dataset.name);
+    fill(this.#panel, statePanel(this.#conversation.events(), this.#session?.state, { go: (seq) => this.#goToSeq(seq), open }));
+  }
+
+  #showArtifact(name, version) {
+    this.#chosen = { name, version };
+    this.#choose("Artifacts");
+    this.#scroller.scrollTop = 0;
+  }
+
+  #drawArtifacts() {
+    const choose = (name, version) => {
+      this.#chosen = { name, version };
+      this.#drawArtifacts();
+    };
+    fill(this.#panel, artifactsPanel(this.#key, this.#conversation.events(), this.#chosen, choose));
+  }
+
+  #goToSeq(seq) {
+    this.#choose("Timeline");
+    const entry = this.#timeline.querySelector(`[data-seq="${seq}"]`);
+    entry?.scrollIntoView({ block: "center" });
+    entry?.focus({ preventScroll: true });
+  }
+
+  // --- scrolling ---
+
+  #scrolled() {
+    const { scrollTop, scrollHeight, clientHeight } = this.#scroller;
+    this.#stuck = scrollHeight - scrollTop - clientHeight < 60;
+    this.#latest.hidden = this.#stuck || this.#tab !== "Timeline";
+  }
+
+  #settle() {
+    const goal = this.#goal && this.#runs.get(this.#goal)?.element;
+    if (goal) {
+      this.#goal = null;
+      if (goal !== this.#timeline.lastElementChild) {
+        this.#stuck = false;
+        goal.scrollIntoView({ block: "start" });
+        return;
+      }
+    }
+    if (this.#stuck) this.#scroller.scrollTop = this.#scroller.scrollHeight;
+    else this.#scrolled();
+  }
+
+  #toEnd() {
+    this.#stuck = true;
+    this.#settle();
+    this.#latest.hidden = true;
+  }
+}
+
+/** An address that may be linked to. */
+function webAddress(address) {
+  return /^https?:\/\//i.test(address ?? "") ? address : null;
+}

@@ -1,0 +1,120 @@
+// Follows a stream of the server for as long as somebody looks, through any number of connections.
+
+import { address, headersWith, refusal } from "./api.js";
+import { SseParser } from "./sse.js";
+
+const WAITS = [300, 700, 1500, 3000, 6000, 10000];
+/** Milliseconds without a byte after which a connection counts as dead; pings come every 15 s. */
+const SILENCE = 45000;
+
+/**
+ * @param {string[]} segments path of the stream
+ * @param {function(object, string)} onItem takes each item's JSON and the kind of its event
+ * @param {function(object)} onState takes `{state: connecting|live|waiting|ended|refused, ...}`
+ */
+export class Stream {
+  #segments;
+  #query;
+  #onItem;
+  #onState;
+  #parser = new SseParser();
+  #abort = null;
+  #stopped = false;
+  #wake = null;
+  #failures = 0;
+  #was = "";
+
+  constructor(segments, { query = {}, onItem, onState }) {
+    this.#segments = segments;
+    this.#query = query;
+    this.#onItem = onItem;
+    this.#onState = onState;
+  }
+
+  async run() {
+    while (!this.#stopped) {
+      this.#say("connecting", {});
+      let why = "";
+      try {
+        await this.#connection();
+      } catch (error) {
+        if (this.#stopped) return;
+        if ([400, 401, 403, 404, 422].includes(error.status)) {
+          this.#say("refused", { error });
+          return;
+        }
+        why = error.status || error.name === "Error" ? error.message : "";
+      }
+      if (this.#stopped) return;
+      await this.#pause(why);
+    }
+  }
+
+  stop() {
+    this.#stopped = true;
+    this.#abort?.abort();
+    this.#wake?.();
+  }
+
+  /** Connect now instead of after the wait. */
+  hurry() {
+    this.#wake?.();
+  }
+
+  async #connection() {
+    this.#abort = new AbortController();
+    const headers = headersWith({ accept: "text/event-stream" });
+    if (this.#parser.lastEventId) headers["last-event-id"] = this.#parser.lastEventId;
+    this.#parser.reset();
+    let timer = setTimeout(() => this.#abort.abort(), SILENCE);
+    try {
+      const options = { headers, signal: this.#abort.signal, cache: "no-store" };
+      const response = await fetch(address(this.#segments, this.#query), options);
+      if (!response.ok) throw await refusal(response);
+      this.#say("live", {});
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) return;
+        clearTimeout(timer);
+        timer = setTimeout(() => this.#abort.abort(), SILENCE);
+        this.#failures = 0;
+        for (const { data, event } of this.#parser.push(value)) this.#take(data, event);
+      }
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #take(data, event) {
+    let item;
+    try {
+      item = JSON.parse(data);
+    } catch {
+      console.error("The server sent an item that is no JSON.", data);
+      return;
+    }
+    if (event === "error") throw new Error(item.error?.message ?? "The server cannot go on.");
+    this.#onItem(item, event);
+  }
+
+  #pause(why) {
+    const listed = WAITS[Math.min(this.#failures, WAITS.length - 1)];
+    const least = this.#failures === 0 ? Math.min(this.#parser.retry ?? listed, listed) : listed;
+    this.#failures += 1;
+    this.#say("waiting", { until: Date.now() + least, failures: this.#failures, why });
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, least);
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  #say(state, more) {
+    if (state === "connecting" && this.#was === "waiting") return; // still the same gap
+    this.#was = state;
+    this.#onState({ state, ...more });
+  }
+}

@@ -1,0 +1,1 @@
+"""Protocols of other front ends and agents, as routes of the server."""

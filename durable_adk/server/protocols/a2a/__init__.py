@@ -1,0 +1,1 @@
+"""Serves the apps as agents of the A2A protocol; needs the extra `a2a`."""

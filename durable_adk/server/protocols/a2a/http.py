@@ -1,0 +1,79 @@
+"""The routes of A2A: an agent card of each app, JSON-RPC over HTTP, and the HTTP+JSON binding."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
+from a2a.server.routes.rest_dispatcher import RestDispatcher
+from a2a.types import AgentCard
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from durable_adk.server.caller import Caller, CurrentCaller
+from durable_adk.server.protocols.a2a.card import card_of
+from durable_adk.server.protocols.a2a.operations import TaskHandler
+from durable_adk.server.services import CurrentServices, ServerServices
+
+router = APIRouter(tags=["a2a"])
+_APP = "/a2a/{app_name}"
+_CARD = "/.well-known/agent-card.json"
+
+
+@router.get(_APP + _CARD)
+async def get_agent_card(
+    services: CurrentServices, caller: CurrentCaller, app_name: str, request: Request
+) -> Response:
+    """Return an app's agent card, which is for all. The extended card names its tools, too."""
+    known = caller.is_operator or caller.user_id is not None
+    return JSONResponse(agent_card_to_dict(_card(services, app_name, request, whole=known)))
+
+
+@router.post(_APP)
+async def handle(
+    services: CurrentServices, caller: CurrentCaller, app_name: str, request: Request
+) -> Response:
+    """Handle a request of A2A, in JSON-RPC."""
+    handler = _handler(services, caller, app_name, request)
+    return await JsonRpcDispatcher(handler, enable_v0_3_compat=True).handle_requests(request)
+
+
+def _rest(work: Callable[[RestDispatcher, Request], Awaitable[Response]]) -> Callable[..., Any]:
+    async def handle_rest(
+        services: CurrentServices, caller: CurrentCaller, app_name: str, request: Request
+    ) -> Response:
+        handler = _handler(services, caller, app_name, request)
+        return await work(RestDispatcher(handler), request)
+
+    return handle_rest
+
+
+for _method, _path, _work in (
+    ("POST", "/message:send", RestDispatcher.on_message_send),
+    ("POST", "/message:stream", RestDispatcher.on_message_send_stream),
+    ("POST", "/tasks/{id}:cancel", RestDispatcher.on_cancel_task),
+    ("GET", "/tasks/{id}:subscribe", RestDispatcher.on_subscribe_to_task),
+    ("POST", "/tasks/{id}:subscribe", RestDispatcher.on_subscribe_to_task),
+    ("GET", "/tasks/{id}", RestDispatcher.on_get_task),
+    ("GET", "/tasks", RestDispatcher.list_tasks),
+    ("GET", "/extendedAgentCard", RestDispatcher.handle_authenticated_agent_card),
+):
+    # The protocol describes these, and not OpenAPI.
+    router.add_api_route(_APP + _path, _rest(_work), methods=[_method], include_in_schema=False)
+
+
+def _handler(
+    services: ServerServices, caller: Caller, app_name: str, request: Request
+) -> TaskHandler:
+    card = _card(services, app_name, request)
+    return TaskHandler(services, caller, app_name, request, card)
+
+
+def _card(
+    services: ServerServices, app_name: str, request: Request, *, whole: bool = True
+) -> AgentCard:
+    app = services.apps.get(services.check_app(app_name))
+    settings = services.settings
+    base = settings.public_url or str(request.base_url)
+    url = f"{base.rstrip('/')}/a2a/{app_name}"
+    return card_of(app_name, app, url=url, settings=settings, whole=whole)

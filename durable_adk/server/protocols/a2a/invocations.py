@@ -1,0 +1,111 @@
+"""Messages of A2A as requests of this runtime: they start an invocation or answer its calls."""
+
+import uuid
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+from a2a.types import Message
+from a2a.utils.errors import InvalidParamsError, UnsupportedOperationError
+from google.genai import types
+
+from durable_adk.client.answers import answer_id_of
+from durable_adk.client.queries import pending_calls_of
+from durable_adk.json_values import check_id
+from durable_adk.server.caller import Caller
+from durable_adk.server.feed import FeedEntry, FeedPosition, entries_of
+from durable_adk.server.protocols.a2a.message import answer_of, content_of
+from durable_adk.server.protocols.a2a.task import TaskView
+from durable_adk.server.services import ServerServices
+from durable_adk.sessions.records import InvocationRecord
+from durable_adk.sessions.session import SessionKey, checked_key
+from durable_adk.wire.messages import InvocationRequest, answer_event
+from durable_adk.wire.run_config import RunConfig, StreamingMode
+
+_IDS = uuid.UUID("0c1f5a3e-7a53-4a37-8f5e-0f2a2b9d6e11")
+_NOBODY = "A2A_USER_"
+"""Before the context, the user of those whom the server does not ask who they are; as in ADK."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A message that is sent when its entries are read."""
+
+    view: TaskView
+    entries: AsyncGenerator[FeedEntry]
+
+
+def start(services: ServerServices, caller: Caller, app_name: str, message: Message) -> Sent:
+    """Start a task, in the context that the message names or in one of its own.
+
+    All ids are made of the message's, so the same message starts nothing again.
+
+    Raises:
+        InvalidParamsError: The message is empty.
+        CallerError: An id is invalid.
+    """
+    name = check_id(message.message_id, "messageId")
+    context = message.context_id or _id_of(app_name, caller.user_id, name)
+    key = checked_key(app_name, caller.user_id or f"{_NOBODY}{context}", context)
+    task_id = _id_of(*key, name)
+    request = _request(key, task_id, content_of(message), create_session=True)
+    client = services.invocations(app_name, creates_sessions=True)
+    return Sent(TaskView(services, key, task_id), entries_of(key, client.start(request)))
+
+
+async def resume(
+    view: TaskView, record: InvocationRecord | None, caller: Caller, message: Message
+) -> Sent:
+    """Answer what a task waits for. A message that is sent again follows its first answer.
+
+    Raises:
+        InvalidParamsError: The message does not answer what is asked.
+        UnsupportedOperationError: The task waits for nothing.
+    """
+    services, key, task_id = view.services, view.key, view.task_id
+    if message.context_id and message.context_id != key.session_id:
+        raise InvalidParamsError("The task belongs to another context than contextId.")
+    name = _id_of(*key, task_id, check_id(message.message_id, "messageId"))
+    if record and (seq := await _answered_at(view, record, name)) is not None:
+        before = FeedPosition(seq=seq - 1)
+        return Sent(view, services.feed.invocation(key, task_id, before, until_pause=True))
+    calls = await pending_calls_of(services.session_service, key, task_id)
+    if not calls:
+        raise UnsupportedOperationError(
+            "The task waits for no answer; without a taskId the message starts another one."
+        )
+    answer = answer_of(message, [one.call for one in calls])
+    request = _request(key, name, answer, create_session=False)
+    feed = services.invocations(key.app_name).answer(request, answered_by=caller.answered_by)
+    return Sent(view, entries_of(key, feed))
+
+
+async def _answered_at(view: TaskView, record: InvocationRecord, name: str) -> int | None:
+    """Return where the answer of a message is stored; None: it was not sent before."""
+    stored = await view.services.session_service.read_events(
+        view.key, after=record.start_seq - 1, upto=record.end_seq
+    )
+    for one in stored:
+        if one.event.content and one.event.get_function_responses():
+            same = _request(view.key, name, one.event.content, create_session=False)
+            if one.event.id == answer_event(view.task_id, answer_id_of(same)):
+                return one.seq
+    return None
+
+
+def _request(
+    key: SessionKey, invocation_id: str, message: types.Content, *, create_session: bool
+) -> InvocationRequest:
+    request = InvocationRequest(
+        app=key.app_name,
+        user=key.user_id,
+        session=key.session_id,
+        message=message,
+        invocation_id=invocation_id,
+        create_session=create_session,
+        run_config=RunConfig(streaming_mode=StreamingMode.SSE),
+    )
+    return request.checked()
+
+
+def _id_of(*names: str | None) -> str:
+    return f"e-{uuid.uuid5(_IDS, repr(names))}"

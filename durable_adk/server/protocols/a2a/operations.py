@@ -1,0 +1,270 @@
+"""Handles the requests of A2A over the session store and its feed."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from a2a.server.context import ServerCallContext
+from a2a.server.request_handlers import RequestHandler
+from a2a.types import (
+    AgentCard,
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksRequest,
+    ListTasksResponse,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    Task,
+    TaskPushNotificationConfig,
+    TaskState,
+)
+from a2a.utils.errors import (
+    InternalError,
+    InvalidParamsError,
+    PushNotificationNotSupportedError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from a2a.utils.task import apply_history_length, validate_history_length
+from starlette.requests import Request
+
+from durable_adk.errors import (
+    CallerError,
+    DurableAdkError,
+    EventConflictError,
+    InvocationCancelledError,
+    NotFoundError,
+)
+from durable_adk.json_values import check_id
+from durable_adk.server.caller import Caller
+from durable_adk.server.feed import FeedEntry, FeedPosition, entries_of
+from durable_adk.server.protocols.a2a.invocations import Sent, resume, start
+from durable_adk.server.protocols.a2a.task import TaskView, Update, UpdateStream
+from durable_adk.server.protocols.a2a.task_listing import list_tasks
+from durable_adk.server.services import ServerServices
+from durable_adk.server.streams import Reading
+from durable_adk.sessions.records import InvocationRecord
+
+_STARTED = 2.0
+"""Seconds for a message to begin something; then the task is said to wait."""
+_CANCELLED = 10.0
+"""Seconds for a cancelled task to end; then it is returned as it is."""
+_STOPS = "The server stops; the task goes on. Ask for it again."
+
+
+@dataclass(frozen=True)
+class TaskHandler(RequestHandler):
+    """Handles the requests of one sender to one app.
+
+    It holds nothing: tasks are invocations, contexts are sessions, and both are in the store.
+    """
+
+    services: ServerServices
+    caller: Caller
+    app_name: str
+    request: Request
+    card: AgentCard
+
+    async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task:
+        """Start or resume a task, and return it once it has ended or waits."""
+        del context
+        validate_history_length(params.configuration)
+        with _reported():
+            sent = await self._sent(params)
+            reading = Reading(sent.entries)
+            if params.configuration.return_immediately:
+                try:
+                    await reading.first(_STARTED)
+                finally:
+                    reading.close()
+            else:
+                await self._read(reading)
+            sessions = self.services.session_service
+            record = await sessions.get_invocation(sent.view.key, sent.view.task_id)
+            return apply_history_length(await sent.view.task(record), params.configuration)
+
+    async def on_message_send_stream(
+        self, params: SendMessageRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Update]:
+        """Start or resume a task, and yield what happens until it has ended or waits."""
+        del context
+        with _reported():
+            sent = await self._sent(params)
+            reading = Reading(sent.entries)
+            begun = await reading.first()
+            state = TaskState.TASK_STATE_WORKING if begun else TaskState.TASK_STATE_SUBMITTED
+            async for update in self._updates(reading, sent.view, sent.view.opening(state)):
+                yield update
+
+    async def on_subscribe_to_task(
+        self, params: SubscribeToTaskRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Update]:
+        """Yield a task as it is, and then what happens until it has ended or waits."""
+        del context
+        with _reported():
+            view, record = await self._found(params.id)
+            if record is not None and record.status.closed:
+                raise UnsupportedOperationError("The task has ended; get it instead.")
+            entries = await self._news(view, record)
+            task = await view.task(record)
+            async for update in self._updates(Reading(entries), view, task):
+                yield update
+
+    async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task:
+        """Return a task."""
+        del context
+        validate_history_length(params)
+        with _reported():
+            view, record = await self._found(params.id)
+            return apply_history_length(await view.task(record), params)
+
+    async def on_list_tasks(
+        self, params: ListTasksRequest, context: ServerCallContext
+    ) -> ListTasksResponse:
+        """Return the sender's tasks, the newest first."""
+        del context
+        validate_history_length(params)
+        with _reported():
+            return await list_tasks(self.services, self.caller, self.app_name, params)
+
+    async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task:
+        """Cancel a task, and return it once it has ended."""
+        del context
+        with _reported():
+            view, record = await self._found(params.id)
+            client = self.services.invocations(self.app_name)
+            if not await client.cancel(view.key, view.task_id):
+                raise TaskNotCancelableError("The task has already ended.")
+            reading = Reading(entries_of(view.key, client.attach(view.key, view.task_id)))
+            try:
+                async with asyncio.timeout(_CANCELLED):
+                    await self._read(reading)
+            except (TimeoutError, NotFoundError, InvocationCancelledError):
+                pass  # it is returned as it is; one that never began is not in the store
+            finally:
+                reading.close()
+            record = await self.services.session_service.get_invocation(view.key, view.task_id)
+            if record is None:
+                return view.opening(TaskState.TASK_STATE_CANCELED)
+            return await view.task(record)
+
+    async def on_get_extended_agent_card(
+        self, params: GetExtendedAgentCardRequest, context: ServerCallContext
+    ) -> AgentCard:
+        """Return the card with all agents and tools."""
+        del params, context
+        return self.card
+
+    async def on_create_task_push_notification_config(
+        self, params: TaskPushNotificationConfig, context: ServerCallContext
+    ) -> TaskPushNotificationConfig:
+        """Refuse it: the app's webhooks tell of all its runs."""
+        del params, context
+        raise PushNotificationNotSupportedError
+
+    async def on_get_task_push_notification_config(
+        self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> TaskPushNotificationConfig:
+        """Refuse it."""
+        del params, context
+        raise PushNotificationNotSupportedError
+
+    async def on_list_task_push_notification_configs(
+        self, params: ListTaskPushNotificationConfigsRequest, context: ServerCallContext
+    ) -> ListTaskPushNotificationConfigsResponse:
+        """Refuse it."""
+        del params, context
+        raise PushNotificationNotSupportedError
+
+    async def on_delete_task_push_notification_config(
+        self, params: DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> None:
+        """Refuse it."""
+        del params, context
+        raise PushNotificationNotSupportedError
+
+    async def _sent(self, params: SendMessageRequest) -> Sent:
+        if params.configuration.HasField("task_push_notification_config"):
+            raise PushNotificationNotSupportedError
+        if not params.message.task_id:
+            return start(self.services, self.caller, self.app_name, params.message)
+        view, record = await self._found(params.message.task_id)
+        return await resume(view, record, self.caller, params.message)
+
+    async def _found(self, task_id: str) -> tuple[TaskView, InvocationRecord | None]:
+        """Return a task that the sender may reach, and its record if it has begun.
+
+        Raises:
+            TaskNotFoundError: There is none, or it is another user's.
+            InvalidParamsError: Clients have chosen its id in several sessions.
+        """
+        sessions, name = self.services.session_service, check_id(task_id, "id")
+        keys = [
+            key
+            for key in await sessions.sessions_with(name)
+            if key.app_name == self.app_name and self.caller.may_reach(key.user_id)
+        ]
+        if not keys:
+            raise TaskNotFoundError(f"There is no task {name!r}.")
+        if len(keys) > 1:
+            raise InvalidParamsError(f"Several contexts have a task {name!r}.")
+        record = await sessions.get_invocation(keys[0], name)
+        return TaskView(self.services, keys[0], name), record
+
+    async def _news(
+        self, view: TaskView, record: InvocationRecord | None
+    ) -> AsyncGenerator[FeedEntry]:
+        """Return what happens in a task from now on."""
+        key, task_id = view.key, view.task_id
+        if record is None:
+            client = self.services.invocations(self.app_name)
+            return entries_of(key, client.attach(key, task_id))
+        revision, _ = await self.services.session_service.read_state(key)
+        return self.services.feed.invocation(
+            key, task_id, FeedPosition(seq=revision), until_pause=True
+        )
+
+    async def _read(self, reading: Reading[FeedEntry]) -> None:
+        """Read to the end, unless the sender leaves.
+
+        Raises:
+            InternalError: The server stops.
+        """
+        async for _ in reading.entries(self.services.draining):
+            if await self.request.is_disconnected():
+                return
+        if self.services.draining.is_set():
+            raise InternalError(_STOPS)
+
+    async def _updates(
+        self, reading: Reading[FeedEntry], view: TaskView, task: Task
+    ) -> AsyncIterator[Update]:
+        """Yield a task, and then what a feed says of it."""
+        stream = UpdateStream(view, task.status.state)
+        try:
+            yield task
+            async for entry in reading.entries(self.services.draining):
+                async for update in stream.of(entry.item):
+                    yield update
+        finally:
+            reading.close()  # also if the reader has left before the first entry
+
+
+@contextmanager
+def _reported() -> Generator[None]:
+    """Raise errors of this package as those of A2A, which have its codes."""
+    try:
+        yield
+    except NotFoundError as error:
+        raise TaskNotFoundError(error.message) from error
+    except (CallerError, EventConflictError) as error:
+        raise InvalidParamsError(error.message) from error
+    except DurableAdkError as error:
+        raise InternalError(error.message) from error

@@ -1,0 +1,182 @@
+"""Invocations as tasks of A2A: what the store has of them, and what their feed says."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from a2a.types import (
+    Artifact,
+    Message,
+    Part,
+    Role,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from durable_adk.client.queries import pending_calls_of
+from durable_adk.conversation.pending_request import PendingRequest
+from durable_adk.events.event import Event
+from durable_adk.server.feed import EventItem, Item, PartialItem, StatusItem, error_of
+from durable_adk.server.protocols.a2a.message import data_part, parts_of, said_in, user_message
+from durable_adk.server.routes.records import events_of_invocation, requests_of
+from durable_adk.server.services import ServerServices
+from durable_adk.sessions.records import InvocationRecord, Status
+from durable_adk.sessions.session import SessionKey
+
+Update = Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+
+STATES = {
+    Status.RUNNING: TaskState.TASK_STATE_WORKING,
+    Status.PAUSED: TaskState.TASK_STATE_INPUT_REQUIRED,
+    Status.COMPLETED: TaskState.TASK_STATE_COMPLETED,
+    Status.FAILED: TaskState.TASK_STATE_FAILED,
+    Status.CANCELLED: TaskState.TASK_STATE_CANCELED,
+    Status.ABANDONED: TaskState.TASK_STATE_FAILED,
+}
+"""The state of a task by its invocation's status; a pause may need a credential instead."""
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """Shows an invocation of a session as a task: the context is the session."""
+
+    services: ServerServices
+    key: SessionKey
+    task_id: str
+
+    async def task(self, record: InvocationRecord | None, *, artifacts: bool = True) -> Task:
+        """Return the task as the store has it; without a record it waits for its session."""
+        if record is None:
+            return self.opening(TaskState.TASK_STATE_SUBMITTED)
+        sessions = self.services.session_service
+        events = await events_of_invocation(sessions, self.key, record)
+        error = (error_of(record) or {}).get("message")
+        return Task(
+            id=self.task_id,
+            context_id=self.key.session_id,
+            status=await self.status(record.status, error, record.update_time),
+            artifacts=[one async for one in self._artifacts(events)] if artifacts else [],
+            history=self._history(events),
+        )
+
+    def opening(self, state: TaskState) -> Task:
+        """Return the task as a stream of it begins."""
+        status = TaskStatus(state=state)
+        return Task(id=self.task_id, context_id=self.key.session_id, status=status)
+
+    async def status(
+        self, status: Status, error: str | None = None, time: float | None = None
+    ) -> TaskStatus:
+        """Return a status, with what a paused invocation asks for, or why it has failed."""
+        found = TaskStatus(state=STATES[status])
+        if time:
+            found.timestamp.CopyFrom(_timestamp(time))
+        if status is Status.PAUSED:
+            sessions = self.services.session_service
+            asked = requests_of(await pending_calls_of(sessions, self.key, self.task_id))
+            if any(one.kind == "credential" for one in asked):
+                found.state = TaskState.TASK_STATE_AUTH_REQUIRED
+            found.message.CopyFrom(self._message("asks", _questions(asked)))
+        elif error:
+            found.message.CopyFrom(self._message("error", [Part(text=error)]))
+        return found
+
+    def _message(self, name: str, parts: Sequence[Part]) -> Message:
+        return Message(
+            message_id=f"{self.task_id}.{name}",
+            task_id=self.task_id,
+            context_id=self.key.session_id,
+            role=Role.ROLE_AGENT,
+            parts=parts,
+        )
+
+    def _history(self, events: Sequence[Event]) -> list[Message]:
+        said = (one for one in events if one.author == "user")
+        return [user_message(one, self.task_id, self.key.session_id) for one in said]
+
+    async def _artifacts(self, events: Sequence[Event]) -> AsyncIterator[Artifact]:
+        found: dict[str, Artifact] = {}
+        for event in events:
+            async for one in self.artifacts_of(event):
+                found.pop(one.artifact_id, None)  # a new version
+                found[one.artifact_id] = one
+        for one in found.values():
+            yield one
+
+    async def artifacts_of(self, event: Event) -> AsyncIterator[Artifact]:
+        """Yield the artifacts that an event saved, and what its agent says in it."""
+        for name, version in event.actions.artifact_delta.items():
+            part = await self.services.artifact_service.load_artifact(
+                **self.key._asdict(), filename=name, version=version
+            )
+            shown = parts_of([part] if part else None)
+            for one in shown:
+                one.filename = name
+            if shown:
+                artifact = Artifact(artifact_id=name, name=name, parts=shown)
+                artifact.metadata.update({"version": version})
+                yield artifact
+        if event.author != "user" and (parts := said_in(event)):
+            yield Artifact(artifact_id=event.id, name=event.author, parts=parts)
+
+
+@dataclass
+class UpdateStream:
+    """Renders the feed of an invocation as updates of its task."""
+
+    view: TaskView
+    state: TaskState = TaskState.TASK_STATE_UNSPECIFIED
+    """The state that was sent last."""
+    _writing: tuple[str, int] | None = None
+    """The answer whose chunks were sent last, and the attempt at it."""
+
+    async def of(self, item: Item) -> AsyncIterator[Update]:
+        """Yield what an item of the feed means for the task."""
+        match item:
+            case PartialItem():
+                if parts := said_in(item.event):
+                    answer = (item.event_id, item.attempt)
+                    artifact = Artifact(
+                        artifact_id=item.event_id, name=item.event.author, parts=parts
+                    )
+                    yield self._artifact(artifact, append=answer == self._writing)
+                    self._writing = answer
+            case EventItem():
+                async for artifact in self.view.artifacts_of(item.event):
+                    yield self._artifact(artifact, append=False, last_chunk=True)
+            case StatusItem():
+                error = (item.error or {}).get("message")
+                status = await self.view.status(item.status, error)
+                if status.state != self.state:
+                    self.state = status.state
+                    task_id, context_id = self.view.task_id, self.view.key.session_id
+                    yield TaskStatusUpdateEvent(
+                        task_id=task_id, context_id=context_id, status=status
+                    )
+
+    def _artifact(
+        self, artifact: Artifact, *, append: bool, last_chunk: bool = False
+    ) -> TaskArtifactUpdateEvent:
+        return TaskArtifactUpdateEvent(
+            task_id=self.view.task_id,
+            context_id=self.view.key.session_id,
+            artifact=artifact,
+            append=append,
+            last_chunk=last_chunk,
+        )
+
+
+def _questions(asked: Sequence[PendingRequest]) -> list[Part]:
+    """Return what calls ask for: a line for people, and JSON for programs."""
+    lines = [one.hint or f"{one.name} waits for an answer ({one.kind})." for one in asked]
+    data = [data_part(one.to_value()) for one in asked]
+    return [Part(text="\n".join(lines) or "The agent waits."), *data]
+
+
+def _timestamp(seconds: float) -> Timestamp:
+    found = Timestamp()
+    found.FromMilliseconds(int(seconds * 1000))
+    return found

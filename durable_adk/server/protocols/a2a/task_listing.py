@@ -1,0 +1,89 @@
+"""Lists of tasks, the newest first."""
+
+from a2a.types import ListTasksRequest, ListTasksResponse, TaskState
+from a2a.utils.task import apply_history_length, validate_page_size
+
+from durable_adk.server.caller import Caller
+from durable_adk.server.protocols.a2a.task import STATES, TaskView
+from durable_adk.server.routes.listing import place_of, position_of, token_of
+from durable_adk.server.services import ServerServices
+from durable_adk.sessions.records import Status
+from durable_adk.sessions.session import CHILD_PREFIX
+
+_PAGE = 50
+
+
+async def list_tasks(
+    services: ServerServices, caller: Caller, app_name: str, params: ListTasksRequest
+) -> ListTasksResponse:
+    """Return a page of the tasks of an app that a sender may see.
+
+    Tasks that wait for their session are not listed.
+
+    Raises:
+        InvalidParamsError: The size of a page is out of range.
+        InvalidRequestError: The page token is not one of ours.
+    """
+    size = params.page_size if params.HasField("page_size") else _PAGE
+    validate_page_size(size)
+    statuses = _statuses(params.status)
+    answer = ListTasksResponse(page_size=size)
+    if statuses is None:
+        return answer
+    since = params.status_timestamp_after.ToMicroseconds() / 1e6
+    sessions, before = services.session_service, position_of(params.page_token)
+    user, context = caller.only(None), params.context_id or None
+    answer.total_size = await _total(services, app_name, user, context, statuses)
+    while True:
+        page = await sessions.newest_invocations(
+            app_name=app_name,
+            user_id=user,
+            session_id=context,
+            statuses=statuses,
+            limit=size,
+            before=before,
+        )
+        for item in page:
+            key, record = item
+            if record.update_time < since:
+                return answer
+            before = place_of(item)
+            if key.session_id.startswith(CHILD_PREFIX):
+                continue
+            view = TaskView(services, key, record.invocation_id)
+            task = await view.task(record, artifacts=params.include_artifacts)
+            if params.status in (TaskState.TASK_STATE_UNSPECIFIED, task.status.state):
+                answer.tasks.append(apply_history_length(task, params))
+            if len(answer.tasks) == size:
+                answer.next_page_token = token_of(before)
+                return answer
+        if len(page) < size:
+            return answer
+
+
+async def _total(
+    services: ServerServices,
+    app_name: str,
+    user: str | None,
+    context: str | None,
+    statuses: list[Status],
+) -> int:
+    """Count the tasks in some statuses."""
+    sessions, count = services.session_service, 0
+    if context is None:
+        found = await sessions.count_invocations(app_name=app_name, user_id=user)
+        return sum(number for status, number in found.items() if status in (statuses or Status))
+    async for _ in sessions.all_invocations(
+        app_name=app_name, user_id=user, session_id=context, statuses=statuses
+    ):
+        count += 1
+    return count
+
+
+def _statuses(state: TaskState) -> list[Status] | None:
+    """Return the statuses of tasks in a state; [] for any state, None if no task is in it."""
+    if state == TaskState.TASK_STATE_UNSPECIFIED:
+        return []
+    if state == TaskState.TASK_STATE_AUTH_REQUIRED:
+        return [Status.PAUSED]
+    return [status for status, other in STATES.items() if other == state] or None

@@ -1,0 +1,1 @@
+"""AG-UI: the protocol of front ends such as CopilotKit."""

@@ -1,0 +1,348 @@
+"""A run as events of AG-UI."""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ag_ui.core import (
+    BaseEvent,
+    CustomEvent,
+    Interrupt,
+    Message,
+    MessagesSnapshotEvent,
+    ReasoningEndEvent,
+    ReasoningMessageContentEvent,
+    ReasoningMessageEndEvent,
+    ReasoningMessageStartEvent,
+    ReasoningStartEvent,
+    RunErrorEvent,
+    RunFinishedCancelledOutcome,
+    RunFinishedEvent,
+    RunFinishedInterruptOutcome,
+    RunFinishedSuccessOutcome,
+    StateDeltaEvent,
+    SubagentFinishedEvent,
+    SubagentFinishedSuspendedOutcome,
+    SubagentStartedEvent,
+    TextMessageContentEvent,
+    TextMessageEndEvent,
+    TextMessageStartEvent,
+    TokenUsage,
+    ToolCallArgsEvent,
+    ToolCallEndEvent,
+    ToolCallResultEvent,
+    ToolCallStartEvent,
+)
+
+from durable_adk.client.queries import LocatedCall
+from durable_adk.conversation.history import USER
+from durable_adk.conversation.pending_calls import is_final, is_sealed
+from durable_adk.conversation.pending_request import pending_request
+from durable_adk.events.event import Event
+from durable_adk.server.feed import EventItem, Item, PartialItem, StatusItem
+from durable_adk.server.protocols.agui.messages import (
+    arguments_of,
+    calls_of,
+    messages_of,
+    reasoning_id,
+    result_id,
+    results_of,
+    text_of,
+)
+from durable_adk.sessions.records import Status, StoredEvent
+from durable_adk.sessions.state import APP_PREFIX, TEMP_PREFIX
+
+_REASONS = {"confirmation": "tool_call", "credential": "authentication_required"}
+"""Why a run stops, by the kind of what it waits for; the others wait for input."""
+
+
+_SHOWN_OF_REQUESTS = {"name", "kind", "arguments", "payload", "editable", "auth_config"}
+
+
+def shown_state(state: dict[str, Any]) -> dict[str, Any]:
+    """Return what a front end sees of a state: neither what all users share, nor the temporary."""
+    return {
+        key: value for key, value in state.items() if not key.startswith((APP_PREFIX, TEMP_PREFIX))
+    }
+
+
+@dataclass
+class _Streamed:
+    """The text and the thoughts of an event that was sent so far."""
+
+    subagent: str | None
+    attempt: int = 0
+    text: str | None = None
+    thoughts: str | None = None
+
+
+@dataclass(kw_only=True)
+class RunRenderer:
+    """Makes the events of one run, in order.
+
+    Args:
+        thread_id: The session.
+        run_id: The run that the front end has started.
+        root: The root agent, which works for the run itself; None: the first of the session.
+        earlier: The committed events of the session, when the run was asked for.
+    """
+
+    thread_id: str
+    run_id: str
+    root: str | None = None
+    earlier: list[StoredEvent] = field(default_factory=list[StoredEvent])
+    status: StatusItem | None = None
+    """The last status that the feed had."""
+    _messages: list[Message] = field(default_factory=list[Message])
+    """The committed ones."""
+    _has_begun: bool = False
+    """Whether the run has an event."""
+    _long_running: set[str] = field(default_factory=set[str])
+    _subagents: list[str] = field(default_factory=list[str])
+    _streamed: dict[str, _Streamed] = field(default_factory=dict[str, _Streamed])
+    _usage: dict[str, TokenUsage] = field(default_factory=dict[str, TokenUsage])
+
+    def rendered(self, item: Item) -> Iterator[BaseEvent]:
+        """Yield what an item of the feed is for a front end."""
+        match item:
+            case EventItem():
+                is_first = not self._has_begun
+                self._read_earlier(item.seq)
+                yield from self._committed(item.event)
+                if is_first and any(one.seq >= item.seq for one in self.earlier):
+                    # The front end has lost the run's stream, and has parts of its messages.
+                    yield self._snapshot()
+            case PartialItem():
+                yield from self._partial(item)
+            case StatusItem():
+                self.status = item
+
+    def finished(self, waiting: Sequence[LocatedCall]) -> Iterator[BaseEvent]:
+        """Yield the end of the run, by its last status.
+
+        Args:
+            waiting: What a paused run waits for.
+        """
+        found = [self._interrupt(one) for one in waiting]
+        yield from self._closed_messages()
+        if found:
+            yield self._snapshot()
+        for name in self._subagents:
+            own = [one.id for one in found if one.subagent_run_id == name]
+            outcome = SubagentFinishedSuspendedOutcome(interrupt_ids=own) if found else None
+            yield SubagentFinishedEvent(subagent_run_id=name, outcome=outcome)
+        status = self.status
+        if status is not None and status.error and status.status is not Status.CANCELLED:
+            error = status.error
+            yield self.failed(str(error["type"]), str(error["message"]))
+            return
+        outcome = RunFinishedSuccessOutcome()
+        if found:
+            outcome = RunFinishedInterruptOutcome(interrupts=found)
+        elif status is not None and status.status in (Status.CANCELLED, Status.ABANDONED):
+            outcome = RunFinishedCancelledOutcome()
+        yield RunFinishedEvent(
+            thread_id=self.thread_id,
+            run_id=self.run_id,
+            outcome=outcome,
+            usage=list(self._usage.values()) or None,
+        )
+
+    def failed(self, kind: str, message: str) -> RunErrorEvent:
+        """Return the end of a run that has failed."""
+        usage = list(self._usage.values()) or None
+        return RunErrorEvent(message=message, code=kind, usage=usage)
+
+    def _read_earlier(self, seq: int) -> None:
+        """Read the events before that of a sequence number, once."""
+        if not self._has_begun:
+            self._has_begun = True
+            for stored in self.earlier:
+                if stored.seq < seq:
+                    self._remember(stored.event)
+
+    def _remember(self, event: Event) -> None:
+        if event.author != USER:
+            self.root = self.root or event.author
+        self._long_running |= event.long_running_tool_ids or set()
+        self._messages.extend(messages_of(event, self._subagent_of(event)))
+
+    def _subagent_of(self, event: Event) -> str | None:
+        """Return the run of an event's sub-agent; None: it is the root's, or the user's."""
+        if event.author in (self.root, USER):
+            return None
+        return _subagent_run(event.invocation_id, event.author)
+
+    def _snapshot(self) -> MessagesSnapshotEvent:
+        return MessagesSnapshotEvent(messages=list(self._messages))
+
+    def _partial(self, item: PartialItem) -> Iterator[BaseEvent]:
+        subagent = yield from self._begun(item.event)
+        name, attempt = item.event_id, item.attempt
+        sent = self._streamed.setdefault(name, _Streamed(subagent, attempt))
+        if attempt > sent.attempt:
+            yield from self._dropped(name)
+            sent = self._streamed[name] = _Streamed(subagent, attempt)
+        thoughts, text = text_of(item.event, thoughts=True), text_of(item.event)
+        yield from _continued(name, sent, thoughts, text)
+
+    def _committed(self, event: Event) -> Iterator[BaseEvent]:
+        subagent = yield from self._begun(event)
+        if event.author != USER:
+            yield from self._whole_messages(event, subagent)
+            yield from _called(event, subagent)
+        self._remember(event)
+        yield from self._results(event, subagent)
+        yield from _changes(event, subagent)
+        self._count(event)
+
+    def _begun(self, event: Event) -> Generator[BaseEvent, None, str | None]:
+        """Yield the start of the sub-agent that an event belongs to, and return its run."""
+        if event.author != USER:
+            self.root = self.root or event.author
+        name = self._subagent_of(event)
+        if name is not None and name not in self._subagents:
+            self._subagents.append(name)
+            yield SubagentStartedEvent(subagent_run_id=name, name=event.author)
+        return name
+
+    def _whole_messages(self, event: Event, subagent: str | None) -> Iterator[BaseEvent]:
+        """Yield what is missing of an event's text and thoughts, and end both."""
+        sent = self._streamed.setdefault(event.id, _Streamed(subagent))
+        thoughts, text = text_of(event, thoughts=True), text_of(event)
+        if not (thoughts.startswith(sent.thoughts or "") and text.startswith(sent.text or "")):
+            # A plugin has changed what the model said.
+            yield from self._dropped(event.id)
+            sent = self._streamed[event.id] = _Streamed(subagent)
+        rest = thoughts[len(sent.thoughts or "") :], text[len(sent.text or "") :]
+        yield from _continued(event.id, sent, *rest)
+        yield from self._ended(event.id)
+
+    def _dropped(self, event_id: str) -> Iterator[BaseEvent]:
+        """Take back what was sent of an event: a front end keeps what a snapshot has, only."""
+        yield from self._ended(event_id)
+        yield self._snapshot()
+
+    def _ended(self, event_id: str) -> Iterator[BaseEvent]:
+        sent = self._streamed.pop(event_id)
+        by = _by(sent.subagent)
+        if sent.thoughts is not None:
+            name = reasoning_id(event_id)
+            yield ReasoningMessageEndEvent(message_id=name, **by)
+            yield ReasoningEndEvent(message_id=name, **by)
+        if sent.text is not None:
+            yield TextMessageEndEvent(message_id=event_id, **by)
+
+    def _closed_messages(self) -> Iterator[BaseEvent]:
+        """End the messages of answers that were never committed."""
+        for event_id in list(self._streamed):
+            yield from self._ended(event_id)
+
+    def _results(self, event: Event, subagent: str | None) -> Iterator[BaseEvent]:
+        for call_id, content in results_of(event):
+            preliminary = (
+                event.author != USER
+                and call_id in self._long_running
+                and not is_final(event, call_id)
+                and not is_sealed(event)
+            )
+            if not preliminary:
+                yield ToolCallResultEvent(
+                    message_id=result_id(event, call_id),
+                    tool_call_id=call_id,
+                    content=content,
+                    role="tool",
+                    **_by(subagent),
+                )
+
+    def _count(self, event: Event) -> None:
+        given = event.usage_metadata
+        if given is None:
+            return
+        model = event.model_version or ""
+        total = self._usage.setdefault(model, TokenUsage(model=model or None))
+        thought = given.thoughts_token_count or 0
+        counts = {
+            "input_tokens": given.prompt_token_count or 0,
+            "output_tokens": (given.candidates_token_count or 0) + thought,
+            "reasoning_tokens": thought,
+            "cached_input_tokens": given.cached_content_token_count or 0,
+        }
+        counts["total_tokens"] = counts["input_tokens"] + counts["output_tokens"]
+        for name, count in counts.items():
+            setattr(total, name, (getattr(total, name) or 0) + count)
+
+    def _interrupt(self, waiting: LocatedCall) -> Interrupt:
+        call, shown = waiting.call, pending_request(waiting.key, waiting.call)
+        name = _subagent_run(call.invocation_id, call.author)
+        return Interrupt(
+            id=call.call_id,
+            reason=_REASONS.get(shown.kind, "input_required"),
+            message=shown.hint,
+            tool_call_id=call.original_call_id,
+            response_schema=shown.response_schema,
+            metadata=shown.model_dump(
+                mode="json", by_alias=True, exclude_none=True, include=_SHOWN_OF_REQUESTS
+            ),
+            **_by(name if name in self._subagents else None),
+        )
+
+
+def _subagent_run(invocation_id: str, agent: str) -> str:
+    return f"{invocation_id}:{agent}"
+
+
+def _by(subagent: str | None) -> dict[str, Any]:
+    """Return the attribution to a sub-agent's run; there is none for the root agent."""
+    return {} if subagent is None else {"subagent_run_id": subagent}
+
+
+def _continued(event_id: str, sent: _Streamed, thoughts: str, text: str) -> Iterator[BaseEvent]:
+    """Yield more of an event's thoughts and text."""
+    by = _by(sent.subagent)
+    if thoughts:
+        name = reasoning_id(event_id)
+        if sent.thoughts is None:
+            yield ReasoningStartEvent(message_id=name, **by)
+            yield ReasoningMessageStartEvent(message_id=name, role="reasoning", **by)
+        yield ReasoningMessageContentEvent(message_id=name, delta=thoughts, **by)
+        sent.thoughts = (sent.thoughts or "") + thoughts
+    if text:
+        if sent.text is None:
+            yield TextMessageStartEvent(message_id=event_id, role="assistant", **by)
+        yield TextMessageContentEvent(message_id=event_id, delta=text, **by)
+        sent.text = (sent.text or "") + text
+
+
+def _called(event: Event, subagent: str | None) -> Iterator[BaseEvent]:
+    """Yield the calls of tools."""
+    by = _by(subagent)
+    for call in calls_of(event):
+        name = call.id or ""
+        yield ToolCallStartEvent(
+            tool_call_id=name, tool_call_name=call.name or "", parent_message_id=event.id, **by
+        )
+        yield ToolCallArgsEvent(tool_call_id=name, delta=arguments_of(call), **by)
+        yield ToolCallEndEvent(tool_call_id=name, **by)
+
+
+def _changes(event: Event, subagent: str | None) -> Iterator[BaseEvent]:
+    """Yield what an event changes besides messages."""
+    by, actions = _by(subagent), event.actions
+    if changed := shown_state(actions.state_delta):
+        # Adding a member that is there replaces it.
+        patch: list[Any] = [
+            {"op": "add", "path": f"/{_pointer(key)}", "value": value}
+            for key, value in changed.items()
+        ]
+        yield StateDeltaEvent(delta=patch, **by)
+    if actions.artifact_delta:
+        yield CustomEvent(name="artifacts", value=dict(actions.artifact_delta), **by)
+    if event.error_code:
+        error = {"code": event.error_code, "message": event.error_message}
+        yield CustomEvent(name="error", value=error, **by)
+
+
+def _pointer(key: str) -> str:
+    """Return a key as a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,168 @@
+"""Messages of AG-UI: what a front end sends as ADK's content, and events as its messages."""
+
+import base64
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from ag_ui.core import (
+    AssistantMessage,
+    AudioPart,
+    ContentPart,
+    DataSource,
+    DocumentPart,
+    FunctionCall,
+    ImagePart,
+    Message,
+    ReasoningMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UrlSource,
+    UserMessage,
+    VideoPart,
+)
+from google.genai import types
+
+from durable_adk.conversation.client_requests import CONTROL_FUNCTIONS
+from durable_adk.conversation.history import USER
+from durable_adk.errors import InvalidRequestError
+from durable_adk.events.event import Event
+
+MESSAGE_ID = "ag_ui_message_id"
+"""Key of events' `custom_metadata`: the id that the front end has given to the user's message."""
+_MEDIA = {"image": ImagePart, "audio": AudioPart, "video": VideoPart}
+
+
+def content_of(message: UserMessage) -> types.Content:
+    """Return what a user says, as ADK's content.
+
+    Raises:
+        InvalidRequestError: It has neither text nor parts, or data that is not base64.
+    """
+    said = message.content
+    parts = [types.Part(text=said)] if isinstance(said, str) else [_part(one) for one in said]
+    return types.Content(role="user", parts=parts)
+
+
+def _part(part: ContentPart) -> types.Part:
+    if isinstance(part, TextPart):
+        return types.Part(text=part.text)
+    source = part.source
+    if isinstance(source, DataSource):
+        try:
+            data = base64.b64decode(source.value, validate=True)
+        except ValueError:
+            raise InvalidRequestError(
+                f"messages: the data of a part of type {part.type} is not base64."
+            ) from None
+        return types.Part(inline_data=types.Blob(data=data, mime_type=source.mime_type))
+    return types.Part(file_data=types.FileData(file_uri=source.value, mime_type=source.mime_type))
+
+
+def messages_of(event: Event, subagent: str | None = None) -> list[Message]:
+    """Return a committed event as messages.
+
+    Args:
+        event: The event.
+        subagent: The run of the sub-agent that it belongs to.
+    """
+    attributed: dict[str, Any] = {"subagent_run_id": subagent} if subagent else {}
+    results: list[Message] = [
+        ToolMessage(
+            id=result_id(event, call_id), tool_call_id=call_id, content=content, **attributed
+        )
+        for call_id, content in results_of(event)
+    ]
+    if event.author == USER:
+        return [*_said(event), *results]
+    found: list[Message] = []
+    if thoughts := text_of(event, thoughts=True):
+        name = reasoning_id(event.id)
+        found.append(ReasoningMessage(id=name, content=thoughts, **attributed))
+    text = text_of(event)
+    calls = [_tool_call(call) for call in calls_of(event)]
+    if text or calls:
+        more: dict[str, Any] = {"content": text} if text else {}
+        more |= {"tool_calls": calls} if calls else {}
+        found.append(AssistantMessage(id=event.id, **more, **attributed))
+    return [*found, *results]
+
+
+def _said(event: Event) -> list[Message]:
+    parts = (
+        [part for part in event.content.parts or [] if not part.function_response]
+        if (event.content)
+        else []
+    )
+    if not parts:
+        return []
+    # A front end keeps the order of the messages that it knows by their ids.
+    name = str((event.custom_metadata or {}).get(MESSAGE_ID) or event.id)
+    if all(part.text is not None for part in parts):
+        return [UserMessage(id=name, content="".join(part.text or "" for part in parts))]
+    return [UserMessage(id=name, content=[one for part in parts for one in _shown(part)])]
+
+
+def _shown(part: types.Part) -> Iterable[ContentPart]:
+    if part.text is not None:
+        yield TextPart(text=part.text)
+    elif part.inline_data and part.inline_data.data is not None:
+        mime_type = part.inline_data.mime_type or "application/octet-stream"
+        data = base64.b64encode(part.inline_data.data).decode()
+        kind = _MEDIA.get(mime_type.partition("/")[0], DocumentPart)
+        yield kind(source=DataSource(value=data, mime_type=mime_type))
+    elif part.file_data and part.file_data.file_uri:
+        mime_type = part.file_data.mime_type or ""
+        kind = _MEDIA.get(mime_type.partition("/")[0], DocumentPart)
+        source = UrlSource(value=part.file_data.file_uri, mime_type=mime_type or None)
+        yield kind(source=source)
+
+
+def text_of(event: Event, *, thoughts: bool = False) -> str:
+    """Return the text of an event, or that of its thoughts."""
+    parts = (event.content.parts if event.content else None) or []
+    return "".join(part.text or "" for part in parts if bool(part.thought) is thoughts)
+
+
+def calls_of(event: Event) -> list[types.FunctionCall]:
+    """Return the tool calls of an event, without the runtime's requests to the user."""
+    if event.author == USER:
+        return []
+    return [call for call in event.get_function_calls() if call.name not in CONTROL_FUNCTIONS]
+
+
+def results_of(event: Event) -> list[tuple[str, str]]:
+    """Return the ids of calls that an event has results of, and the results as text.
+
+    Left out are answers to the runtime's requests, and what a call that needs one has returned.
+    """
+    asks = {
+        *event.actions.requested_tool_confirmations,
+        *event.actions.requested_auth_configs,
+    }
+    return [
+        (response.id or "", json.dumps(response.response or {}, ensure_ascii=False))
+        for response in event.get_function_responses()
+        if response.name not in CONTROL_FUNCTIONS and response.id not in asks
+    ]
+
+
+def result_id(event: Event, call_id: str) -> str:
+    """Return the id of the message with a call's result."""
+    return f"{event.id}:{call_id}"
+
+
+def reasoning_id(event_id: str) -> str:
+    """Return the id of the message with an event's thoughts."""
+    return f"{event_id}:reasoning"
+
+
+def arguments_of(call: types.FunctionCall) -> str:
+    """Return a call's arguments as JSON."""
+    return json.dumps(call.args or {}, ensure_ascii=False)
+
+
+def _tool_call(call: types.FunctionCall) -> ToolCall:
+    function = FunctionCall(name=call.name or "", arguments=arguments_of(call))
+    return ToolCall(id=call.id or "", function=function)

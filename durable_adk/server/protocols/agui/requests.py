@@ -1,0 +1,206 @@
+"""Requests of AG-UI's front ends as messages and answers of invocations."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, cast
+
+from ag_ui.core import ResumeEntry, RunAgentInput, ToolMessage, UserMessage
+from google.genai import types
+
+from durable_adk.conversation.pending_calls import (
+    CallStatus,
+    PendingCall,
+    TrackedCall,
+    pending_calls,
+    track_calls,
+)
+from durable_adk.errors import InvalidRequestError
+from durable_adk.events.event import Event
+from durable_adk.json_values import to_json_value
+from durable_adk.server.protocols.agui.events import shown_state
+from durable_adk.server.protocols.agui.messages import MESSAGE_ID, content_of
+from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
+from durable_adk.wire.messages import InvocationRequest
+
+CONTEXT = "ag_ui_context"
+"""The key of the state that holds what a front end tells the agent of itself."""
+
+
+async def request_of(
+    sessions: SessionLog, key: SessionKey, body: RunAgentInput, state: dict[str, Any]
+) -> InvocationRequest:
+    """Return the request that starts or resumes an invocation.
+
+    Args:
+        sessions: The session store.
+        key: The session.
+        body: What the front end has sent.
+        state: The session's state; what the front end has of it and is the same is not sent.
+
+    Raises:
+        CallerError: It is malformed, or does not fit what the session waits for.
+    """
+    if body.tools:
+        names = ", ".join(tool.name for tool in body.tools)
+        raise InvalidRequestError(
+            f"tools: {names}: agents here have tools of their own only. Give the agent a "
+            "long-running tool of that name, and answer its interrupt."
+        )
+    app, user, session = key
+    return InvocationRequest.parse(
+        {
+            "app": app,
+            "user": user,
+            "session": session,
+            "message": await _message(sessions, key, body),
+            "invocation_id": body.run_id,
+            "state_delta": _changed(body, state),
+            "run_config": {"streaming_mode": "sse", "custom_metadata": _metadata(body)},
+            "create_session": True,
+        }
+    )
+
+
+def _metadata(body: RunAgentInput) -> dict[str, Any] | None:
+    said = [message for message in body.messages if isinstance(message, UserMessage)]
+    return None if body.resume or not said else {MESSAGE_ID: said[-1].id}
+
+
+def _changed(body: RunAgentInput, state: dict[str, Any]) -> dict[str, Any]:
+    """Return what a front end has changed in the state."""
+    given: Any = body.state
+    if given is not None and not isinstance(given, dict):
+        raise InvalidRequestError("state: It must be an object, or null.")
+    new = shown_state(cast("dict[str, Any]", given or {}))
+    if body.context:
+        new[CONTEXT] = [to_json_value(one.model_dump(mode="json")) for one in body.context]
+    return {name: value for name, value in new.items() if state.get(name, body) != value}
+
+
+async def _message(sessions: SessionLog, key: SessionKey, body: RunAgentInput) -> types.Content:
+    if body.resume:
+        return await _resumed(sessions, key, body.resume)
+    results = _last_results(body)
+    if results:
+        return await _answered(sessions, key, results)
+    last = body.messages[-1] if body.messages else None
+    if not isinstance(last, UserMessage):
+        raise InvalidRequestError(
+            "messages: The last one must be the user's, or the result of a call that waits."
+        )
+    return content_of(last)
+
+
+def _last_results(body: RunAgentInput) -> list[ToolMessage]:
+    found: list[ToolMessage] = []
+    for message in reversed(body.messages):
+        if not isinstance(message, ToolMessage):
+            break
+        found.insert(0, message)
+    return found
+
+
+async def _resumed(
+    sessions: SessionLog, key: SessionKey, resume: list[ResumeEntry]
+) -> types.Content:
+    """Return the answers to the interrupts of a run: to all, as AG-UI wants it."""
+    events, calls = await _calls(sessions, key, [entry.interrupt_id for entry in resume])
+    unknown = [entry.interrupt_id for entry in resume if entry.interrupt_id not in calls]
+    if unknown:
+        raise InvalidRequestError(f"resume: The session has no interrupts {', '.join(unknown)}.")
+    answered = {entry.interrupt_id for entry in resume}
+    # Answers that are sent again do not answer what has come up since.
+    if all(calls[name].status is CallStatus.OPEN for name in answered):
+        runs = {calls[name].call.invocation_id for name in answered}
+        waiting = [call for call in pending_calls(events) if call.invocation_id in runs]
+        if missing := [call.call_id for call in waiting if call.call_id not in answered]:
+            raise InvalidRequestError(
+                f"resume: The run also waits for {', '.join(missing)}; answer all its interrupts."
+            )
+    return _responses(
+        (calls[entry.interrupt_id].call, _response(calls[entry.interrupt_id].call, entry))
+        for entry in resume
+    )
+
+
+async def _answered(
+    sessions: SessionLog, key: SessionKey, results: list[ToolMessage]
+) -> types.Content:
+    """Return the results of long-running calls, which a front end sends as messages, too."""
+    _, calls = await _calls(sessions, key, [result.tool_call_id for result in results])
+    found = [
+        (calls[result.tool_call_id].call, _result(result.content))
+        for result in results
+        if result.tool_call_id in calls
+    ]
+    if not found:
+        names = ", ".join(result.tool_call_id for result in results)
+        raise InvalidRequestError(f"messages: No call waits for the results of {names}.")
+    return _responses(found)
+
+
+async def _calls(
+    sessions: SessionLog, key: SessionKey, names: list[str]
+) -> tuple[list[Event], dict[str, TrackedCall]]:
+    events = [one.event for one in await sessions.read_from_calls(key, names)]
+    return events, track_calls(events)
+
+
+def _responses(answers: Iterable[tuple[PendingCall, dict[str, Any]]]) -> types.Content:
+    parts = [
+        types.Part(
+            function_response=types.FunctionResponse(
+                id=call.call_id, name=call.name, response=response
+            )
+        )
+        for call, response in answers
+    ]
+    return types.Content(role="user", parts=parts)
+
+
+def _response(call: PendingCall, entry: ResumeEntry) -> dict[str, Any]:
+    """Return the response to a call that an answer to its interrupt means."""
+    payload: Any = entry.payload
+    if call.kind == "confirmation":
+        return _decision(entry)
+    if call.kind == "long_running":
+        if entry.status == "cancelled":
+            return {"status": "cancelled"}
+        return cast("dict[str, Any]", payload) if isinstance(payload, dict) else {"result": payload}
+    if entry.status == "cancelled" or not isinstance(payload, dict):
+        raise InvalidRequestError(
+            f"resume: {call.call_id}: A credential is asked for; the payload is the `authConfig` "
+            "with it. To go on without, cancel the run."
+        )
+    return cast("dict[str, Any]", payload)
+
+
+def _decision(entry: ResumeEntry) -> dict[str, Any]:
+    if entry.status == "cancelled":
+        return {"confirmed": False}
+    given: Any = entry.payload
+    said = cast("dict[str, Any]", given if isinstance(given, dict) else {"confirmed": given})
+    if "editedArgs" in said:
+        raise InvalidRequestError(
+            f"resume: {entry.interrupt_id}: The arguments of a call cannot be changed; reject it, "
+            "and tell the agent why."
+        )
+    confirmed = said.get("confirmed", said.get("approved"))
+    if not isinstance(confirmed, bool):
+        raise InvalidRequestError(
+            f"resume: {entry.interrupt_id}: The payload must be true or false, or have `confirmed` "
+            "or `approved`."
+        )
+    return {"confirmed": confirmed, **({"payload": said["payload"]} if "payload" in said else {})}
+
+
+def _result(content: Any) -> dict[str, Any]:
+    """Return a tool's result; what is no JSON object is in `result`."""
+    if not isinstance(content, str):
+        content = json.dumps([to_json_value(part.model_dump(mode="json")) for part in content])
+    try:
+        found: Any = json.loads(content)
+    except ValueError:
+        found = content
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {"result": found}

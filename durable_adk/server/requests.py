@@ -1,0 +1,285 @@
+"""What a request must be like before it is served: its host, origin, type, size and rate (S29).
+
+Each check is an ASGI middleware, so it stands before every route, also before those of mounted
+applications.
+"""
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from durable_adk.errors import (
+    InvalidRequestError,
+    PayloadTooLargeError,
+    PermissionDeniedError,
+    RateLimitError,
+)
+from durable_adk.server.caller import identified
+from durable_adk.server.responses import path_of, refuse, value_of, values_of
+
+SAFE = frozenset(["GET", "HEAD", "OPTIONS"])
+"""Methods that change nothing."""
+ANSWERS = "/answers/"
+"""Start of the paths that end with a token."""
+_SECRET_WORDS = ("token", "key", "secret", "code", "signature", "password")
+HIDDEN = "***"
+
+API_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"
+"""Policy of responses that are no pages: if a browser shows one, it runs nothing."""
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "media-src 'self' blob:; font-src 'self'; connect-src 'self'; frame-src blob:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""Policy of our page: code and styles of our files only, and no other server."""
+_HEADERS = {
+    "content-security-policy": API_POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+def shown_target(scope: Mapping[str, Any]) -> str:
+    """Return a request's path and query for a log, without the secrets that they may have."""
+    path: str = scope["path"]
+    if (start := path.find(ANSWERS)) >= 0:
+        path = path[: start + len(ANSWERS)] + HIDDEN
+    given = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+    shown = [f"{quote(name)}={_shown(name, text)}" for name, text in given]
+    return quote(path, safe="/*:@") + ("?" + "&".join(shown) if shown else "")
+
+
+def _shown(name: str, text: str) -> str:
+    words = name.lower().replace("-", "_").split("_")
+    secret = name.lower() != "page_token" and any(word.endswith(_SECRET_WORDS) for word in words)
+    return HIDDEN if secret else quote(text, safe=":")
+
+
+@dataclass(frozen=True)
+class SecurityHeaders:
+    """Adds headers that restrict what a browser does with a response, unless it has its own."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers: list[tuple[bytes, bytes]] = list(message.get("headers", ()))
+                own = {name.lower() for name, _ in headers}
+                message["headers"] = headers + [
+                    (name.encode(), text.encode())
+                    for name, text in _HEADERS.items()
+                    if name.encode() not in own
+                ]
+            await send(message)
+
+        await self.app(scope, receive, with_headers)
+
+
+@dataclass(frozen=True)
+class KnownHosts:
+    """Refuses a request to a host name that is not the server's.
+
+    A page whose own name was rebound to this machine's address (DNS rebinding) is of the same
+    origin for its browser; its requests have its own name.
+    """
+
+    app: ASGIApp
+    hosts: Collection[str]
+    """Names without ports; ``*`` for any, behind a proxy that checks them."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] == "websocket":  # no route has any, and they have no preflight
+            await send({"type": "websocket.close", "code": 1008})
+        elif scope["type"] == "lifespan" or self._knows(values_of(scope, "host")):
+            await self.app(scope, receive, send)
+        else:
+            problem = "The server does not have the name in the request's Host header."
+            await refuse(send, 403, PermissionDeniedError(problem))
+
+    def _knows(self, given: list[str]) -> bool:
+        if len(given) != 1:
+            return False
+        return "*" in self.hosts or _host(given[0]) in self.hosts
+
+
+def _host(netloc: str) -> str | None:
+    try:
+        return urlsplit(f"//{netloc}").hostname
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True)
+class KnownOrigins:
+    """Refuses what a page of another origin asks a browser to change (CSRF).
+
+    A browser says whose page sends a request, in ``Origin`` or ``Sec-Fetch-Site``; other clients
+    send neither. A body must be JSON, which a page of another origin cannot send without asking
+    first.
+    """
+
+    app: ASGIApp
+    origins: Collection[str] = ()
+    """Origins that may, beside the server's own, such as ``https://app.example.com``."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http" or scope["method"] in SAFE:
+            await self.app(scope, receive, send)
+        elif not self._may_change(scope):
+            problem = "A page of another origin may not do this; list it in the server's origins."
+            await refuse(send, 403, PermissionDeniedError(problem))
+        elif _has_body(scope) and not _is_json(value_of(scope, "content-type") or ""):
+            problem = "The request's body must be JSON, with Content-Type: application/json."
+            await refuse(send, 415, InvalidRequestError(problem))
+        else:
+            await self.app(scope, receive, send)
+
+    def _may_change(self, scope: Scope) -> bool:
+        given = values_of(scope, "origin")
+        if not given:
+            return value_of(scope, "sec-fetch-site") in (None, "same-origin", "none")
+        if len(given) > 1:
+            return False
+        # The scheme is the proxy's if there is one, and the host was checked.
+        own = given[0].partition("://")[2] == value_of(scope, "host") != ""
+        return own or given[0] in self.origins
+
+
+def _has_body(scope: Scope) -> bool:
+    length = value_of(scope, "content-length")
+    return length not in (None, "0") or value_of(scope, "transfer-encoding") is not None
+
+
+def _is_json(content_type: str) -> bool:
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind == "application/json" or (
+        kind.startswith("application/") and kind.endswith("+json")
+    )
+
+
+@dataclass(frozen=True)
+class BodyLimit:
+    """Refuses a body that is too large, as soon as that is known."""
+
+    app: ASGIApp
+    max_bytes: int
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        length = value_of(scope, "content-length") or "0"
+        if not length.isdigit() or int(length) > self.max_bytes:
+            await self.refuse(send)
+            return
+        await _LimitedBody(self, receive, send).serve(scope)
+
+    async def refuse(self, send: Send) -> None:
+        """Send the response to a request that is too large."""
+        problem = f"A request may have at most {self.max_bytes:,} bytes."
+        await refuse(send, 413, PayloadTooLargeError(problem), {"connection": "close"})
+
+
+@dataclass
+class _LimitedBody:
+    """One request whose body is counted while it arrives; its length may be unknown before."""
+
+    limit: BodyLimit
+    receive: Receive
+    send: Send
+    received: int = 0
+    exceeded: bool = False
+    started: bool = False
+
+    async def serve(self, scope: Scope) -> None:
+        try:
+            await self.limit.app(scope, self._receive, self._send)
+        except Exception:
+            if not self.exceeded:
+                raise
+        if self.exceeded and not self.started:
+            await self.limit.refuse(self.send)
+
+    async def _receive(self) -> Message:
+        message = await self.receive()
+        if message["type"] == "http.request":
+            self.received += len(message.get("body", b""))
+            if self.received > self.limit.max_bytes:
+                self.exceeded = True
+                return {"type": "http.disconnect"}
+        return message
+
+    async def _send(self, message: Message) -> None:
+        """Leave out what the application says of a body that it did not get."""
+        if self.exceeded and not self.started:
+            return
+        self.started = True
+        await self.send(message)
+
+
+@dataclass
+class RateLimit:
+    """Refuses requests of a caller who sends too many.
+
+    Each caller has a bucket of `burst` requests that fills again. The buckets are in this process,
+    so with several servers the limit is that of each.
+    """
+
+    app: ASGIApp
+    per_second: float
+    burst: int
+    is_free: Callable[[str], bool] = lambda _: False
+    """Whether a path costs nothing, such as a page's file or what probes read."""
+    now: Callable[[], float] = time.monotonic
+    max_callers: int = 10_000
+    """Buckets at a time; the one that was not used for longest is forgotten."""
+    _buckets: OrderedDict[str, tuple[float, float]] = field(
+        default_factory=OrderedDict[str, tuple[float, float]], init=False, repr=False
+    )
+    """By caller: requests left, and as of when."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        counts = scope["type"] == "http" and not self.is_free(path_of(scope))
+        wait = self._take(_sender(scope)) if counts else 0.0
+        if wait > 0:
+            after = {"retry-after": str(math.ceil(wait))}
+            await refuse(send, 429, RateLimitError(), after)
+        else:
+            await self.app(scope, receive, send)
+
+    def _take(self, sender: str) -> float:
+        """Take a request out of a bucket, or return the seconds until it has one."""
+        now = self.now()
+        left, since = self._buckets.pop(sender, (float(self.burst), now))
+        left = min(float(self.burst), left + (now - since) * self.per_second)
+        taken = left >= 1
+        self._buckets[sender] = left - taken, now
+        while len(self._buckets) > self.max_callers:
+            self._buckets.popitem(last=False)
+        return 0.0 if taken else (1 - left) / self.per_second
+
+
+def _sender(scope: Scope) -> str:
+    user = identified(scope).user_id
+    if user is not None:
+        return f"user {user}"
+    # Whoever answers by URL is no worse off for what others behind the same proxy ask.
+    what = "answers" if path_of(scope).startswith(ANSWERS) else "other"
+    return f"{what} at {(scope.get('client') or ('',))[0]}"

@@ -1,0 +1,47 @@
+"""Responses that refuse a request."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from starlette.types import Send
+
+from durable_adk.errors import DurableAdkError, class_name
+
+
+def error_body(error: DurableAdkError, **more: Any) -> dict[str, Any]:
+    """Return the JSON of an error response."""
+    return {"error": {"type": class_name(error), "message": error.message, **more}}
+
+
+async def refuse(
+    send: Send, status: int, error: DurableAdkError, headers: Mapping[str, str] | None = None
+) -> None:
+    """Send a whole error response from a middleware."""
+    body = json.dumps(error_body(error)).encode()
+    given = {
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+        **(headers or {}),
+    }
+    start = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in given.items()]
+    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send({"type": "http.response.body", "body": body})
+
+
+def values_of(scope: Mapping[str, Any], name: str) -> list[str]:
+    """Return the values of a header of a request, by its name in small letters."""
+    headers: Iterable[tuple[bytes, bytes]] = scope.get("headers", ())
+    return [text.decode("latin-1") for key, text in headers if key == name.encode()]
+
+
+def value_of(scope: Mapping[str, Any], name: str) -> str | None:
+    """Return the first value of a header of a request."""
+    return next(iter(values_of(scope, name)), None)
+
+
+def path_of(scope: Mapping[str, Any]) -> str:
+    """Return a request's path below where the application is mounted."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "").rstrip("/")
+    return path.removeprefix(root) if path.startswith(f"{root}/") else path

@@ -1,0 +1,48 @@
+"""The base class of requests' bodies, and what several of them have."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import Depends, Query, Request
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+from starlette.responses import Response
+
+from durable_adk.json_values import JsonModel
+from durable_adk.server.feed import FeedPosition
+from durable_adk.sessions.session import SessionKey, checked_key
+
+
+class RequestBody(BaseModel):
+    """A request's body, with keys as in ADK: camelCase, or names as in Python."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, val_json_bytes="base64"
+    )
+
+
+async def _session_key(app_name: str, user_id: str, session_id: str) -> SessionKey:
+    return checked_key(app_name, user_id, session_id)
+
+
+InSession = Annotated[SessionKey, Depends(_session_key)]
+"""The type of an argument that is to be the session that the path names."""
+
+
+async def _position(
+    request: Request, after: Annotated[str | None, Query(description="The `id` of an item.")] = None
+) -> FeedPosition:
+    return FeedPosition.parse(request.headers.get("last-event-id") or after)
+
+
+From = Annotated[FeedPosition, Depends(_position)]
+"""The type of an argument that is to be the position at which a reader continues."""
+
+
+def as_json(value: JsonModel | Sequence[JsonModel]) -> Response:
+    """Return a response with a model's JSON, or a list of it."""
+    if isinstance(value, JsonModel):
+        text = value.to_json()
+    else:
+        text = f"[{','.join(one.to_json() for one in value)}]"
+    return Response(text, media_type="application/json")

@@ -1,0 +1,112 @@
+"""Errors as HTTP responses."""
+
+import json
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from durable_adk.errors import (
+    AlreadyExistsError,
+    AmbiguousInvocationError,
+    AuthenticationError,
+    CallerError,
+    DurableAdkError,
+    EventConflictError,
+    NotFoundError,
+    PayloadTooLargeError,
+    PermissionDeniedError,
+    QueueFullError,
+    RateLimitError,
+    SessionBusyError,
+    StaleSessionError,
+    TransientError,
+    UnknownAppError,
+    class_name,
+)
+
+_STATUSES: dict[type[DurableAdkError], int] = {
+    NotFoundError: 404,
+    UnknownAppError: 404,
+    AlreadyExistsError: 409,
+    AmbiguousInvocationError: 409,
+    StaleSessionError: 409,
+    SessionBusyError: 409,
+    EventConflictError: 409,
+    PayloadTooLargeError: 413,
+    AuthenticationError: 401,
+    PermissionDeniedError: 403,
+    RateLimitError: 429,
+    QueueFullError: 429,
+    CallerError: 400,
+    TransientError: 503,
+}
+"""The status of each class of errors; the first that fits counts."""
+_RETRY_AFTER = {"Retry-After": "1"}
+
+
+def status_of(error: DurableAdkError) -> int:
+    """Return the status of a response that reports an error."""
+    return next((code for kind, code in _STATUSES.items() if isinstance(error, kind)), 500)
+
+
+def error_response(
+    status: int,
+    kind: str,
+    message: str,
+    *,
+    detail: Any = None,
+    field: str | None = None,
+    invocation_id: str | None = None,
+) -> Response:
+    """Return a response that reports an error, for our clients and for ADK's.
+
+    Args:
+        status: The HTTP status.
+        kind: Name of the error's class.
+        message: What is wrong, and the remedy.
+        detail: What ADK's clients read; None: the message.
+        field: The field of the request that is wrong.
+        invocation_id: The invocation that goes on: the request should not be sent again as it is.
+    """
+    more = {"field": field, "invocationId": invocation_id}
+    known = {name: text for name, text in more.items() if text}
+    error = {"type": kind, "message": message, **known}
+    # ASCII: what a request holds, and the report quotes, may be text that UTF-8 has no bytes for.
+    body = json.dumps({"error": error, "detail": detail or message}, default=repr)
+    headers = _RETRY_AFTER if status in (429, 503) and not invocation_id else {}
+    return Response(body, status, headers, media_type="application/json")
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Have an application report errors as this module does."""
+    app.add_exception_handler(DurableAdkError, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _failed)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    if not isinstance(error, DurableAdkError):
+        raise error
+    return error_response(status_of(error), class_name(error), error.message)
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    problems: list[dict[str, Any]] = list(error.errors())
+    first: dict[str, Any] = problems[0] if problems else {}
+    place = [str(part) for part in first.get("loc", ())]
+    field = ".".join(place[1:]) or None
+    message = f"{field or 'The request'}: {first.get('msg', 'is malformed')}"
+    return error_response(422, "InvalidRequestError", message, detail=problems, field=field)
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    kinds = {404: "NotFoundError", 503: "TransientError"}
+    kind = kinds.get(error.status_code, "InvalidRequestError")
+    return error_response(error.status_code, kind, str(error.detail), detail=error.detail)

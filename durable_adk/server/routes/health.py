@@ -1,0 +1,42 @@
+"""Routes for what watches the server."""
+
+import asyncio
+
+from fastapi import APIRouter, Response
+
+from durable_adk.server.services import CurrentServices, ServerServices
+
+router = APIRouter(tags=["health"])
+_TIMEOUT = 2.0
+"""Seconds for store and Temporal to answer."""
+
+
+@router.get("/health")
+async def health() -> dict[str, str]:
+    """Return that the process answers."""
+    return {"status": "ok"}
+
+
+@router.get("/ready")
+async def ready(services: CurrentServices, response: Response) -> dict[str, str]:
+    """Return whether messages can be taken: the store and Temporal answer. Status 503: no."""
+    reason = await _obstacle(services)
+    if reason is None:
+        return {"status": "ok"}
+    response.status_code = 503
+    return {"status": "unavailable", "reason": reason}
+
+
+async def _obstacle(services: ServerServices) -> str | None:
+    if services.draining.is_set():
+        return "The server stops."
+    for name, check in (
+        ("The session store", services.session_service.list_apps),
+        ("Temporal", services.client.service_client.check_health),
+    ):
+        try:
+            async with asyncio.timeout(_TIMEOUT):
+                await check()
+        except Exception:  # noqa: BLE001 - whatever it is, it is not ready
+            return f"{name} does not answer."
+    return None

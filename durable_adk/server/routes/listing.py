@@ -1,0 +1,142 @@
+"""Lists of invocations, newest first, over all apps and sessions that a caller may see."""
+
+import base64
+import json
+from collections.abc import Sequence
+from heapq import merge
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from durable_adk.errors import InvalidRequestError
+from durable_adk.json_values import JsonModel, check_id
+from durable_adk.server.caller import CurrentCaller
+from durable_adk.server.routes.body import as_json
+from durable_adk.server.routes.records import InvocationSummary, summarized
+from durable_adk.server.services import CurrentServices, ServerServices
+from durable_adk.sessions.log.storage import InvocationPosition
+from durable_adk.sessions.records import InvocationRecord, Status
+from durable_adk.sessions.session import CHILD_PREFIX, SessionKey
+
+router = APIRouter(prefix="/invocations", tags=["invocations"])
+MAX_PAGE = 200
+_SCANNED = 2000
+"""Most invocations that one request looks at for a text."""
+
+OfApp = Annotated[str | None, Query(description="Only this app.")]
+OfUser = Annotated[str | None, Query(description="Only this user.")]
+OfSession = Annotated[str | None, Query(description="Only this session.")]
+
+
+class InvocationList(JsonModel):
+    """A page of invocations."""
+
+    invocations: list[InvocationSummary] = Field(default_factory=list[InvocationSummary])
+    next_page_token: str | None = None
+
+
+@router.get("", response_model=InvocationList)
+async def list_invocations(
+    services: CurrentServices,
+    caller: CurrentCaller,
+    *,
+    app_name: OfApp = None,
+    user_id: OfUser = None,
+    session_id: OfSession = None,
+    status: Annotated[list[Status] | None, Query(description="Only these; repeatable.")] = None,
+    query: Annotated[
+        str | None, Query(description="Text of the message, or of an id.", max_length=200)
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
+    page_token: str | None = None,
+) -> Response:
+    """Return invocations, the newest first."""
+    user = caller.only(user_id)
+    before, scanned, found = position_of(page_token), 0, list[InvocationSummary]()
+    names = [app_name] if app_name else await services.app_names()
+    while True:
+        pages = [
+            await services.session_service.newest_invocations(
+                app_name=name,
+                user_id=user,
+                session_id=session_id,
+                statuses=status or (),
+                limit=limit,
+                before=before,
+            )
+            for name in names
+        ]
+        page = list(merge(*pages, key=place_of, reverse=True))[:limit]
+        for place, (key, record) in enumerate(page, 1):
+            before = place_of((key, record))
+            summary = await _matching(services, key, record, query)
+            found += [summary] if summary else []
+            if len(found) == limit:
+                more = place < len(page) or len(page) == limit
+                return as_json(_list(found, before if more else None))
+        scanned += len(page)
+        if len(page) < limit:
+            return as_json(_list(found, None))
+        if scanned >= _SCANNED:
+            return as_json(_list(found, before))
+
+
+@router.get("/counts")
+async def count_invocations(
+    services: CurrentServices, caller: CurrentCaller, app_name: OfApp = None, user_id: OfUser = None
+) -> dict[str, int]:
+    """Return the number of invocations by status."""
+    user = caller.only(user_id)
+    counts = {status.value: 0 for status in Status}
+    for name in [app_name] if app_name else await services.app_names():
+        found = await services.session_service.count_invocations(app_name=name, user_id=user)
+        for status, number in found.items():
+            counts[status.value] += number
+    return counts
+
+
+async def _matching(
+    services: ServerServices, key: SessionKey, record: InvocationRecord, query: str | None
+) -> InvocationSummary | None:
+    """Return a summary that has a text; of an agent that runs as a tool there is none."""
+    if key.session_id.startswith(CHILD_PREFIX):
+        return None
+    summary = await summarized(services.session_service, key, record)
+    if query is None:
+        return summary
+    texts = (summary.message, record.invocation_id, *key, summary.status)
+    wanted = query.casefold()
+    return summary if any(wanted in (text or "").casefold() for text in texts) else None
+
+
+def place_of(item: tuple[SessionKey, InvocationRecord]) -> InvocationPosition:
+    """Return the position of an invocation in lists."""
+    key, record = item
+    return InvocationPosition(record.update_time, key.user_id, key.session_id, record.invocation_id)
+
+
+def _list(found: Sequence[InvocationSummary], before: InvocationPosition | None) -> InvocationList:
+    return InvocationList(invocations=list(found), next_page_token=before and token_of(before))
+
+
+def token_of(before: InvocationPosition) -> str:
+    """Return the token of the page behind a position."""
+    return base64.urlsafe_b64encode(json.dumps(before).encode()).decode()
+
+
+def position_of(token: str | None) -> InvocationPosition | None:
+    """Return the position that a page token is for; None: the beginning.
+
+    Raises:
+        InvalidRequestError: It is no token.
+    """
+    if not token:
+        return None
+    try:
+        time, *names = json.loads(base64.urlsafe_b64decode(token.encode()))
+        user, session, invocation = [check_id(str(name), "page_token") for name in names]
+        return InvocationPosition(float(time), user, session, invocation)
+    except (ValueError, TypeError, OverflowError, RecursionError, InvalidRequestError):
+        raise InvalidRequestError("page_token is not one that this list has given.") from None

@@ -1,0 +1,163 @@
+"""Routes of calls that wait for an answer."""
+
+import time
+from typing import Any
+
+from fastapi import APIRouter
+from google.genai import types
+from starlette.responses import Response
+
+from durable_adk.client.queries import InvocationFilter, find_pending_calls
+from durable_adk.conversation.pending_calls import CallStatus, TrackedCall, track_calls
+from durable_adk.conversation.pending_request import PendingRequest
+from durable_adk.errors import (
+    AlreadyExistsError,
+    InvalidRequestError,
+    InvocationNotFoundError,
+    NotFoundError,
+    PermissionDeniedError,
+)
+from durable_adk.server.caller import CurrentCaller
+from durable_adk.server.routes.body import RequestBody, as_json
+from durable_adk.server.routes.invocations import Located, ThisInvocation, accepted
+from durable_adk.server.routes.listing import OfApp, OfSession, OfUser
+from durable_adk.server.routes.records import requests_of
+from durable_adk.server.services import CurrentServices, ServerServices
+from durable_adk.wire.answer_token import AnswerToken
+from durable_adk.wire.messages import InvocationRequest
+
+router = APIRouter(tags=["pending"])
+
+
+class GivenAnswer(RequestBody):
+    """An answer to a waiting call: `response`, or the decision of a confirmation."""
+
+    response: dict[str, Any] | None = None
+    confirmed: bool | None = None
+    payload: Any = None
+    """Of a confirmation: the values that the tool asked to fill in."""
+    arguments: dict[str, Any] | None = None
+    """Refused: a call is approved as it was made."""
+
+    def given(self) -> dict[str, Any]:
+        """Return the response to the call.
+
+        Raises:
+            InvalidRequestError: There is none, or two, or it changes the call.
+        """
+        if self.arguments is not None:
+            raise InvalidRequestError(
+                "The arguments of a call cannot be changed; reject it, and tell the agent why."
+            )
+        if (self.response is None) == (self.confirmed is None):
+            raise InvalidRequestError("Give either response or confirmed.")
+        if self.response is not None:
+            return self.response
+        payload = {} if self.payload is None else {"payload": self.payload}
+        return {"confirmed": self.confirmed, **payload}
+
+
+class CallAnswer(GivenAnswer):
+    """An answer, and which call it is to."""
+
+    call_id: str
+
+
+@router.get("/pending", response_model=list[PendingRequest])
+async def list_pending(
+    services: CurrentServices,
+    caller: CurrentCaller,
+    app_name: OfApp = None,
+    user_id: OfUser = None,
+    session_id: OfSession = None,
+) -> Response:
+    """Return the calls that wait for an answer, oldest first."""
+    where = InvocationFilter(app=app_name, user=caller.only(user_id), session=session_id)
+    return as_json(requests_of(await find_pending_calls(services.session_service, where)))
+
+
+@router.post("/invocations/{invocation_id}/answers", status_code=202)
+async def answer(
+    services: CurrentServices, caller: CurrentCaller, this: ThisInvocation, body: CallAnswer
+) -> dict[str, bool]:
+    """Answer a waiting call, and return once a worker has accepted the answer."""
+    found = await _call(services, this, body.call_id)
+    await _give(services, this, found, body, caller.answered_by)
+    return {"accepted": True}
+
+
+@router.post("/answers/{token}", status_code=202)
+async def answer_by_token(
+    services: CurrentServices, token: str, body: GivenAnswer
+) -> dict[str, bool]:
+    """Answer the waiting call that a token of a webhook names, once (S28).
+
+    The token is all the authentication there is. A credential is not taken this way: whose it is
+    would not be known.
+    """
+    key = services.settings.answer_key
+    if key is None:
+        raise NotFoundError("This server takes no answers by URL: DURABLE_ADK_ANSWER_KEY is unset.")
+    named = AnswerToken.verified(token, key.get_secret_value(), now=time.time())
+    record = await services.session_service.get_invocation(named.key, named.invocation_id)
+    if record is None:
+        raise InvocationNotFoundError("The invocation does not exist any more.")
+    this = Located(named.key, record)
+    found = await _call(services, this, named.call_id)
+    if found.status is not CallStatus.OPEN:
+        raise AlreadyExistsError("The call does not wait any more.")
+    if found.call.kind == "credential":
+        raise PermissionDeniedError("A credential cannot be given by URL.")
+    await _give(services, this, found, body, {"answerUrl": named.message_id})
+    return {"accepted": True}
+
+
+async def _give(
+    services: ServerServices,
+    this: Located,
+    found: TrackedCall,
+    body: GivenAnswer,
+    by: dict[str, str] | None,
+) -> None:
+    """Send an answer, and wait until a worker has accepted it.
+
+    Raises:
+        AlreadyExistsError: Another answer has come first.
+    """
+    call = found.call
+    part = types.FunctionResponse(id=call.call_id, name=call.name, response=body.given())
+    app, user, session = this.key
+    request = InvocationRequest.parse(
+        {
+            "app": app,
+            "user": user,
+            "session": session,
+            "create_session": False,
+            "message": types.Content(role="user", parts=[types.Part(function_response=part)]),
+        }
+    )
+    try:
+        await accepted(this.key, services.invocations(app).answer(request, answered_by=by))
+    except InvalidRequestError:
+        await _call(services, this, call.call_id)
+        raise
+
+
+async def _call(services: ServerServices, this: Located, call_id: str) -> TrackedCall:
+    """Return a call of an invocation that may be answered.
+
+    Raises:
+        NotFoundError: The invocation has made no such call.
+        AlreadyExistsError: It was answered.
+    """
+    stored = await services.session_service.read_from(this.key, this.record.start_seq)
+    found = track_calls(item.event for item in stored).get(call_id)
+    if found is None or found.call.invocation_id != this.record.invocation_id:
+        raise NotFoundError(
+            f"Invocation {this.record.invocation_id!r} has no call {call_id!r} to be answered."
+        )
+    if found.status in (CallStatus.ANSWERED, CallStatus.DECIDED) and not (
+        found.call.kind == "long_running" and this.record.status.closed
+    ):
+        raise AlreadyExistsError(f"The call {call_id!r} is already answered.")
+    return found

@@ -1,0 +1,203 @@
+"""An invocation as lists show it, and all that is known of it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from google.genai import types
+from pydantic import Field
+
+from durable_adk.client.queries import LocatedCall, pending_calls_of, read_attempts
+from durable_adk.conversation.pending_request import PendingRequest, pending_request
+from durable_adk.events.event import Event
+from durable_adk.json_values import JsonModel
+from durable_adk.models.model_attempt import ModelAttempt
+from durable_adk.server.feed import error_of
+from durable_adk.server.services import ServerServices
+from durable_adk.sessions.lease_owner import TemporalLeaseOwner
+from durable_adk.sessions.records import InvocationRecord, Status
+from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
+
+_PREVIEW = 200
+"""Characters of a message in a list."""
+
+
+class KnownInvocation(JsonModel):
+    """What lists and details of an invocation have in common."""
+
+    app_name: str
+    user_id: str
+    session_id: str
+    invocation_id: str
+    status: Status
+    queued: bool | None = None
+    """Set if it waits until the session is free."""
+    error: dict[str, Any] | None = None
+    message: str | None = None
+    """The beginning of the user's message."""
+    start_time: float | None = None
+    """Seconds since the epoch."""
+    update_time: float | None = None
+    """When its status changed last."""
+    events: int = 0
+
+
+class InvocationSummary(KnownInvocation):
+    """An invocation in a list."""
+
+    pending: int = 0
+    """Number of calls that wait for an answer."""
+
+
+class TokenUsage(JsonModel):
+    """Tokens that an invocation's answers have cost, as the models report them."""
+
+    prompt_tokens: int = 0
+    candidates_tokens: int = 0
+    total_tokens: int = 0
+
+
+class AttemptSummary(JsonModel):
+    """One attempt at a model call."""
+
+    event_id: str
+    """The event that the call makes."""
+    agent: str | None = None
+    model: str | None = None
+    attempt: int
+    outcome: str
+    """``completed``, ``failed``, ``cancelled`` or ``lost`` with its worker."""
+    error: dict[str, Any] | None = None
+    worker: str | None = None
+    """Identity of its worker; None if unknown, as of one that completed or was lost."""
+    start_time: float | None = None
+    end_time: float | None = None
+    usage: TokenUsage | None = None
+
+
+class InvocationDetails(KnownInvocation):
+    """All that is known of an invocation, without its events."""
+
+    pending: list[PendingRequest] = Field(default_factory=list[PendingRequest])
+    attempts: list[AttemptSummary] = Field(default_factory=list[AttemptSummary])
+    workflow_id: str | None = None
+    temporal_url: str | None = None
+    usage: TokenUsage = Field(default_factory=TokenUsage)
+
+
+async def summarized(
+    sessions: SessionLog, key: SessionKey, record: InvocationRecord
+) -> InvocationSummary:
+    """Return an invocation as a list shows it."""
+    start = record.start_seq
+    stored = await sessions.read_events(key, after=start - 1, upto=start)
+    first = stored[0].event if stored else None
+    return InvocationSummary(
+        app_name=key.app_name,
+        user_id=key.user_id,
+        session_id=key.session_id,
+        invocation_id=record.invocation_id,
+        status=record.status,
+        error=error_of(record),
+        message=first.text[:_PREVIEW] if first and first.text else None,
+        start_time=first.timestamp if first else None,
+        update_time=record.update_time or None,
+        events=await sessions.count_events(key, record),
+        pending=len(await pending_calls_of(sessions, key, record.invocation_id)),
+    )
+
+
+async def detailed(
+    services: ServerServices, key: SessionKey, record: InvocationRecord
+) -> InvocationDetails:
+    """Return all that is known of an invocation."""
+    sessions = services.session_service
+    summary = await summarized(sessions, key, record)
+    events = await events_of_invocation(sessions, key, record)
+    calls = await pending_calls_of(sessions, key, record.invocation_id)
+    lease_owner = TemporalLeaseOwner.parse(record.lease_owner)
+    workflow_id = lease_owner and lease_owner.workflow_id
+    known: dict[str, Any] = {name: value for name, value in summary if name != "pending"}
+    return InvocationDetails(
+        **known,
+        pending=requests_of(calls),
+        attempts=await attempts_of(sessions, key, record, events),
+        workflow_id=workflow_id,
+        temporal_url=_temporal_url(services, lease_owner),
+        usage=_total([event.usage_metadata for event in events if event.usage_metadata]),
+    )
+
+
+def requests_of(calls: Sequence[LocatedCall]) -> list[PendingRequest]:
+    """Return waiting calls as JSON."""
+    return [pending_request(item.key, item.call) for item in calls]
+
+
+async def events_of_invocation(
+    sessions: SessionLog, key: SessionKey, record: InvocationRecord
+) -> list[Event]:
+    """Return an invocation's committed events."""
+    stored = await sessions.read_events(key, after=record.start_seq - 1, upto=record.end_seq)
+    name = record.invocation_id
+    return [item.event for item in stored if item.event.invocation_id == name]
+
+
+async def attempts_of(
+    sessions: SessionLog, key: SessionKey, record: InvocationRecord, events: Sequence[Event]
+) -> list[AttemptSummary]:
+    """Return the attempts at model calls, in the order in which they ended."""
+    failed = await read_attempts(sessions, key, record.invocation_id)
+    authors = {event.id: event.author for event in events}
+    found = [_failed(one, authors.get(one.event_id)) for one in failed]
+    numbers = {one.event_id: one.attempt for one in failed}
+    found += [
+        _completed(event, numbers.get(event.id, 0) + 1)
+        for event in events
+        if event.author != "user" and (event.model_version or event.usage_metadata)
+    ]
+    return sorted(found, key=lambda one: one.end_time or 0.0)
+
+
+def _failed(one: ModelAttempt, agent: str | None) -> AttemptSummary:
+    error = one.error_type and {"type": one.error_type, "message": one.error_message}
+    known = one.started is not None and one.seconds is not None
+    return AttemptSummary(
+        event_id=one.event_id,
+        agent=agent,
+        model=one.model or None,
+        attempt=one.attempt,
+        outcome=one.ended.value,
+        error=error or None,
+        worker=one.worker,
+        start_time=one.started,
+        end_time=(one.started or 0.0) + (one.seconds or 0.0) if known else one.started,
+        usage=_total([one.usage_metadata]) if one.usage_metadata else None,
+    )
+
+
+def _completed(event: Event, attempt: int) -> AttemptSummary:
+    return AttemptSummary(
+        event_id=event.id,
+        agent=event.author,
+        model=event.model_version,
+        attempt=attempt,
+        outcome="completed",
+        end_time=event.timestamp,
+        usage=_total([event.usage_metadata]) if event.usage_metadata else None,
+    )
+
+
+def _total(counts: Sequence[types.GenerateContentResponseUsageMetadata]) -> TokenUsage:
+    return TokenUsage(
+        prompt_tokens=sum(one.prompt_token_count or 0 for one in counts),
+        candidates_tokens=sum(one.candidates_token_count or 0 for one in counts),
+        total_tokens=sum(one.total_token_count or 0 for one in counts),
+    )
+
+
+def _temporal_url(services: ServerServices, owner: TemporalLeaseOwner | None) -> str | None:
+    base = services.settings.temporal_ui
+    if base is None or owner is None:
+        return None
+    path = f"namespaces/{owner.namespace}/workflows/{owner.workflow_id}"
+    return f"{base.rstrip('/')}/{path}"

@@ -1,0 +1,104 @@
+"""What the routes of the HTTP server share: stores, Temporal, apps and settings."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
+from temporalio.client import Client
+
+from durable_adk.artifacts import BaseArtifactService, InMemoryArtifactService
+from durable_adk.auth.credential_service.base_credential_service import BaseCredentialService
+from durable_adk.client.invocation_client import InvocationClient
+from durable_adk.client.invocations import Invocations
+from durable_adk.client.temporal_backend import TemporalBackend
+from durable_adk.errors import UnknownAppError
+from durable_adk.memory import BaseMemoryService
+from durable_adk.ops.app_declaration import AppDescription
+from durable_adk.partials import PartialChannel, partials_of
+from durable_adk.server.feed import SessionFeed
+from durable_adk.server.settings import ServerSettings
+from durable_adk.sessions.session_log import SessionLog
+
+_DRAINED = 0.8
+"""The part of `drain_seconds` in which responses may go on as if the server did not stop."""
+
+
+@dataclass(kw_only=True)
+class ServerServices:
+    """The services of a server; the same stores, Temporal and channel as those of its workers."""
+
+    session_service: SessionLog
+    client: Client
+    task_queue: Callable[[str], str]
+    """The task queue of an app's workers."""
+    artifact_service: BaseArtifactService = field(default_factory=InMemoryArtifactService)
+    memory_service: BaseMemoryService | None = None
+    credential_service: BaseCredentialService | None = None
+    partials: PartialChannel | None = None
+    """The channel of chunks; None: the default of the session store."""
+    apps: dict[str, AppDescription | None] = field(default_factory=dict[str, AppDescription | None])
+    """The apps by their names, and what is known of them; none: those that have sessions."""
+    settings: ServerSettings = field(default_factory=ServerSettings)
+    draining: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the server is to stop: streams end, and readers go on at another instance."""
+
+    def __post_init__(self) -> None:
+        """Find the channel of chunks."""
+        self.partials = self.partials or partials_of(self.session_service)
+        self._backends = dict[str, TemporalBackend]()
+
+    @property
+    def feed(self) -> SessionFeed:
+        """What happens in the sessions."""
+        return SessionFeed(sessions=self.session_service, partials=self.partials)
+
+    def invocations(self, app_name: str, *, creates_sessions: bool = False) -> InvocationClient:
+        """Return the client of an app's invocations, which may create sessions that are missing."""
+        queue = self.task_queue(app_name)
+        if queue not in self._backends:
+            invocations = Invocations(self.client, queue)
+            self._backends[queue] = TemporalBackend(invocations, self.session_service)
+        return InvocationClient(
+            sessions=self.session_service,
+            backend=self._backends[queue],
+            credentials=self.credential_service,
+            partials=self.partials,
+            auto_create_session=creates_sessions,
+        )
+
+    async def stopped(self) -> None:
+        """Wait until responses must be sent: the server stops, and soon cancels what is left."""
+        await self.draining.wait()
+        await asyncio.sleep(self.settings.drain_seconds * _DRAINED)
+
+    async def app_names(self) -> list[str]:
+        """Return the names of the apps, sorted."""
+        return sorted(self.apps or await self.session_service.list_apps())
+
+    def check_app(self, app_name: str) -> str:
+        """Return an app's name.
+
+        Raises:
+            UnknownAppError: It is none of the server's apps.
+        """
+        if self.apps and app_name not in self.apps:
+            raise UnknownAppError(
+                f"No app {app_name!r} is served here; there are {', '.join(sorted(self.apps))}."
+            )
+        return app_name
+
+    async def close(self) -> None:
+        """Stop waiting for invocations, which go on; the services stay open."""
+        for backend in self._backends.values():
+            await backend.close()
+
+
+async def _services_of(request: Request) -> ServerServices:
+    services: ServerServices = request.app.state.services
+    return services
+
+
+CurrentServices = Annotated[ServerServices, Depends(_services_of)]
+"""The type of a route's argument that is to be the services."""

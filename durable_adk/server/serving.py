@@ -1,0 +1,70 @@
+"""The process that serves the application over HTTP."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from fastapi import FastAPI
+from uvicorn import Config, Server
+
+from durable_adk.errors import InvalidRequestError
+from durable_adk.server.services import ServerServices
+
+
+class _Server(Server):
+    """uvicorn's server without signal handlers: the command has its own."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """See base class."""
+        yield
+
+
+async def serve(application: FastAPI, *, listening: Callable[[str], None]) -> None:
+    """Serve until cancelled; then streams end, and other responses have some time to complete.
+
+    Args:
+        application: What `app.app` returns.
+        listening: Called with the address, such as ``http://127.0.0.1:8000``, once requests are
+            accepted.
+
+    Raises:
+        InvalidRequestError: The address cannot be used.
+    """
+    services: ServerServices = application.state.services
+    settings = services.settings
+    with _listener(settings.host, settings.port) as listener:
+        config = Config(
+            application,
+            log_config=None,
+            access_log=False,
+            ws="none",
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=round(settings.drain_seconds) or 1,
+        )
+        server = _Server(config)
+        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+        listening(_url(settings.host, listener.getsockname()[1]))
+        try:
+            await asyncio.shield(serving)
+        finally:
+            services.draining.set()
+            server.should_exit = True
+            await serving
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        raise InvalidRequestError(
+            f"Cannot listen on {host}, port {port}: {error}. Choose another address with --host "
+            "and --port."
+        ) from error

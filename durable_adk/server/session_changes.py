@@ -1,0 +1,156 @@
+"""The committed events of a whole session, the status of its invocations, and their chunks."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AsyncExitStack
+from typing import Any, Self
+
+from durable_adk.client.feed import IDLE, POLL, QUIET
+from durable_adk.partials import PartialChannel, PartialEvent, Subscription
+from durable_adk.sessions.records import OPEN, InvocationRecord, Status, StoredEvent
+from durable_adk.sessions.session import SessionKey
+from durable_adk.sessions.session_log import SessionLog
+
+_CLOCKS = 10.0
+"""Seconds by which the clocks that write events and statuses may differ."""
+_RECENT = 100
+"""Most invocations whose status may have changed behind a cursor, beside those with events."""
+
+
+class RunningChunks:
+    """The chunks of the invocation that runs in a session; one runs at a time.
+
+    Args:
+        partials: The channel; None: no chunk arrives.
+        key: The session.
+    """
+
+    def __init__(self, partials: PartialChannel | None, key: SessionKey) -> None:
+        self._partials = partials
+        self._key = key
+        self._running: str | None = None
+        self._subscription: Subscription | None = None
+        self._subscribed = AsyncExitStack()
+        self._changed = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._subscribed.aclose()
+
+    async def follow(self, record: InvocationRecord) -> None:
+        """Subscribe to an invocation that runs, and no more to one that does not."""
+        name, runs = record.invocation_id, record.status is Status.RUNNING
+        if self._partials is None or (self._running == name) == runs:
+            return
+        if not runs and self._running != name:
+            return
+        await self._subscribed.aclose()
+        self._running = self._subscription = None
+        if runs:
+            subscribing = self._partials.subscribe(self._key, name)
+            self._subscription = await self._subscribed.enter_async_context(subscribing)
+            self._running = name
+        self._changed.set()
+
+    async def get(self) -> PartialEvent:
+        """Return the next chunk of the invocation that runs, whenever one does."""
+        while True:
+            self._changed.clear()
+            changed = asyncio.ensure_future(self._changed.wait())
+            waits = set[asyncio.Future[Any]]({changed})
+            arriving = self._subscription and asyncio.ensure_future(self._subscription.get())
+            if arriving is not None:
+                waits.add(arriving)
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                if arriving is not None and arriving.done():
+                    return arriving.result()
+            finally:
+                for waiting in waits:
+                    waiting.cancel()
+
+    def drain(self) -> list[PartialEvent]:
+        """Return all chunks received so far, without waiting."""
+        return self._subscription.drain() if self._subscription else []
+
+
+async def follow_session(
+    sessions: SessionLog, key: SessionKey, *, after: int, chunks: RunningChunks
+) -> AsyncGenerator[StoredEvent | InvocationRecord]:
+    """Yield a session's committed events after a cursor, and each new status; without an end.
+
+    The status of an invocation comes after the events that were committed before it. A reader may
+    have been cut between an event and a status, and a status has no cursor. So those that may have
+    come behind the cursor are yielded, too, although it may have them.
+
+    Args:
+        sessions: The store that the workers write to.
+        key: The session.
+        after: The cursor: events up to this sequence number are skipped.
+        chunks: Is told which invocation runs.
+    """
+    quiet = 0
+    cursor, statuses = after, _Statuses(await _watched(sessions, key, after))
+    while True:
+        # Read before the events: those that precede a status can then be read, too.
+        records = [await sessions.get_invocation(key, name) for name in statuses.open]
+        found = await sessions.read_events(key, after=cursor)
+        for stored in found:
+            cursor = stored.seq
+            yield stored
+        told = statuses.new(records)
+        for record in told:
+            await chunks.follow(record)
+            yield record
+        quiet = 0 if found or told else quiet + 1
+        if not statuses.add(stored.event.invocation_id for stored in found):
+            idle = quiet > QUIET
+            wait = IDLE if idle else POLL
+            await sessions.wait_for_change(key, after=cursor, timeout=wait, idle=idle)
+
+
+class _Statuses:
+    """The statuses of a session's invocations that have been yielded."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.open = list(names)
+        """Invocations that may get another status."""
+        self._told = dict[str, tuple[Status, int] | None]()
+
+    def new(self, records: Iterable[InvocationRecord | None]) -> list[InvocationRecord]:
+        """Return those of the records of `open` that have another status than before."""
+        found = list[InvocationRecord]()
+        for name, record in zip(tuple(self.open), records, strict=True):
+            if record is None or record.sealed:
+                self.open.remove(name)
+            status = record and (record.status, record.pauses)
+            waits = record is not None and record.status.closed and not record.sealed
+            if not waits and self._told.get(name) != status:
+                found += [record] if record else []
+            if not waits:
+                self._told[name] = status
+        return found
+
+    def add(self, names: Iterable[str]) -> bool:
+        """Note the invocations of events; whether one of them is new."""
+        new = [name for name in dict.fromkeys(names) if name not in self._told]
+        new = [name for name in new if name not in self.open]
+        self.open += new
+        return bool(new)
+
+
+async def _watched(sessions: SessionLog, key: SessionKey, after: int) -> list[str]:
+    """Return the invocations that are open, or may have got their status behind a cursor."""
+    app, user, session = key
+    found = sessions.all_invocations(app_name=app, user_id=user, session_id=session, statuses=OPEN)
+    names = [record.invocation_id async for _, record in found]
+    for stored in await sessions.read_events(key, after=after - 1, upto=after) if after else ():
+        since = stored.event.timestamp - _CLOCKS
+        recent = await sessions.newest_invocations(
+            app_name=app, user_id=user, session_id=session, limit=_RECENT
+        )
+        names.append(stored.event.invocation_id)
+        names += [record.invocation_id for _, record in recent if record.update_time >= since]
+    return list(dict.fromkeys(names))

@@ -1,0 +1,30 @@
+"""Settings of the HTTP server."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from durable_adk.server.access import AccessSettings
+
+
+class ServerSettings(AccessSettings):
+    """Settings of the HTTP server, from ``DURABLE_ADK_SERVER_*`` variables."""
+
+    host: str = "127.0.0.1"
+    """The address to listen at."""
+    port: int = Field(default=8000, ge=0, le=65535)
+    """The port; 0: any free one."""
+    public_url: str | None = None
+    """The address that clients use, if it is another one, for agent cards."""
+    apps: list[str] = Field(default_factory=list[str])
+    """Names of the apps, as JSON; none: those that have sessions."""
+    adk_ui: Path | None = None
+    """Folder of the files of ADK's web page; None: those of an installed google-adk."""
+    temporal_ui: str | None = None
+    """Address of Temporal's UI, which invocations are linked to."""
+    ping_seconds: float = Field(default=15.0, gt=0)
+    """Seconds between two comments in a stream, which keep its connection open."""
+    retry_milliseconds: int = Field(default=1000, ge=0)
+    """How long a reader waits before it connects again."""
+    drain_seconds: float = Field(default=10.0, ge=0)
+    """Seconds for responses to complete when the server is stopped."""

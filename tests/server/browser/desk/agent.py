@@ -1,0 +1,71 @@
+"""A desk that does what a message names: pays, asks somebody, draws, or talks for some seconds."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from google.genai import types
+
+from durable_adk.agents import LlmAgent
+from durable_adk.context.activity import ToolContext
+from durable_adk.models import BaseLlm, LlmRequest, LlmResponse
+from durable_adk.tools import FunctionTool
+from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+
+WORDS = [f"word{number} " for number in range(24)]
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c4944415408d763f8cf"
+    "c0000003010100c9fe92ef0000000049454e44ae426082"
+)
+
+
+class Words(BaseLlm):
+    """Not an LLM: calls the tool that the message names, and repeats its results."""
+
+    model: str = "words"
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """Answer, for "talk" word by word."""
+        last = llm_request.contents[-1].parts[-1]
+        if last.function_response:
+            yield whole(types.Part(text=f"{last.function_response.name} is done."))
+        elif "talk" in last.text:
+            for word in WORDS if stream else ():
+                await asyncio.sleep(0.15)
+                content = types.Content(role="model", parts=[types.Part(text=word)])
+                yield LlmResponse(content=content, partial=True)
+            yield whole(types.Part(text="".join(WORDS)))
+        else:
+            name = last.text.split()[0].lower()
+            arguments = {"amount": 3} if name == "pay" else {"about": "a fish"}
+            yield whole(types.Part.from_function_call(name=name, args=arguments))
+
+
+def whole(part: types.Part) -> LlmResponse:
+    """A whole answer."""
+    return LlmResponse(content=types.Content(role="model", parts=[part]))
+
+
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+def ask(about: str) -> None:
+    """Ask somebody, who answers later."""
+
+
+async def draw(about: str, tool_context: ToolContext) -> str:
+    """Draw a picture."""
+    picture = types.Part.from_bytes(data=PIXEL, mime_type="image/png")
+    await tool_context.save_artifact("picture.png", picture)
+    tool_context.state["drawn"] = about
+    return "drawn"
+
+
+root_agent = LlmAgent(
+    name="desk",
+    model=Words(),
+    tools=[FunctionTool(pay, require_confirmation=True), LongRunningFunctionTool(ask), draw],
+)

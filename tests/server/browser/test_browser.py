@@ -1,0 +1,276 @@
+"""The page in a browser, on `durable-adk web` as a user starts it."""
+
+import os
+import re
+import signal
+import socket
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import Terminal
+from tests.support.required import has_program, interpreter, module
+
+playwright = module("playwright.async_api")
+if not has_program("chromium"):
+    pytest.skip("Chromium is missing", allow_module_level=True)
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.thorough]
+HERE = Path(__file__).parent
+CHROMIUM = [
+    *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+]
+WORDS = [f"word{number}" for number in range(24)]
+"""What the desk says when it is told to talk."""
+SCREENSHOTS = "DURABLE_ADK_TESTS_SCREENSHOTS"
+"""The variable with a folder to keep screenshots in."""
+
+
+@dataclass
+class Web:
+    """`durable-adk web`, which can be killed and started again at the same place."""
+
+    terminal: Terminal
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it, and wait until it serves."""
+        ui = interpreter("adk").parents[1] / "types" / "google" / "adk" / "cli" / "browser"
+        options = ["--no-open", "--port", str(self.port), "--adk-ui", str(ui), "--no-reload"]
+        self.process = self.terminal.start("web", str(HERE / "desk"), *options)
+        deadline = time.monotonic() + 60
+        while not self._ready():
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def _ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/ready", timeout=5) as response:  # noqa: S310
+                return response.status == 200
+        except OSError:
+            return False
+
+    def kill(self) -> None:
+        """SIGKILL the server."""
+        self.process.kill()
+        self.process.wait()
+
+    def kill_worker(self) -> None:
+        """SIGKILL the worker; the command starts another."""
+        workers = self.terminal.processes("durable_adk.cli.dev.worker")
+        assert workers
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """A server with a worker, in a folder of its own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    started = Web(Terminal(tmp_path_factory.mktemp("web")), port)
+    started.start()
+    yield started
+    if started.process.poll() is None:
+        started.terminal.stop(started.process)
+    started.terminal.close()
+
+
+@pytest.fixture(scope="module")
+async def browser() -> AsyncIterator[object]:
+    """Debian's Chromium."""
+    async with playwright.async_playwright() as running:
+        launched = await running.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM)
+        yield launched
+        await launched.close()
+
+
+@asynccontextmanager
+async def tab(browser, web, path="/", *, ours=True, **options):
+    """A tab with a page; what the console says of errors fails the test if the page is ours."""
+    context = await browser.new_context(viewport={"width": 1280, "height": 860}, **options)
+    page = await context.new_page()
+    page.set_default_timeout(30_000)
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda said: said.type == "error" and problems.append(said.text))
+    await page.goto(web.url + path)
+    try:
+        yield page
+    finally:
+        await _kept(page)
+        await context.close()
+    # That a server was away is said in the console by the browser itself.
+    assert not ours or [one for one in problems if "net::" not in one and "503" not in one] == []
+
+
+async def _kept(page) -> None:
+    """Keep a screenshot, if that is asked for."""
+    if folder := os.environ.get(SCREENSHOTS):
+        name = re.sub(r"\W+", "-", os.environ["PYTEST_CURRENT_TEST"].split("::")[-1].split(" ")[0])
+        await page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+async def say(page, text: str) -> None:
+    """Write a message into a new session."""
+    await page.get_by_role("link", name="New session").first.click()
+    await page.locator("#new-app option").first.wait_for(state="attached")
+    await page.get_by_role("textbox", name="Message").fill(text)
+    await page.get_by_role("textbox", name="Message").press("Enter")
+
+
+async def seen(page, text: str) -> None:
+    """Wait until a text is in the timeline."""
+    await page.locator(".timeline").get_by_text(text, exact=True).first.wait_for()
+
+
+async def ended(page, status: str = "completed") -> None:
+    """Wait until the run has ended."""
+    await page.locator(f".run .status.{status}").wait_for()
+
+
+async def numbers(page) -> list[int]:
+    """The sequence numbers of the events shown, in order."""
+    shown = await page.locator(".timeline .entry[data-seq]").evaluate_all(
+        "all => all.map(each => Number(each.dataset.seq))"
+    )
+    return [number for number in shown if number]
+
+
+async def words(page) -> list[str]:
+    """The words of the agent that the timeline shows."""
+    return re.findall(r"word\d+", await page.locator(".timeline").inner_text())
+
+
+async def test_a_call_is_approved_in_the_inbox(browser, web) -> None:
+    """Chat, a tool call, its confirmation in the inbox of another tab, the answer in both."""
+    async with tab(browser, web) as page, tab(browser, web, "/#/inbox") as inbox:
+        await say(page, "pay")
+        card = inbox.get_by_label("Approve pay")
+        await card.get_by_text("amount").wait_for()
+        await card.get_by_role("button", name="Approve").click()
+        await seen(page, "pay is done.")
+        await ended(page)
+        await inbox.get_by_text("Nothing waits for you.").wait_for()
+        assert len(await numbers(page)) == len(set(await numbers(page)))
+
+
+async def test_a_call_is_rejected_by_key(browser, web) -> None:
+    """The keyboard is enough: n, a message, r."""
+    async with tab(browser, web) as page:
+        await page.keyboard.press("n")
+        await page.locator("#new-app option").first.wait_for(state="attached")
+        await page.get_by_role("textbox", name="Message").fill("pay")
+        await page.keyboard.press("Enter")
+        await page.get_by_label("Approve pay").wait_for()
+        await page.get_by_role("textbox", name="Message").press("Escape")
+        await page.keyboard.press("r")
+        await page.get_by_text("Rejected pay").wait_for()
+        await ended(page)
+
+
+async def test_a_long_running_call_is_answered(browser, web) -> None:
+    """The form is that of the answer; the run goes on with it."""
+    async with tab(browser, web) as page:
+        await say(page, "ask")
+        card = page.get_by_label("Answer ask")
+        await card.get_by_label("result").fill("a trout")
+        await card.get_by_role("button", name="Send answer").click()
+        await seen(page, "ask is done.")
+        await ended(page)
+
+
+async def test_an_artifact_and_the_state_are_shown(browser, web) -> None:
+    """The picture that a tool saved is drawn, and what it wrote into the state is listed."""
+    async with tab(browser, web) as page:
+        await say(page, "draw")
+        await ended(page)
+        await page.get_by_role("tab", name="Artifacts").click()
+        picture = page.locator(".panel img").first
+        await playwright.expect(picture).to_have_js_property("naturalWidth", 1, timeout=30_000)
+        await page.get_by_role("tab", name="State").click()
+        await page.locator(".panel").get_by_text("a fish").first.wait_for()
+
+
+async def test_a_page_loaded_again_in_mid_answer_goes_on(browser, web) -> None:
+    """Each word is there once before and after, and so is the committed event."""
+    async with tab(browser, web) as page:
+        await say(page, "talk")
+        await page.get_by_text("word3").wait_for()
+        await page.reload()
+        await page.get_by_text("word9").wait_for()
+        shown = await words(page)
+        assert shown == WORDS[: len(shown)]
+        await ended(page)
+        assert await words(page) == WORDS
+        assert await numbers(page) == [1, 2]
+
+
+@pytest.mark.parametrize("who", ["server", "worker"])
+async def test_a_process_killed_in_mid_answer_shows_each_event_once(browser, web, who) -> None:
+    """SIGKILL: the page goes on by itself, without a gap and without anything twice."""
+    async with tab(browser, web) as page:
+        await say(page, "talk")
+        await page.get_by_text("word3").wait_for()
+        if who == "server":
+            web.kill()
+            web.start()
+        else:
+            web.kill_worker()
+        await ended(page)
+        assert await words(page) == WORDS
+        assert await numbers(page) == [1, 2]
+
+
+async def test_the_page_serves_a_phone_and_the_dark(browser, web) -> None:
+    """At 390 pixels nothing is wider than the screen, and the background is dark if wanted."""
+    async with tab(browser, web, color_scheme="dark") as page:
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await say(page, "pay")
+        await page.get_by_label("Approve pay").wait_for()
+        width = await page.evaluate("document.documentElement.scrollWidth")
+        assert width <= 390
+        colour = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert sum(map(int, re.findall(r"\d+", colour)[:3])) < 150
+
+
+async def test_a_field_is_called_what_it_shows(browser, web) -> None:
+    """Who listens to a form hears the label of each field, also of one that takes JSON."""
+    async with tab(browser, web) as page:
+        await page.evaluate(
+            """async () => {
+                const { formOf } = await import(new URL("page/form.js", location.href));
+                const { fieldOf } = await import(new URL("page/schema.js", location.href));
+                const schema = { properties: { size: { type: "string" }, more: {} } };
+                document.body.append(formOf(fieldOf(schema)).element, formOf(fieldOf({})).element);
+            }"""
+        )
+        for name in ("size", "more", "JSON"):
+            assert await page.get_by_role("textbox", name=name, exact=True).count() == 1
+
+
+async def test_adks_own_page_works_on_this_server(browser, web) -> None:
+    """google-adk's page: chat, a tool call, its confirmation, and the same after a reload."""
+    async with tab(browser, web, "/dev-ui/?app=desk", ours=False) as page:
+        box = page.locator("textarea").first
+        await box.fill("draw")
+        await box.press("Enter")
+        await page.get_by_text("draw is done.").first.wait_for()
+        await box.fill("pay")
+        await box.press("Enter")
+        await _kept(page)
+        await page.reload()
+        await page.get_by_text("draw is done.").first.wait_for()

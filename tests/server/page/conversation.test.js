@@ -1,0 +1,125 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { artifactsOf, Conversation, stateHistory, usageOf } from "./conversation.js";
+
+const text = (words, more = {}) => ({ role: "model", parts: [{ text: words, ...more }] });
+const event = (seq, id, content, more = {}) => ({ type: "event", seq, event: { id, invocationId: "i", author: "agent", timestamp: seq, content, actions: {}, ...more } });
+const chunk = (position, words, { attempt = 1, id = "e2" } = {}) => ({ type: "partial", invocationId: "i", eventId: id, attempt, position, event: { author: "agent", content: text(words) } });
+const call = (id, name, args = {}) => ({ role: "model", parts: [{ functionCall: { id, name, args } }] });
+const response = (id, name, value) => ({ role: "user", parts: [{ functionResponse: { id, name, response: value } }] });
+const user = event(1, "e1", { role: "user", parts: [{ text: "Hi" }] }, { author: "user" });
+
+function entries(items, attempts = []) {
+  const conversation = new Conversation();
+  for (const item of items) conversation.add(item);
+  conversation.setAttempts("i", attempts);
+  return conversation.runs()[0].entries;
+}
+
+test("an event is there once, however often and in whatever order it comes", () => {
+  const items = [user, event(2, "e2", text("one")), event(3, "e3", text("two"))];
+  const expected = entries(items).map((each) => each.key);
+  assert.deepEqual(expected, ["1", "2", "3"]);
+  for (const order of [[0, 1, 2], [2, 1, 0], [1, 2, 0, 1, 2]]) {
+    assert.deepEqual(entries(order.map((at) => items[at])).map((each) => each.key), expected);
+  }
+});
+
+test("chunks become one text, in which none is twice", () => {
+  const [, partial] = entries([user, chunk(0, "Good "), chunk(0, "Good "), chunk(1, "day"), chunk(0, "Good ")]);
+  assert.equal(partial.text, "Good day");
+  assert.equal(partial.missing, false);
+});
+
+test("a chunk that is missing is noticed", () => {
+  const [, partial] = entries([user, chunk(0, "a"), chunk(2, "c")]);
+  assert.equal(partial.missing, true);
+});
+
+test("a later attempt begins the text anew, and the earlier one says nothing more", () => {
+  const [, partial] = entries([user, chunk(0, "Wrong"), chunk(0, "Right", { attempt: 2 }), chunk(1, " no")]);
+  assert.equal(partial.text, "Right");
+  assert.equal(partial.attempt, 2);
+});
+
+test("the committed event takes the place of its chunks, also of those that come late", () => {
+  const found = entries([user, chunk(0, "Go"), event(2, "e2", text("Good day")), chunk(1, "od")]);
+  assert.deepEqual(found.map((each) => [each.kind, each.key]), [["message", "1"], ["message", "2"]]);
+});
+
+test("a run that is closed has no answer under way", () => {
+  const found = entries([user, chunk(0, "Go"), { type: "status", invocationId: "i", status: "cancelled" }]);
+  assert.deepEqual(found.map((each) => each.kind), ["message"]);
+});
+
+test("a call and its response are one entry", () => {
+  const running = entries([user, event(2, "e2", call("c", "look", { at: 1 }))]);
+  assert.equal(running[1].state, "running");
+  const done = entries([user, event(2, "e2", call("c", "look")), event(3, "e3", response("c", "look", { result: 4 }))]);
+  assert.deepEqual([done.length, done[1].state, done[1].responses[0].seq], [2, "done", 3]);
+  const failed = entries([user, event(2, "e2", call("c", "look")), event(3, "e3", response("c", "look", { error: "no" }))]);
+  assert.equal(failed[1].state, "failed");
+});
+
+test("a long-running call waits until somebody answers", () => {
+  const asked = event(2, "e2", call("c", "ask"), { longRunningToolIds: ["c"] });
+  const preliminary = event(3, "e3", response("c", "ask", { status: "pending" }));
+  const answered = event(4, "e4", response("c", "ask", { result: "yes" }), { author: "user" });
+  const decided = event(4, "e4", response("c", "ask", { result: "late" }), { customMetadata: { adk_settled: ["c"] } });
+  assert.equal(entries([user, asked, preliminary])[1].state, "waiting");
+  assert.equal(entries([user, asked, preliminary, answered])[1].state, "done");
+  assert.equal(entries([user, asked, preliminary, decided])[1].state, "done");
+});
+
+test("a call that waits for a confirmation waits, and then says what was decided", () => {
+  const called = event(2, "e2", call("c", "pay"));
+  const asks = event(3, "e3", call("r", "adk_request_confirmation", { originalFunctionCall: { id: "c", name: "pay" }, toolConfirmation: { hint: "Much" } }), { longRunningToolIds: ["r"] });
+  const holds = event(4, "e4", response("c", "pay", { error: "requires confirmation" }));
+  const [, paid, request] = entries([user, called, holds, asks]);
+  assert.deepEqual([paid.state, request.state, request.hint], ["waiting", "waiting", "Much"]);
+  for (const [confirmed, state] of [[true, "approved"], [false, "rejected"]]) {
+    for (const answer of [{ confirmed }, { response: JSON.stringify({ confirmed }) }]) {
+      const said = event(5, "e5", response("r", "adk_request_confirmation", answer), { author: "user" });
+      assert.equal(entries([user, called, holds, asks, said])[2].state, state);
+    }
+  }
+});
+
+test("an attempt without a result stands before the event that came of it", () => {
+  const attempts = [{ eventId: "e2", attempt: 1, outcome: "lost" }, { eventId: "e2", attempt: 2, outcome: "completed" }, { eventId: "e9", attempt: 1, outcome: "failed" }];
+  const found = entries([user, event(2, "e2", text("Hi"))], attempts);
+  assert.deepEqual(found.map((each) => each.key), ["1", "e2.attempt.1", "2", "e9.attempt.1"]);
+});
+
+test("runs that a rewind took back are marked, and the one that rewinds is not", () => {
+  const conversation = new Conversation();
+  for (const [seq, name] of [[1, "a"], [2, "b"], [3, "c"]]) conversation.add(event(seq, `e${seq}`, text("x"), { invocationId: name }));
+  conversation.add(event(4, "e4", undefined, { invocationId: "d", actions: { rewindBeforeInvocationId: "b" } }));
+  assert.deepEqual(conversation.runs().map((run) => run.rewound), [false, true, true, false]);
+});
+
+test("an error is an entry, and state without content is one", () => {
+  const found = entries([user, event(2, "e2", undefined, { actions: { stateDelta: { k: 1 } } }), event(3, "i.end", undefined, { errorCode: "X", errorMessage: "bad" })]);
+  assert.deepEqual(found.map((each) => each.kind), ["message", "change", "error"]);
+});
+
+test("state and artifacts keep which event changed them", () => {
+  const events = [[2, { author: "a", timestamp: 2, actions: { stateDelta: { k: 1, b: null }, artifactDelta: { f: 0 } } }], [5, { author: "b", timestamp: 5, actions: { stateDelta: { k: 2 }, artifactDelta: { f: 1 } } }]];
+  const [b, k] = stateHistory(events);
+  assert.deepEqual([b.key, b.value, k.value, k.changes.map((each) => each.seq)], ["b", null, 2, [2, 5]]);
+  assert.deepEqual(artifactsOf(events)[0].versions.map((each) => [each.version, each.seq]), [[0, 2], [1, 5]]);
+});
+
+test("tokens are counted by model, with those of thoughts", () => {
+  const usageMetadata = { promptTokenCount: 10, candidatesTokenCount: 5, thoughtsTokenCount: 2, totalTokenCount: 17 };
+  const usage = usageOf([{ usageMetadata, modelVersion: "m" }, { usageMetadata, modelVersion: "m" }, { author: "user" }]);
+  assert.deepEqual([usage.calls, usage.total, usage.models], [2, 34, { m: { prompt: 20, candidates: 14 } }]);
+});
+
+test("a session is called what its user wrote first", () => {
+  const conversation = new Conversation();
+  assert.equal(conversation.opening(), "");
+  for (const item of [event(2, "e2", text("Good day")), user]) conversation.add(item);
+  assert.equal(conversation.opening(), "Hi");
+});

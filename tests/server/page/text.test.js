@@ -1,0 +1,55 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { argumentsLine, brief, costOf, duration } from "./format.js";
+import { inlines, linkTo, parseMarkdown } from "./markdown.js";
+import { parseCsv, tableOf } from "./tables.js";
+
+const types = (text) => parseMarkdown(text).map((each) => each.type);
+
+test("blocks are told apart", () => {
+  const text = "# Title\n\ntext\nmore\n\n- a\n- b\n  - c\n\n1. x\n\n> said\n\n```js\nlet a = '# no';\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n---";
+  assert.deepEqual(types(text), ["heading", "paragraph", "list", "list", "quote", "code", "table", "rule"]);
+});
+
+test("a link leads to the web or to mail, and to nothing else", () => {
+  for (const bad of ["javascript:alert(1)", "data:text/html,x", "JaVaScRiPt:x", "vbscript:x", "/local", "//host"]) {
+    assert.equal(linkTo(bad, []), null);
+    assert.ok(inlines(`[x](${bad})`).every((each) => each.type === "text"), bad);
+  }
+  assert.equal(inlines("[x](https://a.b/c)")[0].address, "https://a.b/c");
+  assert.equal(inlines("see https://a.b/c.")[1].address, "https://a.b/c");
+});
+
+test("an image is no image, so that nothing is fetched", () => {
+  const found = inlines("![x](https://a.b/pixel.png)");
+  assert.deepEqual(found.map((each) => each.type), ["text", "link"]);
+});
+
+test("no text is lost, and hostile text ends soon", () => {
+  const texts = ["**bold", "*a*b*", "`", "```", "[", "[a](", "\\*x\\*", "a*b*c", "<script>alert(1)</script>", "* ", "1.", "|", "|-|\n|-|", "> > > >"];
+  for (const text of texts) assert.ok(JSON.stringify(parseMarkdown(`${text}\nend`)).includes("end"), text);
+  const begun = performance.now();
+  for (const piece of ["*", "[", "`", "**a", "> ", "- ", "|", "http://", "\\", "[a](", "*a "]) parseMarkdown(piece.repeat(5000));
+  assert.ok(performance.now() - begun < 5000);
+});
+
+test("CSV keeps what is quoted, and finds its separator", () => {
+  assert.deepEqual(parseCsv('a,b\r\n"x, ""y""",2\n'), [["a", "b"], ['x, "y"', "2"]]);
+  assert.deepEqual(parseCsv("a;b\n1;2"), [["a", "b"], ["1", "2"]]);
+  assert.deepEqual(parseCsv('a\n"two\nlines"'), [["a"], ["two\nlines"]]);
+  assert.deepEqual(parseCsv(""), []);
+});
+
+test("a list of objects is a table", () => {
+  assert.deepEqual(tableOf([{ a: 1 }, { b: "x" }]), [["a", "b"], ["1", ""], ["", "x"]]);
+  for (const value of [[], {}, [1], null]) assert.equal(tableOf(value), null);
+});
+
+test("numbers are said so that people read them", () => {
+  assert.deepEqual([0.0123, 2.34, 90, 3700, 90000].map((each) => duration(each)), ["12 ms", "2.3 s", "1 min 30 s", "1 h 2 min", "1 d 1 h"]);
+  assert.equal(argumentsLine({ a: "x", n: 2 }), 'a: "x", n: 2');
+  assert.equal(brief("a".repeat(200), 10).length, 10);
+  assert.equal(costOf({ m: { prompt: 1e6, candidates: 1e6 } }, { m: [1, 2] }), 3);
+  assert.equal(costOf({ m: { prompt: 1, candidates: 1 } }, {}), null);
+});

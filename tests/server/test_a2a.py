@@ -1,0 +1,556 @@
+"""Apps as agents of A2A, asked by the official client over a real socket."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+from a2a.client import A2AClientError
+from a2a.types import (
+    CancelTaskRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    Part,
+    TaskState,
+)
+from a2a.utils.errors import (
+    InternalError,
+    InvalidParamsError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from google.genai import types
+
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import App
+from durable_adk.errors import ModelUnavailableError
+from durable_adk.models import ScriptedModel
+from durable_adk.tools import FunctionTool, ToolContext
+from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+from tests.integration.test_credentials import SECRET, sender
+from tests.server.test_authentication import OTHER, TOKEN, digest, settings_for
+from tests.support.a2a_client import (
+    answers,
+    asked,
+    brief,
+    connected,
+    followed,
+    said,
+    sending,
+    sent,
+    state,
+    task_of,
+    texts,
+)
+from tests.support.http_server import Place, placed
+from tests.support.scripts import call, calls
+from tests.support.streams import StreamingModel, thought
+
+BOB = "00112233445566778899aabbccddeeff"
+PAID: list[int] = []
+
+
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    PAID.append(amount)
+    return f"paid {amount}"
+
+
+def ask(question: str) -> None:
+    """Ask somebody, who answers later."""
+
+
+async def draw(tool_context: ToolContext) -> str:
+    """Draw something."""
+    await tool_context.save_artifact(
+        "a.png", types.Part(inline_data=types.Blob(data=b"png", mime_type="image/png"))
+    )
+    return "drawn"
+
+
+TOOLS = [FunctionTool(pay, require_confirmation=True), LongRunningFunctionTool(ask), draw]
+
+
+@pytest.fixture(autouse=True)
+def nothing_paid() -> None:
+    """Nothing is paid before a test."""
+    PAID.clear()
+
+
+def place_of(client, folder, *replies):
+    """A place whose agent says some replies."""
+    model = ScriptedModel(replies=list(replies))
+    agent = LlmAgent(name="a", description="Pays.", model=model, tools=TOOLS)
+    return placed(client, folder, agent)
+
+
+def streams(client, folder, *turns):
+    """A place whose agent says its turns in chunks."""
+    model = StreamingModel(turns=[list(turn) for turn in turns])
+    return placed(client, folder, LlmAgent(name="a", model=model, tools=TOOLS))
+
+
+async def runs(place: Place) -> int:
+    """How many invocations there are."""
+    return sum((await place.sessions.count_invocations(app_name="app")).values())
+
+
+async def test_a_message_is_answered_by_a_task(client, tmp_path):
+    """It has ended, and its artifact is the answer; the next one of the context goes on."""
+    async with (
+        place_of(client, tmp_path, "Hello.", "Again.") as place,
+        connected(await place.server(), streaming=False) as agent,
+    ):
+        first = await task_of(agent, said("hi"))
+        second = await task_of(agent, said("hi", context=first.context_id))
+    assert (state(first), answers(first)) == ("(completed)", ["Hello."])
+    assert (state(second), answers(second)) == ("(completed)", ["Again."])
+    assert first.context_id == second.context_id
+    assert [texts(one.parts) for one in first.history] == ["hi"]
+
+
+async def test_an_answer_is_streamed_in_chunks_and_then_whole(client, tmp_path):
+    """Chunks are appended to each other, the whole replaces them; thoughts are not shown."""
+    async with (
+        streams(client, tmp_path, [thought("hm"), "one ", "two", "one two"]) as place,
+        connected(await place.server()) as agent,
+    ):
+        found = await sent(agent, said("count"))
+    assert [brief(one) for one in found] == [
+        "task (working)",
+        "~one ",
+        "+two",
+        "one two",
+        "(completed)",
+    ]
+
+
+async def test_a_new_attempt_replaces_what_was_shown(client, tmp_path):
+    """A model that breaks off is asked again, and its answer begins anew."""
+    attempts = iter([["one ", "tw", ModelUnavailableError("gone"), ""], ["uno ", "dos", "uno dos"]])
+    model = StreamingModel(turns=[lambda: next(attempts)])
+    async with (
+        placed(client, tmp_path, LlmAgent(name="a", model=model)) as place,
+        connected(await place.server()) as agent,
+    ):
+        found = await sent(agent, said("count"))
+    shown = [brief(one) for one in found]
+    assert shown[-4:] == ["~uno ", "+dos", "uno dos", "(completed)"]
+    names = {
+        one.artifact_update.artifact.artifact_id for one in found if one.HasField("artifact_update")
+    }
+    assert len(names) == 1
+
+
+async def test_the_same_message_starts_one_run(client, tmp_path):
+    """However often it is sent, to any server, in its context or in the one made for it."""
+    first_id, second_id = uuid.uuid4().hex, uuid.uuid4().hex
+    async with place_of(client, tmp_path, "Hello.", "Again.") as place:
+        servers = [await place.server(), await place.server()]
+        found = []
+        for http in servers:
+            async with connected(http, streaming=False) as agent:
+                found.append(await task_of(agent, said("hi", message_id=first_id)))
+                with pytest.raises(InvalidParamsError, match="another message"):
+                    await task_of(agent, said("something else", message_id=first_id))
+                context = found[0].context_id
+                named = [await task_of(agent, said("hi", message_id=second_id, context=context))]
+                found += named
+        assert await runs(place) == 2
+    assert found[0] == found[2]
+    assert found[1] == found[3]
+    assert answers(found[0]) == ["Hello."]
+
+
+async def test_a_task_that_needs_a_decision_waits_for_it(client, tmp_path):
+    """Text decides nothing; data does, and the same message again pays nothing twice."""
+    async with place_of(client, tmp_path, call("pay", amount=3), "Done.") as place:
+        here, there = await place.server(), await place.server()
+        async with connected(here) as agent, connected(there, streaming=False) as other:
+            *_, last = await sent(agent, said("pay"))
+            assert brief(last) == "(input-required)"
+            (request,) = asked(last.status_update)
+            assert (request["kind"], request["name"]) == ("confirmation", "pay")
+            assert request["arguments"] == {"amount": 3}
+            task = last.status_update.task_id
+            with pytest.raises(InvalidParamsError, match="not by text"):
+                await task_of(other, said("yes", task=task))
+            again = await other.get_task(GetTaskRequest(id=task))
+            assert asked(again) == [request]
+            decision = said({"confirmed": True}, task=task)
+            found = [brief(one) for one in await sent(agent, decision)]
+            assert found == ["task (working)", "~Done.", "Done.", "(completed)"]
+            done = await task_of(other, decision)
+            with pytest.raises(UnsupportedOperationError):
+                await task_of(other, said("more", task=task))
+    assert (state(done), answers(done)) == ("(completed)", ["Done."])
+    assert PAID == [3]
+
+
+async def test_text_answers_the_only_question(client, tmp_path):
+    """The tool's result is the text; the history has question and answer."""
+    async with (
+        place_of(client, tmp_path, call("ask", question="why"), "I see.") as place,
+        connected(await place.server(), streaming=False) as agent,
+    ):
+        task = await task_of(agent, said("ask"))
+        assert (state(task), asked(task)[0]["kind"]) == ("(input-required)", "long_running")
+        done = await task_of(agent, said("because", task=task.id))
+        stored = await place.sessions.read_events(await key_of(place, task))
+    assert answers(done) == ["I see."]
+    responses = [one for item in stored for one in item.event.get_function_responses()]
+    assert {"result": "because"} in [one.response for one in responses]
+
+
+async def test_a_credential_is_given_and_not_shown(client, tmp_path):
+    """The task waits for it, the tool gets it, and nobody reads it from the task."""
+    async with (
+        placed(client, tmp_path, sender()) as place,
+        connected(await place.server(), streaming=False) as agent,
+    ):
+        task = await task_of(agent, said("mail"))
+        assert state(task) == "(auth-required)"
+        (request,) = asked(task)
+        with pytest.raises(InvalidParamsError, match="not by text"):
+            await task_of(agent, said(SECRET, task=task.id))
+        key = {"authType": "apiKey", "apiKey": SECRET}
+        config = request["authConfig"] | {"exchangedAuthCredential": key}
+        done = await task_of(agent, said(config, task=task.id))
+        stored = await place.sessions.read_events(await key_of(place, task))
+    results = [one.response for item in stored for one in item.event.get_function_responses()]
+    assert {"key_length": len(SECRET)} in results
+    assert (state(done), answers(done)) == ("(completed)", ["sent"])
+    assert SECRET not in str(done)
+
+
+async def key_of(place: Place, task):
+    """The session of a task."""
+    (key,) = await place.sessions.sessions_with(task.id)
+    return key
+
+
+async def test_of_several_calls_each_is_named(client, tmp_path):
+    """Without its id an answer is refused, and nothing is answered by it."""
+    both = calls(("ask", {"question": "a"}), ("ask", {"question": "b"}))
+    async with (
+        place_of(client, tmp_path, both, "I see.") as place,
+        connected(await place.server(), streaming=False) as agent,
+    ):
+        task = await task_of(agent, said("ask"))
+        first, second = asked(task)
+        with pytest.raises(InvalidParamsError, match="callId"):
+            await task_of(agent, said("x", task=task.id))
+        wrong = {"callId": "none", "response": {}}
+        with pytest.raises(InvalidParamsError, match="No call 'none'"):
+            await task_of(agent, said(wrong, task=task.id))
+        answer = {"callId": first["callId"], "response": {"n": 1}}
+        half = await task_of(agent, said(answer, task=task.id))
+        assert state(half) == "(input-required)"
+        assert asked(half) == [second]
+        last = {"callId": second["callId"], "response": {"n": 2}}
+        done = await task_of(agent, said(last, task=task.id))
+    assert (state(done), answers(done)[-1]) == ("(completed)", "I see.")
+
+
+async def test_files_go_both_ways(client, tmp_path):
+    """A file of the message reaches the model, a saved one is an artifact."""
+    model = ScriptedModel(replies=[call("draw"), "Drawn."])
+    async with (
+        placed(client, tmp_path, LlmAgent(name="a", model=model, tools=TOOLS)) as place,
+        connected(await place.server(), streaming=False) as agent,
+    ):
+        file = Part(raw=b"jpeg", media_type="image/jpeg", filename="b.jpg")
+        link = Part(url="https://example.com/c.pdf", media_type="application/pdf")
+        task = await task_of(agent, said("draw", file, link, {"size": 3}))
+        stored = await place.sessions.read_events(await key_of(place, task))
+    parts = stored[0].event.content.parts
+    assert parts[1].inline_data == types.Blob(
+        data=b"jpeg", mime_type="image/jpeg", display_name="b.jpg"
+    )
+    assert parts[2].file_data.file_uri == "https://example.com/c.pdf"
+    assert parts[3].text == '{"size": 3}'
+    drawn, answer = task.artifacts
+    assert (drawn.name, drawn.parts[0].raw, drawn.parts[0].media_type) == (
+        "a.png",
+        b"png",
+        "image/png",
+    )
+    assert texts(answer.parts) == "Drawn."
+    assert [part.WhichOneof("content") for part in task.history[0].parts] == [
+        "text",
+        "raw",
+        "url",
+        "text",
+    ]
+
+
+async def test_a_cancelled_task_has_ended(client, tmp_path):
+    """Its stream ends with it, and it cannot be cancelled again."""
+    async with streams(client, tmp_path, ["one ", asyncio.Event(), "one "]) as place:
+        http = await place.server()
+        async with connected(http) as agent, connected(http) as other:
+            shown = []
+            async for one in sending(agent, said("count")):
+                shown.append(brief(one))
+                if shown[-1] == "~one ":
+                    task = one.artifact_update.task_id
+                    cancelled = await other.cancel_task(CancelTaskRequest(id=task))
+                    assert state(cancelled) == "(canceled)"
+            with pytest.raises(TaskNotCancelableError):
+                await other.cancel_task(CancelTaskRequest(id=task))
+            with pytest.raises(UnsupportedOperationError):
+                await anext(followed(other, task))
+    assert shown[-1] == "(canceled)"
+
+
+async def test_a_task_is_followed_by_whoever_comes_later(client, tmp_path):
+    """At another server: as it is, with the chunks so far, until it ends."""
+    gate = asyncio.Event()
+    async with streams(client, tmp_path, ["one ", gate, "two", "one two"]) as place:
+        async with connected(await place.server(), streaming=False) as agent:
+            task = await task_of(agent, said("count"), at_once=True)
+            assert state(task) == "(working)"
+        async with connected(await place.server()) as other:
+            shown = []
+            async for one in followed(other, task.id):
+                shown.append(brief(one))
+                if shown[-1] == "~one ":
+                    gate.set()
+    assert shown == ["task (working)", "~one ", "+two", "one two", "(completed)"]
+
+
+async def test_a_message_waits_for_its_session(client, tmp_path):
+    """Its task is submitted, can be found and followed, and begins when the first has ended."""
+    gate = asyncio.Event()
+    async with streams(client, tmp_path, [gate, "first"], ["second"]) as place:
+        http = await place.server()
+        async with connected(http, streaming=False) as agent, connected(http) as other:
+            first = await task_of(agent, said("one"), at_once=True)
+            message = said("two", context=first.context_id)
+            second = await task_of(agent, message, at_once=True)
+            found = await agent.get_task(GetTaskRequest(id=second.id))
+            assert state(second) == state(found) == "(submitted)"
+            shown = []
+            async for one in followed(other, second.id):
+                shown.append(brief(one))
+                gate.set()
+    assert shown == ["task (submitted)", "(working)", "second", "(completed)"]
+
+
+async def test_tasks_are_listed_in_pages(client, tmp_path):
+    """The newest first; by state and context, artifacts only on demand."""
+    async with (
+        place_of(client, tmp_path, *[f"{n}" for n in range(3)]) as place,
+        connected(await place.server(), streaming=False) as agent,
+    ):
+        made = [await task_of(agent, said("hi", context="c"))]
+        made += [await task_of(agent, said("hi", context="c")) for _ in range(2)]
+        made.append(await task_of(agent, said("hi")))
+        page = await agent.list_tasks(ListTasksRequest(page_size=3))
+        rest = await agent.list_tasks(
+            ListTasksRequest(page_size=3, page_token=page.next_page_token)
+        )
+        context = await agent.list_tasks(
+            ListTasksRequest(context_id="c", include_artifacts=True, history_length=0)
+        )
+        failed = await agent.list_tasks(ListTasksRequest(status=TaskState.TASK_STATE_FAILED))
+        with pytest.raises(InvalidParamsError):
+            await agent.list_tasks(ListTasksRequest(page_token=page.tasks[0].id))
+    newest = [one.id for one in reversed(made)]
+    assert [one.id for one in (*page.tasks, *rest.tasks)] == newest
+    assert (page.total_size, rest.next_page_token) == (4, "")
+    assert not any(one.artifacts for one in page.tasks)
+    assert [answers(one) for one in context.tasks] == [["2"], ["1"], ["0"]]
+    assert context.total_size == 3
+    assert not any(one.history for one in context.tasks)
+    assert list(failed.tasks) == []
+
+
+async def test_a_failed_task_says_why(client, tmp_path):
+    """Its status has the error."""
+    async with (
+        streams(client, tmp_path, [ValueError("no such model"), ""]) as place,
+        connected(await place.server(), streaming=False) as agent,
+    ):
+        task = await task_of(agent, said("hi"))
+    assert state(task) == "(failed)"
+    assert "no such model" in texts(task.status.message.parts)
+
+
+@pytest.fixture
+async def guarded(client, tmp_path) -> AsyncIterator[Place]:
+    """A place whose servers ask who one is."""
+    async with place_of(client, tmp_path, call("ask", question="secret"), "Done.") as place:
+        yield place
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+async def test_another_users_tasks_do_not_exist(guarded, binding):
+    """Not to be read, listed, followed, cancelled or answered; an operator sees them."""
+    known = settings_for().model_dump(include={"tokens", "operators"})
+    known["tokens"].append({"user": "bob", "sha256": digest(BOB)})
+    http = await guarded.server(settings=known)
+    async with connected(http, streaming=False, token=TOKEN) as alice:
+        task = await task_of(alice, said("hi"))
+        key = await key_of(guarded, task)
+    async with (
+        connected(http, streaming=False, token=BOB, binding=binding) as bob,
+        connected(http, token=BOB, binding=binding) as follower,
+    ):
+        own = await task_of(bob, said("hi", context=task.context_id))
+        for refused in (
+            bob.get_task(GetTaskRequest(id=task.id)),
+            bob.cancel_task(CancelTaskRequest(id=task.id)),
+            task_of(bob, said("because", task=task.id)),
+            anext(followed(follower, task.id)),
+        ):
+            with pytest.raises(TaskNotFoundError):
+                await refused
+        listed = await bob.list_tasks(ListTasksRequest())
+    async with connected(http, streaming=False, token=OTHER) as olga:
+        seen = await olga.list_tasks(ListTasksRequest())
+        found = await olga.get_task(GetTaskRequest(id=task.id))
+    assert key.user_id == "alice"
+    assert own.id != task.id
+    assert [one.id for one in listed.tasks] == [own.id]
+    assert {one.id for one in seen.tasks} == {own.id, task.id}
+    assert state(found) == "(input-required)"
+
+
+async def test_a_card_says_what_there_is(client, tmp_path):
+    """To all how to authenticate, to those who have a token also the tools."""
+    model = ScriptedModel(replies=["Hello."])
+    helper = LlmAgent(name="helper", description="Helps.", model=model)
+    agent = LlmAgent(name="a", description="Pays.", model=model, tools=TOOLS, sub_agents=[helper])
+    app = App(name="app", root_agent=agent)
+    async with placed(client, tmp_path, app) as place:
+        known = settings_for().model_dump(include={"tokens", "operators"})
+        http = await place.server(apps=[app], settings=known)
+        card = (await http.get("/a2a/app/.well-known/agent-card.json")).json()
+        missing = await http.get("/a2a/other/.well-known/agent-card.json")
+        async with connected(http, token=TOKEN) as alice:
+            whole = await alice.get_extended_agent_card(GetExtendedAgentCardRequest())
+    assert missing.status_code == 404
+    assert (card["name"], card["description"]) == ("app", "Pays.")
+    assert card["capabilities"]["streaming"]
+    assert [one["name"] for one in card["skills"]] == ["a"]
+    assert card["supportedInterfaces"][0]["url"] == f"{http.base_url}/a2a/app"
+    assert "bearer" in card["securitySchemes"]
+    assert [one.name for one in whole.skills] == ["a", "pay", "ask", "draw", "helper"]
+
+
+async def rpc(http, method: str, version: str = "1.0", **params):
+    """What JSON-RPC answers, by hand."""
+    body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
+    response = await http.post("/a2a/app", json=body, headers={"A2A-Version": version})
+    assert response.status_code == 200
+    return response.json()
+
+
+async def test_errors_have_the_codes_of_the_protocol(client, tmp_path):
+    """Whatever is wrong: with the task, the message, the method or the version."""
+    empty = {"messageId": "m", "role": "ROLE_USER", "parts": []}
+    hooked = {
+        "message": empty | {"parts": [{"text": "hi"}]},
+        "configuration": {"taskPushNotificationConfig": {"url": "http://127.0.0.1/"}},
+    }
+    cases = [
+        (-32001, "GetTask", {"id": "none"}),
+        (-32001, "CancelTask", {"id": "none"}),
+        (-32602, "GetTask", {"id": " "}),
+        (-32602, "SendMessage", {"message": empty}),
+        (-32602, "SendMessage", {"message": empty | {"messageId": "m" * 200}}),
+        (-32602, "SendStreamingMessage", {"message": empty}),
+        (-32602, "ListTasks", {"pageSize": 1000}),
+        (-32003, "SendMessage", hooked),
+        (-32003, "CreateTaskPushNotificationConfig", {"taskId": "t", "url": "http://x/"}),
+        (-32601, "NoSuchMethod", {}),
+    ]
+    async with place_of(client, tmp_path, "Hello.") as place:
+        http = await place.server()
+        found = [(await rpc(http, method, **params))["error"] for _, method, params in cases]
+        old = (await rpc(http, "GetTask", version="2.0", id="none"))["error"]
+        assert await runs(place) == 0
+    assert [one["code"] for one in found] == [code for code, *_ in cases]
+    assert old["code"] == -32009
+
+
+async def test_clients_of_the_version_before_are_answered(client, tmp_path):
+    """0.3 names methods and parts otherwise."""
+    message = {
+        "messageId": uuid.uuid4().hex,
+        "role": "user",
+        "parts": [{"kind": "text", "text": "hi"}],
+    }
+    async with place_of(client, tmp_path, "Hello.") as place:
+        http = await place.server()
+        sent_task = (await rpc(http, "message/send", "0.3", message=message))["result"]
+        got = (await rpc(http, "tasks/get", "0.3", id=sent_task["id"]))["result"]
+    assert sent_task == got
+    assert got["status"]["state"] == "completed"
+    assert got["artifacts"][0]["parts"] == [{"kind": "text", "text": "Hello."}]
+
+
+async def test_a_server_that_stops_ends_no_task(client, tmp_path):
+    """Whoever waits is told to ask again, and a stream ends; another server has the rest."""
+    gate = asyncio.Event()
+    async with streams(client, tmp_path, ["one ", gate, "one"]) as place:
+        first, second = await place.server(), await place.server()
+        async with connected(first) as agent, connected(first, streaming=False) as waiting:
+            message, shown = said("count"), []
+            async for one in sending(agent, message):
+                shown.append(brief(one))
+                if shown[-1] == "~one ":
+                    blocked = asyncio.ensure_future(task_of(waiting, message))
+                    await asyncio.sleep(0.2)  # it may arrive before or after: both are told
+                    place.stop(first)
+            with pytest.raises((InternalError, A2AClientError)):
+                await blocked
+        gate.set()
+        async with connected(second, streaming=False) as agent:
+            task = await task_of(agent, message)
+    assert shown == ["task (working)", "~one "]
+    assert (state(task), answers(task)) == ("(completed)", ["one"])
+
+
+async def test_a_waiting_message_can_be_cancelled(client, tmp_path):
+    """It never begins, and the one before it goes on."""
+    gate = asyncio.Event()
+    async with (
+        streams(client, tmp_path, [gate, "first"], ["third"]) as place,
+        connected(await place.server(), streaming=False) as agent,
+    ):
+        first = await task_of(agent, said("one"), at_once=True)
+        second = await task_of(agent, said("two", context=first.context_id), at_once=True)
+        cancelled = await agent.cancel_task(CancelTaskRequest(id=second.id))
+        gate.set()
+        done = await task_of(agent, said("three", context=first.context_id))
+        assert await runs(place) == 2
+    assert state(cancelled) == "(canceled)"
+    assert state(done) == "(completed)"
+
+
+async def test_the_binding_without_rpc_does_the_same(client, tmp_path):
+    """HTTP+JSON: streams, tasks, lists, cancelling and errors."""
+    async with (
+        streams(client, tmp_path, ["one ", "two", "one two"], [asyncio.Event(), ""]) as place,
+        connected(await place.server(), binding="HTTP+JSON") as agent,
+    ):
+        found = await sent(agent, said("count"))
+        task = found[0].task
+        got = await agent.get_task(GetTaskRequest(id=task.id))
+        last = said("more", context=task.context_id)
+        async for one in sending(agent, last):
+            name = one.task.id
+            break
+        cancelled = await agent.cancel_task(CancelTaskRequest(id=name))
+        listed = await agent.list_tasks(ListTasksRequest())
+        with pytest.raises(TaskNotFoundError):
+            await agent.get_task(GetTaskRequest(id="none"))
+    shown = ["~one ", "+two", "one two", "(completed)"]
+    assert [brief(one) for one in found][-4:] == shown  # it may be submitted before it works
+    assert answers(got) == ["one two"]
+    assert state(cancelled) == "(canceled)"
+    assert [one.id for one in listed.tasks] == [name, task.id]

@@ -1,0 +1,231 @@
+"""Another user's session is reached by no route, of those that there are (S1)."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
+from starlette.routing import Mount, Route
+from temporalio.client import Client
+
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import App
+from durable_adk.errors import InvalidRequestError
+from durable_adk.models import ScriptedModel
+from durable_adk.runners import InMemoryRunner
+from durable_adk.server.app import app as server
+from durable_adk.server.caller import USER_NAMES, caller_of
+from durable_adk.server.settings import ServerSettings
+from durable_adk.sessions import InMemorySessionService
+from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
+from tests.support.http_server import placed
+from tests.support.scripts import call
+
+PUBLIC = {
+    "/": "the page's files",
+    "/health": "for probes",
+    "/ready": "for probes",
+    "/dev-ui/assets/config/runtime-config.json": "a file of ADK's page",
+    "/answers/{token}": "the token says whose call it answers",
+    "/a2a/{app_name}/.well-known/agent-card.json": "says how to authenticate, and names no tools",
+}
+IMPERSONAL = {
+    "/list-apps": "names of apps",
+    "/version": "says what runs",
+    "/config/telemetry": "says the same to all",
+    "/apps/{app_name}/app-info": "describes the app",
+    "/dev/apps/{app_name}/build_graph": "describes the app",
+    "/dev/apps/{app_name}/build_graph_image": "describes the app",
+    "/dev/apps/{app_name}/graph": "describes the app",
+    **dict.fromkeys(
+        (
+            "/a2a/{app_name}",
+            "/a2a/{app_name}/message:send",
+            "/a2a/{app_name}/message:stream",
+            "/a2a/{app_name}/tasks",
+            "/a2a/{app_name}/tasks/{id}",
+            "/a2a/{app_name}/tasks/{id}:cancel",
+            "/a2a/{app_name}/tasks/{id}:subscribe",
+            "/a2a/{app_name}/extendedAgentCard",
+        ),
+        "the tasks are those of the sender: tried by test_a2a.py",
+    ),
+    "/agui/{app_name}": "sessions are those of the sender: tried by test_agui.py",
+    "/openapi.json": "describes the routes",
+}
+"""Routes that name no user, and have nothing of any."""
+ENDLESS = {"/changes"}
+"""Streams of a sender's own things, without an end: tried by test_invocations.py."""
+INVOCATION = "bobs-invocation"
+
+
+def ask(text: str) -> None:
+    """Ask somebody, who answers later."""
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[FastAPI]:
+    """A server with tokens for Alice and for an operator, and a session of Bob."""
+    model = ScriptedModel(replies=[call("ask", text="bobs secret")])
+    agent = LlmAgent(name="agent", model=model, tools=[LongRunningFunctionTool(ask)])
+    sessions = InMemorySessionService()
+    async with InMemoryRunner(app=App(name="app", root_agent=agent)) as runner:
+        sessions = runner.session_service
+        await sessions.create_session(app_name="app", user_id="bob", session_id="s")
+        async for _ in runner.run_async(
+            user_id="bob", session_id="s", new_message="hi", invocation_id=INVOCATION
+        ):
+            pass
+        known = settings_for().model_dump(include={"tokens", "operators"})
+        settings = ServerSettings.model_validate({**known, "host": "0.0.0.0"})  # noqa: S104 - not bound
+        yield server(
+            session_service=sessions,
+            client=cast("Any", None),  # nobody gets that far
+            settings=settings,
+        )
+
+
+def routes(app: FastAPI) -> Iterator[tuple[str, str, RouteContext]]:
+    """Method, path and route of all that the application serves."""
+    for route in iter_route_contexts(app.routes):
+        if isinstance(route.original_route, Mount):
+            assert route.path == "/page", f"{route.path}: another application is mounted there"
+            continue
+        assert isinstance(route.original_route, Route), f"{route} cannot be looked into"
+        for method in sorted(route.methods or ()):
+            if method != "HEAD":
+                yield method, route.path or "", route
+
+
+def filled(path: str, user: str) -> str:
+    """A path with Bob's things, or with a user's."""
+    values = {"app_name": "app", "app": "app", "session_id": "s", "session": "s"}
+    values |= dict.fromkeys(USER_NAMES, user) | {"invocation_id": INVOCATION}
+    values["event_id"] = f"{INVOCATION}.1"
+    for name, value in values.items():
+        path = path.replace(f"{{{name}}}", value)
+    return path.replace("{", "").replace("}", "")
+
+
+def body_of(app: FastAPI, method: str, path: str) -> set[str]:
+    """The fields of a route's body, by the description of the routes."""
+    described = app.openapi()
+    found: Any = described["paths"].get(path, {}).get(method.lower(), {})
+    schema = found.get("requestBody", {}).get("content", {}).get("application/json", {})
+    return {name for one in _schemas(described, schema) for name in one.get("properties", ())}
+
+
+def _schemas(described: Any, schema: Any) -> Iterator[dict[str, Any]]:
+    """The objects that a schema may be."""
+    schema = schema.get("schema", schema)
+    if name := schema.get("$ref"):
+        schema = described["components"]["schemas"][name.rpartition("/")[2]]
+    yield schema
+    for one in (*schema.get("anyOf", ()), *schema.get("allOf", ()), *schema.get("oneOf", ())):
+        yield from _schemas(described, one)
+
+
+def queries(route: Any) -> set[str]:
+    """The names of a route's query parameters."""
+    found = route.dependant.query_params
+    for inner in route.dependant.dependencies:
+        found = [*found, *inner.query_params]
+    return {one.alias for one in found}
+
+
+async def send(
+    app: FastAPI, method: str, path: str, token: str | None, body: Any = None
+) -> httpx.Response:
+    """Send a request; one that would be answered by a stream is refused before."""
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        more = {} if body is None or method == "GET" else {"json": body}
+        headers = bearer(token) if token else {}
+        return await client.request(method, path, headers=headers, **more)
+
+
+async def test_nobody_is_served_without_a_token(app: FastAPI) -> None:
+    """But for the routes that are open to all, each for a reason."""
+    for method, path, _ in routes(app):
+        response = await send(app, method, filled(path, "bob"), None)
+        if path in PUBLIC:
+            assert "bobs" not in response.text, path
+        else:
+            assert response.status_code == 401, (method, path, response.text)
+
+
+async def test_another_users_session_is_reached_by_no_route(app: FastAPI) -> None:
+    """By path, body, query or invocation; a route that names none must be listed here."""
+    tried = 0
+    for method, path, route in routes(app):
+        if path in PUBLIC or path in IMPERSONAL:
+            continue
+        assert isinstance(route.original_route, APIRoute), (
+            f"{path}: the checks stand before APIRoutes only"
+        )
+        assert any(one.call is caller_of for one in route.dependant.dependencies), path
+        place = filled(path, "bob")
+        named = set(USER_NAMES) & body_of(app, method, path)
+        if set(USER_NAMES) & set(route.param_convertors):
+            response = await send(app, method, place, TOKEN, {})
+            assert response.status_code == 403, (method, path, response.text)
+            # Nobody is to be refused for another reason.
+            mine = await send(app, method, filled(path, "olga"), OTHER, {})
+            assert mine.status_code != 403, (method, path)
+        elif named:
+            for name in USER_NAMES:
+                response = await send(app, method, place, TOKEN, {name: "bob", "appName": "app"})
+                assert response.status_code == 403, (method, path, response.text)
+        elif "invocation_id" in route.param_convertors:
+            response = await send(app, method, place, TOKEN, {})
+            missing = await send(app, method, place.replace(INVOCATION, "none"), TOKEN, {})
+            assert response.status_code == missing.status_code == 404, (method, path)
+            assert response.text == missing.text.replace("none", INVOCATION)
+        elif "user_id" in queries(route):
+            response = await send(app, method, f"{place}?user_id=bob", TOKEN)
+            assert response.status_code == 403, (method, path, response.text)
+            if path not in ENDLESS:
+                own = await send(app, method, place, TOKEN)
+                assert "bob" not in own.text.replace(INVOCATION, ""), (method, path, own.text)
+        else:
+            pytest.fail(f"{method} {path}: say in IMPERSONAL why nobody else's data is there")
+        assert "bobs secret" not in response.text
+        tried += 1
+    assert tried > 15
+
+
+@pytest.mark.parametrize("path", ["/invocations", "/pending", "/invocations/counts"])
+async def test_a_list_has_a_users_own_things(app: FastAPI, path: str) -> None:
+    """Without a user in the query it is of the sender's; an operator's is of all."""
+    own = await send(app, "GET", path, TOKEN)
+    everybody = await send(app, "GET", path, OTHER)
+    assert own.status_code == everybody.status_code == 200
+    assert "bob" not in own.text
+    assert '":1' not in own.text
+    assert "bob" in everybody.text or '":1' in everybody.text
+
+
+def test_an_application_for_others_asks_who_they_are() -> None:
+    """Also where it is made for another program to serve; the error names a setting."""
+    settings = ServerSettings(host="10.0.0.1")
+    with pytest.raises(InvalidRequestError, match="DURABLE_ADK_SERVER_TOKENS_FILE"):
+        server(
+            session_service=InMemorySessionService(), client=cast("Any", None), settings=settings
+        )
+
+
+async def test_a_proxy_is_known_by_its_connection(client: Client, tmp_path: Path) -> None:
+    """The process that serves believes no header that says where a request is from."""
+    agent = LlmAgent(name="agent", model=ScriptedModel())
+    async with placed(client, tmp_path, agent) as place:
+        header = {"proxy_header": "X-User"}
+        named = {"X-User": "bob", "X-Forwarded-For": "10.1.1.1", "Forwarded": "for=10.1.1.1"}
+        far = await place.server(settings={**header, "trusted_proxies": ["10.0.0.0/8"]})
+        assert (await far.get("/list-apps", headers=named)).status_code == 401
+        near = await place.server(settings={**header, "trusted_proxies": ["127.0.0.1"]})
+        assert (await near.get("/list-apps", headers=named)).status_code == 200
+        assert (await near.get("/list-apps")).status_code == 401

@@ -1,0 +1,194 @@
+"""ADK's other routes: sessions, artifacts, memory, graphs, traces and its page."""
+
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from durable_adk.agents import LlmAgent
+from durable_adk.apps import App
+from durable_adk.errors import InvalidRequestError
+from durable_adk.models import ScriptedModel
+from tests.support.http_server import USERS, Place, message, placed, session
+from tests.support.scripts import call
+
+
+def add(a: int, b: int) -> int:
+    """Add numbers."""
+    return a + b
+
+
+HELPER = LlmAgent(name="helper", model="none", description="Helps.")
+AGENT = LlmAgent(
+    name="root",
+    model=ScriptedModel(replies=[call("add", a=1, b=2), "It is three."]),
+    description="Adds.",
+    instruction="Add.",
+    tools=[add],
+    sub_agents=[HELPER],
+)
+APP = App(name="app", root_agent=AGENT)
+
+
+@pytest.fixture
+async def place(client, tmp_path) -> AsyncIterator[Place]:
+    """A place whose agent adds."""
+    async with placed(client, tmp_path, APP) as made:
+        yield made
+
+
+@pytest.fixture
+async def http(place) -> httpx.AsyncClient:
+    """A client of a server that has the app's code, and a session."""
+    made = await place.server(apps=[APP])
+    await session(made)
+    return made
+
+
+async def test_sessions_are_created_listed_changed_and_deleted(http):
+    """With ADK's keys and statuses."""
+    created = (await http.post(USERS, json={"state": {"a": 1}})).json()
+    assert created["appName"] == "app"
+    assert created["state"] == {"a": 1}
+    taken = await http.post(USERS, json={"sessionId": created["id"]})
+    assert (taken.status_code, taken.json()["detail"]) == (
+        409,
+        f"Session already exists: {created['id']}",
+    )
+    listed = (await http.get(USERS)).json()
+    assert {one["id"] for one in listed} == {"s", created["id"]}
+    path = f"{USERS}/{created['id']}"
+    changed = (await http.patch(path, json={"stateDelta": {"b": 2}})).json()
+    assert changed["state"] == {"a": 1, "b": 2}
+    (event,) = (await http.get(path)).json()["events"]
+    assert event["author"] == "user"
+    assert event["invocationId"].startswith("p-")
+    assert (await http.delete(path)).status_code == 200
+    missing = await http.get(path)
+    assert (missing.status_code, missing.json()["detail"]) == (404, "Session not found")
+    assert (await http.post(USERS)).status_code == 200
+
+
+async def test_a_session_is_made_of_events(http):
+    """Those of a conversation are kept; what only the runtime may say is refused."""
+    said = {"author": "user", "content": {"role": "user", "parts": [{"text": "hi"}]}}
+    created = (await http.post(USERS, json={"events": [said]})).json()
+    assert [one["content"] for one in created["events"]] == [said["content"]]
+    forged = said | {"actions": {"stateDelta": {"x": 1}}}
+    refused = await http.post(USERS, json={"events": [forged]})
+    assert (refused.status_code, refused.json()["detail"]) == (
+        400,
+        "Session initialization event 0 cannot include event actions.",
+    )
+
+
+async def test_artifacts_have_versions(http):
+    """They are saved, listed, described, loaded and deleted, also with a slash in the name."""
+    path = f"{USERS}/s/artifacts"
+    data = base64.b64encode(b"\xff\xfe data").decode()
+    part: dict[str, Any] = {"inlineData": {"data": data, "mimeType": "image/png"}}
+    body = {"filename": "a/b.png", "artifact": part, "customMetadata": {"k": 1}}
+    for version in range(2):
+        saved = (await http.post(path, json=body)).json()
+        assert (saved["version"], saved["customMetadata"]) == (version, {"k": 1})
+    assert (await http.get(path)).json() == ["a/b.png"]
+    assert (await http.get(f"{path}/a/b.png/versions")).json() == [0, 1]
+    for one in ("", "?version=0", "/versions/1", "/versions/latest"):
+        loaded = (await http.get(f"{path}/a/b.png{one}")).json()
+        assert base64.urlsafe_b64decode(loaded["inlineData"]["data"]) == b"\xff\xfe data"
+    described = (await http.get(f"{path}/a/b.png/versions/metadata")).json()
+    assert [one["version"] for one in described] == [0, 1]
+    (one, latest) = [
+        (await http.get(f"{path}/a/b.png/versions/{name}/metadata")).json()
+        for name in (1, "latest")
+    ]
+    assert one == latest == described[1]
+    assert (await http.get(f"{path}/a/b.png/versions/x")).status_code == 422
+    assert (await http.get(f"{path}/a/b.png/versions/7")).status_code == 404
+    assert (await http.delete(f"{path}/a/b.png")).status_code == 200
+    missing = await http.get(f"{path}/a/b.png")
+    assert (missing.status_code, missing.json()["detail"]) == (404, "Artifact not found")
+
+
+async def test_a_session_is_remembered(http, place):
+    """Its events are in the user's memory afterwards."""
+    await http.post("/run", json=message("add"))
+    response = await http.patch("/apps/app/users/u/memory", json={"sessionId": "s"})
+    assert response.status_code == 200
+    memory = place.services["memory_service"]
+    found = await memory.search_memory(app_name="app", user_id="u", query="three")
+    assert len(found.memories) == 1
+    missing = await http.patch("/apps/app/users/u/memory", json={"sessionId": "no"})
+    assert missing.status_code == 404
+
+
+async def test_an_app_is_described(http):
+    """Its agents and tools, as a list, a tree and a graph."""
+    assert (await http.get("/list-apps?relative_path=./")).json() == ["app"]
+    (listed,) = (await http.get("/list-apps?detailed=true")).json()["apps"]
+    assert (listed["name"], listed["rootAgentName"], listed["description"]) == (
+        *("app", "root"),
+        "Adds.",
+    )
+    info = (await http.get("/apps/app/app-info")).json()
+    assert set(info["agents"]) == {"root", "helper"}
+    (tool,) = info["agents"]["root"]["tools"]
+    assert tool["functionDeclarations"][0]["name"] == "add"
+    tree = (await http.get("/dev/apps/app/build_graph")).json()
+    assert [one["name"] for one in tree["root_agent"]["sub_agents"]] == ["helper"]
+    image = (await http.get("/dev/apps/app/build_graph_image?dark_mode=true")).json()
+    assert '"root" -> "add"' in image[""]["dotSrc"]
+    unknown = await http.get("/dev/apps/other/build_graph")
+    assert unknown.status_code == 404
+
+
+async def test_traces_are_made_of_what_is_stored(http):
+    """An invocation, its model calls and its tool, with the attributes that ADK's page reads."""
+    events = (await http.post("/run", json=message("add"))).json()
+    spans = (await http.get("/dev/apps/app/debug/trace/session/s")).json()
+    assert [one["name"] for one in spans] == [
+        *("invocation", "invoke_agent root", "call_llm"),
+        *("execute_tool add", "call_llm"),
+    ]
+    root, agent, *steps = spans
+    assert agent["parent_span_id"] == root["span_id"]
+    assert all(one["parent_span_id"] == agent["span_id"] for one in steps)
+    assert all(one["logs"] == [] and one["start_time"] <= one["end_time"] for one in spans)
+    ids = [one["attributes"]["gcp.vertex.agent.event_id"] for one in steps]
+    assert ids == [event["id"] for event in events]
+    one = (await http.get(f"/dev/apps/app/debug/trace/{ids[0]}")).json()
+    assert one["span_id"] == steps[0]["span_id"]
+    assert "add" in one["gcp.vertex.agent.llm_response"]
+    assert (await http.get("/dev/apps/app/debug/trace/no.1")).status_code == 404
+    for name in ("s2", "s3"):
+        await session(http, name)
+        await http.post("/run", json=message("add") | {"sessionId": name, "invocationId": "twice"})
+    trace = "/dev/apps/app/debug/trace/twice.1"
+    assert (await http.get(trace)).status_code == 409
+    for name in ("s2", "s3"):
+        found = (await http.get(trace, params={"session_id": name})).json()
+        assert found["gcp.vertex.agent.session_id"] == name
+    graph = f"/dev/apps/app/users/u/sessions/s/events/{ids[0]}/graph"
+    assert "fillcolor" in (await http.get(graph)).json()["dotSrc"]
+    assert (await http.get(graph.replace(ids[0], "no"))).json() == {}
+
+
+async def test_the_page_of_adk_is_served_from_a_folder(place, tmp_path: Path):
+    """With a configuration that leads it back here; a folder without it is refused."""
+    folder = tmp_path / "ui"
+    folder.mkdir()
+    with pytest.raises(InvalidRequestError, match=r"no index\.html"):
+        await place.server(settings={"adk_ui": folder})
+    (folder / "index.html").write_text("<p>page</p>")
+    http = await place.server(settings={"adk_ui": folder})
+    page = await http.get("/dev-ui/")
+    assert "<p>page</p>" in page.text
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    config = (await http.get("/dev-ui/assets/config/runtime-config.json")).json()
+    assert config == {"backendUrl": "", "telemetry": False}
+    assert (await http.get("/version")).json()["language"] == "python"
+    assert (await http.get("/ready")).json() == {"status": "ok"}
+    assert (await http.get("/health")).json() == {"status": "ok"}

@@ -1,0 +1,311 @@
+"""AG-UI: what a front end gets of runs, by the events that its protocol has."""
+
+import asyncio
+import json
+import uuid
+from typing import Any
+
+import pytest
+from ag_ui.core import Event, RunAgentInput
+from google.genai import types
+from pydantic import TypeAdapter
+
+from durable_adk.agents import LlmAgent
+from durable_adk.errors import ModelUnavailableError
+from durable_adk.models import ScriptedModel
+from durable_adk.tools import FunctionTool, ToolContext
+from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+from tests.server.test_authentication import OTHER, TOKEN, bearer, settings_for
+from tests.support.http_server import placed, read
+from tests.support.scripts import call, calls
+from tests.support.streams import StreamingModel, thought
+
+EVENT: TypeAdapter[Any] = TypeAdapter(Event)
+PATH = "/agui/app"
+
+
+def body(text: str | None = "hello", run: str | None = None, **more: Any) -> dict[str, Any]:
+    """A request to run an agent."""
+    messages = [{"id": "m1", "role": "user", "content": text}] if text else []
+    run_input = RunAgentInput.model_validate(
+        {
+            "threadId": "s",
+            "runId": run or uuid.uuid4().hex,
+            "messages": messages,
+            "tools": [],
+            "context": [],
+            "state": {},
+            "forwardedProps": {},
+            **more,
+        }
+    )
+    return run_input.model_dump(mode="json", by_alias=True)
+
+
+async def events(http: Any, sent: dict[str, Any], path: str = PATH) -> list[Any]:
+    """All events of a run, each checked against the protocol."""
+    return [EVENT.validate_python(one.data) for one in await read(http, path, sent)]
+
+
+def brief(event: Any) -> str:
+    """An event in a few words."""
+    name = event.type.value.lower()
+    for field in ("delta", "content", "tool_call_name", "name", "message", "snapshot"):
+        if (found := getattr(event, field, None)) is not None and isinstance(found, str | dict):
+            return f"{name} {found if isinstance(found, str) else json.dumps(found)}"
+    return name
+
+
+async def test_a_front_end_gets_an_answer_as_it_is_written(client, tmp_path):
+    """Chunks are deltas of one message; the committed event adds nothing to them."""
+    turn = [
+        thought("Hm."),
+        "It ",
+        "is ",
+        "three.",
+        [thought("Hm."), types.Part(text="It is three.")],
+    ]
+    agent = LlmAgent(name="a", model=StreamingModel(turns=[turn]))
+    async with placed(client, tmp_path, agent) as place:
+        found = await events(await place.server(), body())
+    assert [brief(one) for one in found] == [
+        "run_started",
+        "state_snapshot {}",
+        "reasoning_start",
+        "reasoning_message_start",
+        "reasoning_message_content Hm.",
+        "text_message_start",
+        "text_message_content It ",
+        "text_message_content is ",
+        "text_message_content three.",
+        "reasoning_message_end",
+        "reasoning_end",
+        "text_message_end",
+        "state_snapshot {}",
+        "run_finished",
+    ]
+    assert found[0].protocol_version == "1.0"
+    assert found[-1].outcome.type == "success"
+
+
+def look(city: str, tool_context: ToolContext) -> str:
+    """Look out of the window."""
+    tool_context.state.update({"city": city, "a/b": 1, "temp:x": 1, "user:home": city})
+    return "rain"
+
+
+async def test_calls_results_and_state_are_shown(client, tmp_path):
+    """A call with its arguments, its result, and the state that the session has then."""
+    model = ScriptedModel(replies=[call("look", city="Lima"), "It rains."])
+    agent = LlmAgent(name="a", model=model, tools=[look])
+    async with placed(client, tmp_path, agent) as place:
+        sent = body(state={"mine": [1]})
+        found = await events(await place.server(), sent)
+    start = next(one for one in found if one.type == "TOOL_CALL_START")
+    arguments = next(one for one in found if one.type == "TOOL_CALL_ARGS")
+    result = next(one for one in found if one.type == "TOOL_CALL_RESULT")
+    assert json.loads(arguments.delta) == {"city": "Lima"}
+    assert start.tool_call_id == result.tool_call_id
+    assert json.loads(result.content) == {"result": "rain"}
+    patches = [patch for one in found if one.type == "STATE_DELTA" for patch in one.delta]
+    assert [dict(one)["path"] for one in patches] == ["/mine", "/city", "/a~1b", "/user:home"]
+    state = [one.snapshot for one in found if one.type == "STATE_SNAPSHOT"]
+    assert state[0] == {}
+    assert state[-1] == {"mine": [1], "city": "Lima", "a/b": 1, "user:home": "Lima"}
+
+
+def refund(amount: int) -> str:
+    """Give money back."""
+    return f"refunded {amount}"
+
+
+def cashier(*replies: Any) -> LlmAgent:
+    """An agent that asks before it gives money back."""
+    tool = FunctionTool(refund, require_confirmation=True)
+    return LlmAgent(name="cashier", model=ScriptedModel(replies=list(replies)), tools=[tool])
+
+
+def resume(*answers: tuple[str, Any], **more: Any) -> dict[str, Any]:
+    """A request to resume a run; None cancels."""
+    entries = [
+        {"interruptId": name, "status": "cancelled"}
+        if payload is None
+        else {"interruptId": name, "status": "resolved", "payload": payload}
+        for name, payload in answers
+    ]
+    return body(None, resume=entries, **more)
+
+
+@pytest.mark.parametrize(
+    ("payload", "result"),
+    [
+        ({"approved": True}, {"result": "refunded 5"}),
+        (True, {"result": "refunded 5"}),
+        ({"confirmed": False}, {"error": "This tool call is rejected."}),
+        (None, {"error": "This tool call is rejected."}),
+    ],
+)
+async def test_a_run_waits_for_an_approval_and_is_resumed(client, tmp_path, payload, result):
+    """The interrupt names the call; the resumed run shows its result, and no call again."""
+    agent = cashier(call("refund", amount=5), "Done.")
+    async with placed(client, tmp_path, agent) as place:
+        http = await place.server()
+        first = await events(http, body())
+        (interrupt,) = first[-1].outcome.interrupts
+        again = await place.server()
+        sent = resume((interrupt.id, payload))
+        second = await events(again, sent)
+        third = await events(http, sent)
+    made = [one.tool_call_id for one in first if one.type == "TOOL_CALL_START"]
+    assert [interrupt.tool_call_id] == made
+    assert (interrupt.reason, interrupt.metadata["arguments"]) == ("tool_call", {"amount": 5})
+    assert not [one for one in first if one.type == "TOOL_CALL_RESULT"]
+    (messages,) = [one.messages for one in first if one.type == "MESSAGES_SNAPSHOT"]
+    assert [one.role for one in messages] == ["user", "assistant"]
+    (told,) = [one for one in second if one.type == "TOOL_CALL_RESULT"]
+    assert (told.tool_call_id, json.loads(told.content)) == (made[0], result)
+    assert not [one for one in second if one.type == "TOOL_CALL_START"]
+    assert "text_message_content Done." in map(brief, second)
+    # The same answer again follows the run that the first one has resumed.
+    assert [brief(one) for one in third if "SNAPSHOT" not in one.type] == [
+        brief(one) for one in second if "SNAPSHOT" not in one.type
+    ]
+
+
+def order(item: str) -> dict[str, str]:
+    """Order something, which takes a while."""
+    return {"status": f"ordered {item}"}
+
+
+@pytest.mark.parametrize("as_message", [False, True])
+async def test_a_long_running_call_has_its_result_from_the_front_end(client, tmp_path, as_message):
+    """By the answer to its interrupt, or as the message of a tool; the interim one is not shown."""
+    model = ScriptedModel(replies=[call("order", item="tea"), "Here is your tea."])
+    agent = LlmAgent(name="a", model=model, tools=[LongRunningFunctionTool(order)])
+    async with placed(client, tmp_path, agent) as place:
+        http = await place.server()
+        first = await events(http, body())
+        (interrupt,) = first[-1].outcome.interrupts
+        result = {"id": "t", "role": "tool", "toolCallId": interrupt.tool_call_id, "content": "hot"}
+        sent = body(None, messages=[result]) if as_message else resume((interrupt.id, "hot"))
+        second = await events(http, sent)
+    assert interrupt.reason == "input_required"
+    assert not [one for one in first if one.type == "TOOL_CALL_RESULT"]
+    (told,) = [one for one in second if one.type == "TOOL_CALL_RESULT"]
+    assert json.loads(told.content) == {"result": "hot"}
+    assert second[-1].outcome.type == "success"
+
+
+async def test_all_interrupts_of_a_run_are_answered_at_once(client, tmp_path):
+    """With some of them nothing is stored; with all of them the run goes on."""
+    agent = cashier(calls(("refund", {"amount": 1}), ("refund", {"amount": 2})), "Both.")
+    async with placed(client, tmp_path, agent) as place:
+        http = await place.server()
+        first = await events(http, body())
+        one, other = first[-1].outcome.interrupts
+        refused = await events(http, resume((one.id, True)))
+        done = await events(http, resume((one.id, True), (other.id, False)))
+    assert refused[-1].type == "RUN_ERROR"
+    assert other.id in refused[-1].message
+    assert done[-1].outcome.type == "success"
+    assert len([one for one in done if one.type == "TOOL_CALL_RESULT"]) == 2
+
+
+async def test_the_same_run_again_is_followed_from_its_start(client, tmp_path):
+    """Also while it runs, on another server: no second answer is asked for, and no text is lost."""
+    gate = asyncio.Event()
+    model = StreamingModel(turns=[["It ", gate, "is.", "It is."]])
+    async with placed(client, tmp_path, LlmAgent(name="a", model=model)) as place:
+        sent, here, there = body(), await place.server(), await place.server()
+        first = asyncio.create_task(events(here, sent))
+        while not model.asked:
+            await asyncio.sleep(0.02)
+        second = asyncio.create_task(events(there, sent))
+        await asyncio.sleep(0.3)
+        gate.set()
+        found = [await first, await second]
+    assert len(model.asked) == 1
+    for each in found:
+        deltas = [one.delta for one in each if one.type == "TEXT_MESSAGE_CONTENT"]
+        assert "".join(deltas) == "It is."
+    (snapshot,) = [one for one in found[1] if one.type == "MESSAGES_SNAPSHOT"]
+    assert [one.content for one in snapshot.messages] == ["hello"]
+
+
+async def test_what_a_model_begins_anew_is_taken_back(client, tmp_path):
+    """The message ends, a snapshot lacks it, and it begins again with the next attempt's text."""
+    turns = iter(
+        [["It ", ModelUnavailableError("cut", retry_after=0), "-"], ["That ", "is.", "That is."]]
+    )
+    agent = LlmAgent(name="a", model=StreamingModel(turns=[lambda: next(turns)]))
+    async with placed(client, tmp_path, agent) as place:
+        found = await events(await place.server(), body())
+    shown = [brief(one) for one in found if "MESSAGE" in one.type]
+    assert shown == [
+        "text_message_start",
+        "text_message_content It ",
+        "text_message_end",
+        "messages_snapshot",
+        "text_message_start",
+        "text_message_content That ",
+        "text_message_content is.",
+        "text_message_end",
+    ]
+
+
+async def test_a_sub_agents_work_is_its_own(client, tmp_path):
+    """What it says is attributed to its run, which is announced before and ends before the run."""
+    expert = LlmAgent(name="expert", model=ScriptedModel(replies=["I know."]))
+    model = ScriptedModel(replies=[call("transfer_to_agent", agent_name="expert")])
+    agent = LlmAgent(name="chief", model=model, sub_agents=[expert])
+    async with placed(client, tmp_path, agent) as place:
+        found = await events(await place.server(), body())
+    started = next(one for one in found if one.type == "SUBAGENT_STARTED")
+    said = [one for one in found if one.type == "TEXT_MESSAGE_CONTENT"]
+    assert (started.name, "".join(one.delta for one in said)) == ("expert", "I know.")
+    assert {one.subagent_run_id for one in said} == {started.subagent_run_id}
+    assert [one.type.value for one in found[-2:]] == ["SUBAGENT_FINISHED", "RUN_FINISHED"]
+
+
+async def test_what_fails_is_the_last_event(client, tmp_path):
+    """A failed run, and a request that is refused, with the class of the error."""
+
+    def broken(**_: Any) -> None:
+        raise ValueError("No.")
+
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=["x"]), before_agent_callback=broken)
+    async with placed(client, tmp_path, agent) as place:
+        http = await place.server()
+        failed = await events(http, body())
+        tool = {"name": "paint", "description": "", "parameters": {}}
+        refused = [
+            await events(http, sent)
+            for sent in (
+                body(tools=[tool]),
+                body(None),
+                body(state=[1]),
+                resume(("nobody", True)),
+            )
+        ]
+        response = await http.post(PATH, json=body(threadId="\n"))
+    assert (failed[-1].type, failed[-1].code) == ("RUN_ERROR", "ValueError")
+    assert "No." in failed[-1].message
+    for each, word in zip(refused, ("paint", "messages", "state", "nobody"), strict=True):
+        assert (each[-1].type, each[-1].code) == ("RUN_ERROR", "InvalidRequestError")
+        assert word in each[-1].message
+    assert response.status_code == 400
+
+
+async def test_a_thread_is_its_senders(client, tmp_path):
+    """S1: another user's thread of the same id is another session; their user id is refused."""
+    agent = LlmAgent(name="a", model=ScriptedModel(replies=["secret", "other"]))
+    async with placed(client, tmp_path, agent) as place:
+        http = await place.server(settings=settings_for().model_dump(exclude_unset=True))
+        for token, user in ((TOKEN, "alice"), (OTHER, "olga")):
+            response = await http.post(PATH, json=body(), headers=bearer(token))
+            assert response.status_code == 200, response.text
+            key = {"app_name": "app", "user_id": user, "session_id": "s"}
+            assert await place.sessions.get_session(**key)
+        of_other = f"{PATH}?user_id=bob"
+        response = await http.post(of_other, json=body(), headers=bearer(TOKEN))
+        assert response.status_code == 403

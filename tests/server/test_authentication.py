@@ -1,0 +1,200 @@
+"""Who sends a request: tokens, headers of proxies, and servers that ask nobody."""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import Depends, FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from durable_adk.errors import InvalidRequestError, PermissionDeniedError
+from durable_adk.server.access import AccessSettings, protect
+from durable_adk.server.caller import CurrentCaller, caller_of
+from durable_adk.server.responses import error_body
+from durable_adk.server.settings import ServerSettings
+
+TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 - of this test
+OTHER = "fedcba9876543210fedcba9876543210"
+
+
+def digest(token: str) -> str:
+    """What a setting has of a token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def settings_for(**more: Any) -> AccessSettings:
+    """Alice has a token, and Olga who operates the server."""
+    tokens = [
+        {"user": "alice", "sha256": digest(TOKEN)},
+        {"user": "olga", "sha256": digest(OTHER)},
+    ]
+    return AccessSettings.model_validate({"tokens": tokens, "operators": ["olga"], **more})
+
+
+def small_app(settings: AccessSettings, host: str = "0.0.0.0") -> FastAPI:  # noqa: S104 - not bound
+    """An application with a route of each kind that names a user."""
+    app = FastAPI(dependencies=[Depends(caller_of)])
+
+    @app.get("/who")
+    async def who(caller: CurrentCaller) -> dict[str, Any]:
+        return {"user": caller.user_id, "operator": caller.is_operator}
+
+    @app.get("/users/{user_id}/things")
+    async def things(user_id: str) -> str:
+        return user_id
+
+    @app.post("/run")
+    async def run(body: dict[str, Any]) -> Any:
+        return body
+
+    @app.get("/list")
+    async def listed(caller: CurrentCaller, user_id: str | None = None) -> str:
+        return repr(caller.only(user_id))
+
+    @app.get("/health")
+    async def health() -> str:
+        return "well"
+
+    @app.exception_handler(PermissionDeniedError)
+    async def denied(_: Request, error: PermissionDeniedError) -> JSONResponse:
+        return JSONResponse(error_body(error), 403)
+
+    protect(app, settings, host=host)
+    return app
+
+
+async def ask(
+    app: FastAPI,
+    path: str,
+    headers: Mapping[str, str] | list[tuple[str, str]] | None = None,
+    *,
+    peer: str = "127.0.0.1",
+    **more: Any,
+) -> httpx.Response:
+    """Send a request from an address."""
+    transport = httpx.ASGITransport(app, client=(peer, 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        return await client.request(more.pop("method", "GET"), path, headers=headers, **more)
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header of a token."""
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def test_a_token_says_whose_request_it_is() -> None:
+    """Only one that is known does; the answer to others says how to authenticate."""
+    app = small_app(settings_for())
+    assert (await ask(app, "/who", bearer(TOKEN))).json() == {"user": "alice", "operator": False}
+    assert (await ask(app, "/who", bearer(OTHER))).json() == {"user": "olga", "operator": True}
+    for headers in (None, bearer(TOKEN[:-1]), bearer(digest(TOKEN)), {"Authorization": TOKEN}):
+        refused = await ask(app, "/who", headers)
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"] == "Bearer"
+        assert refused.json()["error"]["type"] == "AuthenticationError"
+    twice = [*bearer(TOKEN).items(), *bearer(OTHER).items()]
+    assert (await ask(app, "/who", twice)).status_code == 401
+    assert (await ask(app, "/health")).status_code == 200
+
+
+async def test_a_user_is_refused_what_names_another() -> None:
+    """In the path, in the query and in the body, under each name that routes have for it."""
+    app = small_app(settings_for())
+    mine, run = bearer(TOKEN), {"method": "POST"}
+    assert (await ask(app, "/users/alice/things", mine)).text == '"alice"'
+    assert (await ask(app, "/users/bob/things", mine)).status_code == 403
+    assert (await ask(app, "/users/bob/things", bearer(OTHER))).status_code == 200
+    assert (await ask(app, "/list", mine)).json() == "'alice'"
+    assert (await ask(app, "/list", bearer(OTHER))).json() == "None"
+    assert (await ask(app, "/list?user_id=bob", mine)).status_code == 403
+    for query in ("user_id=alice&user_id=bob", "userId=bob", "user=bob"):
+        assert (await ask(app, f"/users/alice/things?{query}", mine)).status_code == 403
+    for name in ("userId", "user_id", "user"):
+        for value in ("bob", ["bob"], {"id": "bob"}, 7):
+            sent = {"userId": "alice", name: value}
+            assert (await ask(app, "/run", mine, json=sent, **run)).status_code == 403
+        assert (await ask(app, "/run", mine, json={name: "alice"}, **run)).status_code == 200
+    headers = {**mine, "Content-Type": "application/json"}
+    both = '{"userId": "alice", "userId": "bob"}'
+    assert (await ask(app, "/run", headers, content=both, **run)).status_code == 403
+    other = both.encode("utf-16")
+    assert (await ask(app, "/run", headers, content=other, **run)).status_code in (403, 422)
+
+
+async def test_a_user_does_not_change_what_all_users_share() -> None:
+    """State of the app is an operator's to set in a request; users set their own."""
+    app, run = small_app(settings_for()), {"method": "POST"}
+    shared = {"app:price": 0}
+    for body in (shared, *({name: shared} for name in ("state", "stateDelta", "state_delta"))):
+        assert (await ask(app, "/run", bearer(TOKEN), json=body, **run)).status_code == 403
+        assert (await ask(app, "/run", bearer(OTHER), json=body, **run)).status_code == 200
+    own = {"stateDelta": {"user:name": "a", "k": 1}}
+    assert (await ask(app, "/run", bearer(TOKEN), json=own, **run)).status_code == 200
+
+
+async def test_a_token_is_withdrawn_without_a_restart(tmp_path: Path) -> None:
+    """The file is read again when it has changed; while it is broken nobody is let in."""
+    file = tmp_path / "tokens.json"
+    file.write_text(json.dumps([{"user": "alice", "sha256": digest(TOKEN)}]))
+    app = small_app(AccessSettings(tokens_file=file))
+    assert (await ask(app, "/who", bearer(TOKEN))).status_code == 200
+    file.write_text("[]")
+    assert (await ask(app, "/who", bearer(TOKEN))).status_code == 401
+    file.write_text('[{"user": "alice"}]')
+    assert (await ask(app, "/who", bearer(TOKEN))).status_code == 503
+    with pytest.raises(InvalidRequestError, match="cannot be read"):
+        small_app(AccessSettings(tokens_file=tmp_path / "none"))
+
+
+async def test_the_header_of_a_proxy_counts_from_the_proxy_only() -> None:
+    """From any other address it says nothing, and two of them say nothing certain."""
+    settings = AccessSettings(proxy_header="X-User", trusted_proxies=["10.1.0.0/16", "::1"])
+    app = small_app(settings)
+    header = {"X-User": "alice"}
+    for peer in ("10.1.2.3", "::1", "::ffff:10.1.2.3"):
+        assert (await ask(app, "/who", header, peer=peer)).json()["user"] == "alice"
+    for peer in ("10.2.0.1", "127.0.0.1", "", "testclient"):
+        spoofed = {**header, "X-Forwarded-For": "10.1.2.3", "Forwarded": "for=10.1.2.3"}
+        assert (await ask(app, "/who", spoofed, peer=peer)).status_code == 401
+    twice = [("X-User", "alice"), ("x-user", "bob")]
+    assert (await ask(app, "/who", twice, peer="10.1.2.3")).status_code == 401
+    assert (await ask(app, "/who", {"X-User": " "}, peer="10.1.2.3")).status_code == 401
+    assert (await ask(app, "/who", {"X-User": "x" * 129}, peer="10.1.2.3")).status_code == 401
+    for bad in ({}, {"trusted_proxies": ["proxy"]}):
+        with pytest.raises(InvalidRequestError, match=r"TRUSTED_PROXIES|address"):
+            small_app(AccessSettings.model_validate({"proxy_header": "X-User", **bad}))
+
+
+async def test_off_the_loopback_somebody_must_be_asked() -> None:
+    """Without authentication a server is for this machine only, and the error says what to set."""
+    for host in ("0.0.0.0", "::", "10.0.0.1", "agents.example.com"):  # noqa: S104 - refused
+        with pytest.raises(InvalidRequestError, match="DURABLE_ADK_SERVER_TOKENS_FILE"):
+            small_app(AccessSettings(), host)
+    app = small_app(AccessSettings(), "127.0.0.1")
+    assert (await ask(app, "/who")).json() == {"user": None, "operator": True}
+
+
+async def test_the_environment_says_who_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists and objects are JSON in it; a token itself stands nowhere."""
+    tokens = [{"user": "alice", "sha256": digest(TOKEN)}]
+    monkeypatch.setenv("DURABLE_ADK_SERVER_TOKENS", json.dumps(tokens))
+    monkeypatch.setenv("DURABLE_ADK_SERVER_HOSTS", '["agents.example.com"]')
+    settings = AccessSettings()
+    assert settings.tokens[0].user == "alice"
+    assert "agents.example.com" in settings.hosts_of("10.0.0.1")
+    assert TOKEN not in repr(settings) + json.dumps(dict(os.environ))
+
+
+def test_every_setting_of_access_is_described() -> None:
+    """docs/server.md has each variable, and none that there is not."""
+    text = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
+    described = {name.lower() for name in re.findall(r"DURABLE_ADK_SERVER_(\w+)", text)} - {""}
+    shared = {"answer_key"}  # with the workers, under their name
+    assert AccessSettings.model_fields.keys() - shared <= described
+    assert described <= ServerSettings.model_fields.keys()

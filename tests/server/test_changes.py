@@ -1,0 +1,85 @@
+"""The stream of new statuses, over a store that a test holds in its hands."""
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from durable_adk.server.feed import StatusItem
+from durable_adk.server.routes import changes
+from durable_adk.server.routes.changes import StatusChanges
+from durable_adk.sessions.records import InvocationRecord, Status
+from durable_adk.sessions.session import SessionKey
+
+KEY = SessionKey("app", "u", "s")
+
+
+class Store:
+    """Has invocations whose status changed just now, and fails when it is told to."""
+
+    def __init__(self) -> None:
+        self.records: list[InvocationRecord] = []
+        self.failures = 0
+
+    def add(self, name: str) -> None:
+        """Add an invocation that is running."""
+        record = InvocationRecord(
+            invocation_id=name,
+            status=Status.RUNNING,
+            epoch=1,
+            lease_owner="w",
+            start_seq=1,
+            update_time=time.time(),
+        )
+        self.records.append(record)
+
+    async def app_names(self) -> list[str]:
+        """Return the names of the apps."""
+        return ["app"]
+
+    async def newest_invocations(self, **_: Any) -> list[tuple[SessionKey, InvocationRecord]]:
+        """Return all of them."""
+        if self.failures:
+            self.failures -= 1
+            raise ValueError
+        return [(KEY, record) for record in self.records]
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A store that is looked at often."""
+    monkeypatch.setattr(changes, "_POLL", 0.01)
+    return Store()
+
+
+def changes_of(store: Store) -> StatusChanges:
+    """The changes in a store."""
+    services = SimpleNamespace(session_service=store, app_names=store.app_names)
+    return StatusChanges(cast("Any", services))
+
+
+async def first_of(store: Store, *names: str, failures: int = 0) -> str:
+    """The first change that a reader gets who came before some invocations."""
+    entries = await changes_of(store).follow(None, None)
+    store.failures = failures
+    for name in names:
+        store.add(name)
+    async with asyncio.timeout(10):
+        item = (await anext(entries)).item
+    await entries.aclose()
+    assert isinstance(item, StatusItem)
+    return item.invocation_id
+
+
+async def test_no_change_is_lost_before_the_first_look(store: Store) -> None:
+    """What happens as soon as a reader has come is new to it; what was before is not."""
+    store.add("old")
+    assert await first_of(store, "new") == "new"
+
+
+async def test_a_failed_look_ends_nothing(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever a look raises, it is logged, and the next one finds what is new."""
+    assert await first_of(store, "new", failures=2) == "new"
+    assert "read again" in caplog.text

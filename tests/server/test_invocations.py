@@ -1,0 +1,441 @@
+"""The server's own routes of invocations, over HTTP on a real server."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from durable_adk.agents import LlmAgent
+from durable_adk.client import feed
+from durable_adk.client.temporal_backend import TemporalBackend
+from durable_adk.models import ScriptedModel
+from durable_adk.server import session_changes
+from durable_adk.server.routes import invocations
+from durable_adk.sessions import SqliteSessionService
+from durable_adk.tools import FunctionTool
+from durable_adk.tools.long_running_tool import LongRunningFunctionTool
+from tests.support.http_server import (
+    IDS,
+    USERS,
+    Place,
+    brief,
+    message,
+    placed,
+    read,
+    session,
+    streamed,
+)
+from tests.support.scripts import call
+from tests.support.streams import StreamingModel
+
+
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+def ask(question: str) -> None:
+    """Ask somebody, who answers later."""
+
+
+TOOLS = [FunctionTool(pay, require_confirmation=True), LongRunningFunctionTool(ask)]
+
+
+def place_of(client, folder, *replies):
+    """A place whose agent says some replies."""
+    model = ScriptedModel(replies=list(replies))
+    return placed(client, folder, LlmAgent(name="a", model=model, tools=TOOLS))
+
+
+@pytest.fixture
+async def pays(client, tmp_path) -> AsyncIterator[Place]:
+    """A place whose agent wants to pay, which has to be confirmed."""
+    async with place_of(client, tmp_path, call("pay", amount=3), "Done.") as place:
+        yield place
+
+
+async def start(http: httpx.AsyncClient, text: str = "hi", **more: object) -> dict:
+    """Start an invocation; its summary."""
+    key = more.pop("key", None)
+    headers = {"Idempotency-Key": str(key)} if key else {}
+    response = await http.post("/invocations", json=message(text, **more), headers=headers)
+    assert response.status_code == 202, response.text
+    return response.json()
+
+
+async def reached(http: httpx.AsyncClient, name: str, status: str) -> dict:
+    """Wait until an invocation has a status; all that is known of it."""
+    async with asyncio.timeout(20):
+        while True:
+            found = (await http.get(f"/invocations/{name}")).json()
+            if found.get("status") == status:
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def test_a_start_returns_at_once_and_once(client, tmp_path):
+    """The same idempotency key starts nothing again; another message with it is refused."""
+    async with place_of(client, tmp_path, "Hello.") as place:
+        http = await place.server()
+        await session(http)
+        first = await start(http, key="k1")
+        assert first["message"] == "hi"
+        again = await start(http, key="k1")
+        assert again["invocationId"] == first["invocationId"]
+        other = await http.post(
+            "/invocations", json=message("other"), headers={"Idempotency-Key": "k1"}
+        )
+        assert other.status_code == 409
+        done = await reached(http, first["invocationId"], "completed")
+        assert done["events"] == 2
+        listed = (await http.get("/invocations")).json()["invocations"]
+        assert [one["invocationId"] for one in listed] == [first["invocationId"]]
+
+
+async def test_the_events_of_a_finished_run_are_read_again(client, tmp_path):
+    """From the user's on, or after a position; as a stream that ends, or as a list."""
+    async with place_of(client, tmp_path, "Hello.") as place:
+        http = await place.server()
+        await session(http)
+        name = (await start(http))["invocationId"]
+        path = f"/invocations/{name}/events"
+        sent = await read(http, path)
+        assert [brief(one) for one in sent if one.id] == ["hi", "Hello."]
+        assert brief(sent[-1]) == "(completed)"
+        assert [one.event for one in sent if one.id] == ["event", "event"]
+        after = await read(http, f"{path}?after=1")
+        assert [one.id for one in after] == ["2", None]
+        response = await http.get(path, headers={"Accept": "application/json"})
+        assert [one["seq"] for one in response.json()] == [1, 2]
+
+
+async def test_a_confirmation_is_found_and_given(pays):
+    """It is in the inbox with the arguments; the run goes on once it is approved."""
+    http = await pays.server()
+    await session(http)
+    name = (await start(http))["invocationId"]
+    waiting = await reached(http, name, "paused")
+    (asked,) = (await http.get("/pending")).json()
+    assert waiting["pending"] == [asked]
+    assert (asked["name"], asked["kind"], asked["arguments"]) == (
+        "pay",
+        "confirmation",
+        {"amount": 3},
+    )
+    assert "confirmed" in asked["schema"]["properties"]
+    body = {"callId": asked["callId"], "confirmed": True}
+    changed = await http.post(
+        f"/invocations/{name}/answers", json=body | {"arguments": {"amount": 4}}
+    )
+    assert changed.status_code == 400
+    response = await http.post(f"/invocations/{name}/answers", json=body)
+    assert response.status_code == 202, response.text
+    done = await reached(http, name, "completed")
+    assert done["pending"] == []
+    again = await http.post(f"/invocations/{name}/answers", json=body)
+    assert again.status_code == 409
+    unknown = await http.post(f"/invocations/{name}/answers", json=body | {"callId": "no"})
+    assert unknown.status_code == 404
+    sent = await read(http, f"/invocations/{name}/events")
+    texts = [brief(one) for one in sent]
+    assert texts.count("Done.") == 1
+    assert texts[-1] == "(completed)"
+
+
+async def test_a_reader_reads_through_a_pause(pays):
+    """The stream of an invocation that waits goes on when it is answered, and then ends."""
+    http = await pays.server()
+    await session(http)
+    name = (await start(http))["invocationId"]
+    seen = []
+    async with asyncio.timeout(20), streamed(http, f"/invocations/{name}/events") as stream:
+        async for one in stream:
+            seen.append(brief(one))
+            if seen[-1] == "(paused)":
+                (asked,) = (await http.get("/pending?session_id=s")).json()
+                answer = {"callId": asked["callId"], "response": {"confirmed": False}}
+                await http.post(f"/invocations/{name}/answers", json=answer)
+    assert seen.index("(paused)") < seen.index("Done.")
+    assert seen[-1] == "(completed)"
+
+
+async def test_cancelling_ends_what_waits(pays):
+    """Its events stay, and nothing waits any more."""
+    http = await pays.server()
+    await session(http)
+    name = (await start(http))["invocationId"]
+    await reached(http, name, "paused")
+    assert (await http.post(f"/invocations/{name}/cancel")).status_code == 200
+    done = await reached(http, name, "cancelled")
+    assert done["error"]["type"] == "InvocationCancelledError"
+    assert (await http.get("/pending")).json() == []
+
+
+async def test_lists_are_filtered_and_paged(client, tmp_path):
+    """Each page goes on where the last one ended; counts are by status."""
+    async with place_of(client, tmp_path, "Hello.") as place:
+        http = await place.server()
+        names = []
+        for number in range(3):
+            await session(http, f"s{number}")
+            body = {"sessionId": f"s{number}"}
+            name = (await start(http, f"number {number}", **body))["invocationId"]
+            await reached(http, name, "completed")
+            names.insert(0, name)
+        seen, token = [], None
+        while True:
+            query = {"limit": 2, **({"page_token": token} if token else {})}
+            page = (await http.get("/invocations", params=query)).json()
+            seen += [one["invocationId"] for one in page["invocations"]]
+            if not (token := page.get("nextPageToken")):
+                break
+        assert seen == names
+        for query, expected in [
+            ({"query": "number 1"}, [names[1]]),
+            ({"session_id": "s0"}, [names[2]]),
+            ({"status": "failed"}, []),
+            ({"status": ["failed", "completed"]}, names),
+            ({"user_id": "other"}, []),
+        ]:
+            page = (await http.get("/invocations", params=query)).json()["invocations"]
+            assert [one["invocationId"] for one in page] == expected
+        counts = (await http.get("/invocations/counts")).json()
+        assert (counts["completed"], counts["running"]) == (3, 0)
+        wrong = await http.get("/invocations", params={"page_token": "x"})
+        assert wrong.status_code == 400
+
+
+async def test_the_changes_of_all_sessions_are_streamed(client, tmp_path):
+    """Each new status, with the session that it is of."""
+    async with place_of(client, tmp_path, "Hello.") as place:
+        http = await place.server()
+        await session(http)
+        async with asyncio.timeout(20), streamed(http, "/changes") as stream:
+            await asyncio.sleep(0)
+            name = (await start(http))["invocationId"]
+            async for one in stream:
+                assert one.data["invocationId"] == name
+                assert one.data["sessionId"] == "s"
+                if one.data["status"] == "completed":
+                    break
+
+
+async def test_a_session_is_streamed_with_all_its_runs(client, tmp_path):
+    """Also those that start later; chunks come before their events."""
+    turns = [["It ", "is.", "It is."], ["It ", "was.", "It was."]]
+    agent = LlmAgent(name="a", model=StreamingModel(turns=turns))
+    async with placed(client, tmp_path, agent) as place:
+        http = await place.server()
+        await session(http)
+        seen = []
+        async with asyncio.timeout(20), streamed(http, f"{USERS}/s/events") as stream:
+            await start(http, "one")
+            async for one in stream:
+                seen.append(brief(one))
+                if seen.count("(completed)") == 1 and "two" not in seen:
+                    await start(http, "two")
+                    seen.append("two")
+                if seen.count("(completed)") == 2:
+                    break
+        assert [text for text in seen if text in ("It is.", "It was.")] == ["It is.", "It was."]
+        assert seen.index("It is.") < seen.index("It was.")
+        for whole, chunk in (("It is.", "~is."), ("It was.", "~was.")):
+            if chunk in seen:
+                assert seen.index(chunk) < seen.index(whole)
+
+
+@pytest.fixture
+def idle(monkeypatch):
+    """Set once somebody waits who is idle, and would look again in a thousand seconds."""
+    found, waits = asyncio.Event(), SqliteSessionService.wait_for_change
+    for module in (feed, session_changes):
+        monkeypatch.setattr(module, "QUIET", 1)
+        monkeypatch.setattr(module, "IDLE", 1000.0)
+
+    async def waiting(*given, **named):
+        if named.get("idle"):
+            found.set()
+        await waits(*given, **named)
+
+    monkeypatch.setattr(SqliteSessionService, "wait_for_change", waiting)
+    return found
+
+
+async def test_an_idle_session_wakes_its_readers(client, tmp_path, idle):
+    """A notice of the change does, not the next look at the store."""
+    async with place_of(client, tmp_path, "Hello.") as place:
+        http = await place.server()
+        await session(http)
+        async with asyncio.timeout(20), streamed(http, f"{USERS}/s/events") as stream:
+            await idle.wait()
+            await start(http)
+            seen = [brief(await anext(stream))]
+            while seen[-1] != "(completed)":
+                seen.append(brief(await anext(stream)))
+        assert [text for text in seen if text in ("hi", "Hello.")] == ["hi", "Hello."]
+
+
+async def test_an_answer_wakes_the_readers_of_a_pause(client, tmp_path, idle):
+    """They do not look at the store again and again meanwhile."""
+    async with place_of(client, tmp_path, call("pay", amount=1), "Done.") as place:
+        http = await place.server()
+        await session(http)
+        name = (await start(http))["invocationId"]
+        await reached(http, name, "paused")
+        (asked,) = (await http.get("/pending")).json()
+        path = f"/invocations/{name}"
+        async with asyncio.timeout(20), streamed(http, f"{path}/events") as stream:
+            await idle.wait()
+            body = {"callId": asked["callId"], "confirmed": True}
+            assert (await http.post(f"{path}/answers", json=body)).status_code == 202
+            seen = [brief(one) async for one in stream]
+    assert seen[-1] == "(completed)"
+    assert "Done." in seen
+
+
+async def test_a_session_is_rewound(client, tmp_path):
+    """What was said after an invocation began is taken back."""
+    async with place_of(client, tmp_path, "Hello.") as place:
+        http = await place.server()
+        await session(http)
+        name = (await start(http))["invocationId"]
+        await reached(http, name, "completed")
+        response = await http.post(f"{USERS}/s/rewind", json={"invocationId": name})
+        assert response.json() == {"rewound": True}
+        missing = await http.post(f"{USERS}/s/rewind", json={"invocationId": "no"})
+        assert missing.status_code == 404
+
+
+async def test_attempts_and_tokens_are_told(client, tmp_path):
+    """Each model call with the agent, and how it ended."""
+    async with place_of(client, tmp_path, ValueError("broken")) as place:
+        http = await place.server()
+        await session(http)
+        name = (await start(http))["invocationId"]
+        done = await reached(http, name, "failed")
+        assert done["error"] == {"type": "ValueError", "message": "broken"}
+        attempts = (await http.get(f"/invocations/{name}/attempts")).json()
+        assert done["attempts"] == attempts
+        assert {one["outcome"] for one in attempts} <= {"failed", "completed"}
+        workers = [one.get("worker") for one in attempts if one["outcome"] == "failed"]
+        assert set(workers) == {client.identity}
+
+
+async def test_an_id_of_two_sessions_reaches_the_one_that_is_named(client, tmp_path):
+    """By any route; without the session, or with another one, nothing is done."""
+    replies = [call("pay", amount=3), call("pay", amount=4), "Done."]
+    async with place_of(client, tmp_path, *replies) as place:
+        http = await place.server()
+        for name in ("s", "s2"):
+            await session(http, name)
+            body = message("hi", invocationId="same", sessionId=name)
+            assert (await http.post("/run", json=body)).status_code == 200
+        asked = {one["sessionId"]: one for one in (await http.get("/pending")).json()}
+        decision = {"callId": asked["s"]["callId"], "confirmed": True}
+        steered = {"message": {"role": "user", "parts": [{"text": "wait"}]}}
+        bodies = {"answers": decision, "cancel": {}, "steer": steered}
+        tried = [("GET", path, None) for path in ("", "/events", "/attempts")]
+        tried += [("POST", f"/{path}", body) for path, body in bodies.items()]
+        for method, path, body in tried:
+            response = await http.request(method, f"/invocations/same{path}", json=body)
+            assert response.status_code == 409, path
+            assert response.json()["error"]["type"] == "AmbiguousInvocationError"
+            where = f"/invocations/same{path}?session_id=s3"
+            assert (await http.request(method, where, json=body)).status_code == 404, path
+        named = {"app_name": "app", "user_id": "u", "session_id": "s"}
+        response = await http.post("/invocations/same/answers", json=decision, params=named)
+        assert response.status_code == 202, response.text
+        again = await http.post("/invocations/same/answers", json=decision, params=named)
+        assert again.status_code == 409
+        assert again.json()["error"]["type"] == "AlreadyExistsError"
+        other = await http.get("/invocations/same", params=named | {"session_id": "s2"})
+        assert (other.json()["sessionId"], other.json()["status"]) == ("s2", "paused")
+        assert other.json()["pending"] == [asked["s2"]]
+
+
+async def test_an_unknown_invocation_is_not_found(pays):
+    """By each of its routes."""
+    http = await pays.server()
+    for path in ("", "/events", "/attempts"):
+        assert (await http.get(f"/invocations/no{path}")).status_code == 404
+    assert (await http.post("/invocations/no/cancel")).status_code == 404
+    assert (await http.post("/invocations", json=IDS | {"sessionId": "no"})).status_code == 404
+
+
+async def test_a_message_that_temporal_has_not_is_not_said_to_wait(client, tmp_path, monkeypatch):
+    """A start that hangs is no start: the caller is told to send it again."""
+    monkeypatch.setattr(invocations, "_STARTED", 0.05)
+    async with place_of(client, tmp_path, "Hello.") as place:
+        http = await place.server()
+        await session(http)
+
+        async def hangs(*_: object, **__: object) -> None:
+            await asyncio.sleep(60)
+
+        monkeypatch.setattr(TemporalBackend, "start", hangs)
+        response = await http.post("/invocations", json=message("hi"))
+        assert response.status_code == 503
+        assert response.json()["error"]["type"] == "TemporalUnavailableError"
+
+
+async def test_an_answer_that_nobody_has_accepted_is_not_said_to_be(pays, monkeypatch):
+    """It may be sent again, which does no harm."""
+    monkeypatch.setattr(invocations, "_ACCEPTED", 0.0)
+    http = await pays.server()
+    await session(http)
+    started = await start(http)
+    found = await reached(http, started["invocationId"], "paused")
+    body = {"callId": found["pending"][0]["callId"], "confirmed": True}
+    path = f"/invocations/{started['invocationId']}/answers"
+    refused = await http.post(path, json=body)
+    assert refused.status_code == 503
+    monkeypatch.setattr(invocations, "_ACCEPTED", 10.0)
+    again = await http.post(path, json=body)
+    assert again.status_code in (202, 409)  # the first may have arrived
+    await reached(http, started["invocationId"], "completed")
+
+
+async def test_a_steering_that_temporal_has_not_is_not_accepted(client, tmp_path, monkeypatch):
+    """Status 503, so the caller sends the message again."""
+    monkeypatch.setattr(invocations, "_STARTED", 0.05)
+    gate = asyncio.Event()
+    agent = LlmAgent(name="a", model=StreamingModel(turns=[[gate, "Done."]]))
+    async with placed(client, tmp_path, agent) as place, asyncio.timeout(30):
+        http = await place.server()
+        await session(http)
+        name = (await start(http))["invocationId"]
+        while (found := await http.get(f"/invocations/{name}")).status_code == 404:
+            await asyncio.sleep(0.02)
+        assert found.json()["status"] == "running"
+
+        async def hangs(*_: object, **__: object) -> None:
+            await asyncio.sleep(60)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(TemporalBackend, "start", hangs)
+            said = {"message": {"role": "user", "parts": [{"text": "faster"}]}}
+            response = await http.post(f"/invocations/{name}/steer", json=said)
+        assert response.status_code == 503
+        assert response.json()["error"]["type"] == "TemporalUnavailableError"
+        gate.set()
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "x",
+        "[" * 20_000,
+        f"[1{'0' * 400}, 1, 2, 3]",
+        r'[1, "\ud800", "s", "i"]',
+        r'[1, "\u0000", 1, 1]',
+    ],
+)
+async def test_a_page_token_of_another_list_is_refused(pays, token):
+    """Status 400, whatever it has."""
+    http = await pays.server(apps=["app"])
+    text = base64.urlsafe_b64encode(token.encode()).decode()
+    response = await http.get("/invocations", params={"page_token": text})
+    assert response.status_code == 400, response.text
+    assert response.json()["error"]["type"] == "InvalidRequestError"

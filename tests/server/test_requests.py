@@ -1,0 +1,208 @@
+"""What a request must be like before it is served."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from durable_adk.server.access import AccessSettings
+from durable_adk.server.requests import (
+    BodyLimit,
+    KnownHosts,
+    KnownOrigins,
+    RateLimit,
+    SecurityHeaders,
+    shown_target,
+)
+
+METHODS = ["GET", "POST", "DELETE"]
+
+
+@dataclass
+class Served:
+    """An application that counts what has reached it."""
+
+    requests: list[str] = field(default_factory=list[str])
+
+    async def answer(self, request: Request) -> PlainTextResponse:
+        body = await request.body()
+        self.requests.append(request.method)
+        return PlainTextResponse(str(len(body)))
+
+    def app(self) -> Starlette:
+        """The application."""
+        return Starlette(routes=[Route("/{path:path}", self.answer, methods=METHODS)])
+
+
+async def ask(app: Any, headers: Mapping[str, str], **more: Any) -> httpx.Response:
+    """Send a request, by default a POST."""
+    method, path = more.pop("method", "POST"), more.pop("path", "/x")
+    transport = httpx.ASGITransport(app, client=(more.pop("peer", "127.0.0.1"), 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8000") as client:
+        return await client.request(method, path, headers=headers, **more)
+
+
+async def test_a_page_with_a_rebound_name_is_refused() -> None:
+    """It has its own name in Host, which a server on the loopback does not have."""
+    served = Served()
+    app = KnownHosts(served.app(), AccessSettings().hosts_of("127.0.0.1"))
+    for host in ("localhost", "localhost:8000", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST"):
+        assert (await ask(app, {"Host": host})).status_code == 200
+    for host in ("evil.example.com", "localhost.evil.com:8000", "", "127.0.0.1.nip.io", "[", "x@y"):
+        refused = await ask(app, {"Host": host})
+        assert refused.status_code == 403, host
+        assert refused.json()["error"]["type"] == "PermissionDeniedError"
+    assert len(served.requests) == 5
+    any_host = KnownHosts(served.app(), AccessSettings().hosts_of("10.0.0.1"))
+    assert (await ask(any_host, {"Host": "agents.example.com"})).status_code == 200
+    listed = AccessSettings(hosts=["agents.example.com"]).hosts_of("10.0.0.1")
+    assert (await ask(KnownHosts(served.app(), listed), {"Host": "10.0.0.1"})).status_code == 403
+
+
+def test_a_websocket_is_refused() -> None:
+    """A browser opens one to any server, without asking first."""
+    with (
+        TestClient(KnownHosts(Served().app(), ["*"])) as client,
+        pytest.raises(Exception, match=r".*") as refused,
+        client.websocket_connect("/x"),
+    ):
+        pass
+    assert getattr(refused.value, "code", None) == 1008
+
+
+async def test_a_page_of_another_origin_changes_nothing() -> None:
+    """Whatever method, and also where a browser sends no Origin; reading is up to the browser."""
+    served = Served()
+    app = KnownOrigins(served.app(), ["https://app.example.com"])
+    foreign = [
+        "https://evil.com",
+        "null",
+        "http://localhost:9000",
+        "http://localhost",
+        "//localhost:8000/",
+    ]
+    for method in ("POST", "DELETE"):
+        for origin in foreign:
+            refused = await ask(app, {"Origin": origin}, method=method)
+            assert refused.status_code == 403, origin
+        for site in ("cross-site", "same-site"):
+            assert (await ask(app, {"Sec-Fetch-Site": site}, method=method)).status_code == 403
+    assert served.requests == []
+    for headers in (
+        {},
+        {"Origin": "http://localhost:8000"},
+        {"Origin": "https://app.example.com"},
+        {"Sec-Fetch-Site": "same-origin"},
+    ):
+        assert (await ask(app, headers)).status_code == 200
+    assert (await ask(app, {"Origin": "https://evil.com"}, method="GET")).status_code == 200
+
+
+async def test_a_body_must_be_json() -> None:
+    """The other types are those that a page sends to any server without asking first."""
+    app = KnownOrigins(Served().app())
+    kinds = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "json"]
+    for kind in kinds:
+        refused = await ask(app, {"Content-Type": kind}, content=b"{}")
+        assert refused.status_code == 415, kind
+    assert (await ask(app, {}, content=_chunks([b"{}"]))).status_code == 415
+    for kind in ("application/json", "application/json; charset=utf-8", "application/a2a+json"):
+        assert (await ask(app, {"Content-Type": kind}, content=b"{}")).status_code == 200
+    assert (await ask(app, {})).status_code == 200
+
+
+async def _chunks(chunks: list[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+
+
+async def test_a_body_that_is_too_large_is_refused() -> None:
+    """By its length where that is said, and else while it arrives."""
+    served = Served()
+    app = BodyLimit(served.app(), 100)
+    assert (await ask(app, {}, content=b"x" * 100)).text == "100"
+    assert (await ask(app, {}, content=_chunks([b"x" * 60, b"x" * 40]))).text == "100"
+    for content in (b"x" * 101, _chunks([b"x" * 60] * 3)):
+        refused = await ask(app, {}, content=content)
+        assert refused.status_code == 413
+        assert refused.json()["error"]["type"] == "PayloadTooLargeError"
+    assert (await ask(app, {"Content-Length": "-1"})).status_code == 413
+    assert len(served.requests) == 2
+
+
+@dataclass
+class Clock:
+    """A clock that is set."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_a_caller_who_sends_too_much_waits() -> None:
+    """For as long as the response says; others do not, and little is kept of each."""
+    clock = Clock()
+    app = RateLimit(Served().app(), per_second=0.5, burst=3, now=clock, max_callers=2)
+    statuses = [(await ask(app, {})).status_code for _ in range(5)]
+    assert statuses == [200, 200, 200, 429, 429]
+    refused = await ask(app, {})
+    assert refused.json()["error"]["type"] == "RateLimitError"
+    assert (await ask(app, {}, peer="10.0.0.1")).status_code == 200
+    clock.now += int(refused.headers["retry-after"])
+    assert [(await ask(app, {})).status_code for _ in range(2)] == [200, 429]
+    for number in range(9):
+        await ask(app, {}, peer=f"10.0.0.{number}")
+    assert len(app._buckets) == 2
+
+
+async def test_the_page_and_answers_cost_others_nothing() -> None:
+    """A page's files and probes are free; URLs that answer have a bucket of their own."""
+    app = RateLimit(Served().app(), per_second=0.5, burst=2, is_free=lambda path: path == "/health")
+
+    async def statuses(path: str) -> list[int]:
+        return [(await ask(app, {}, path=path)).status_code for _ in range(3)]
+
+    assert await statuses("/health") == [200, 200, 200]
+    assert await statuses("/answers/x") == [200, 200, 429]
+    assert await statuses("/list-apps") == [200, 200, 429]
+
+
+async def test_a_browser_is_told_to_run_nothing() -> None:
+    """Each response has the strictest policy, unless it has one of its own."""
+
+    async def own(_: Request) -> JSONResponse:
+        return JSONResponse({}, headers={"Content-Security-Policy": "own", "Cache-Control": "x"})
+
+    inner = Starlette(routes=[Route("/own", own), Route("/x", Served().answer)])
+    app = SecurityHeaders(inner)
+    headers = (await ask(app, {}, method="GET")).headers
+    assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"
+    headers = (await ask(app, {}, method="GET", path="/own")).headers
+    assert headers.get_list("content-security-policy") == ["own"]
+    assert headers["cache-control"] == "x"
+    assert headers["x-frame-options"] == "DENY"
+
+
+def test_a_log_has_no_secret() -> None:
+    """Neither one in the query nor a token in the path; what is shown has no control characters."""
+
+    def shown(path: str, query: str = "") -> str:
+        return shown_target({"path": path, "query_string": query.encode()})
+
+    assert shown("/answers/eyJhbGciOi.x") == "/answers/***"
+    assert shown("/mounted/answers/a/b") == "/mounted/answers/***"
+    secrets = ("token", "access_token", "api-key", "apikey", "client_secret", "code", "Password")
+    for name in secrets:
+        assert shown("/x", f"{name}=s3cret&user_id=a") == f"/x?{name}=***&user_id=a"
+    assert shown("/x", "page_token=p&after=3:e:1:0") == "/x?page_token=p&after=3:e:1:0"
+    assert shown("/a\nb\x1b", "q=1%0A2") == "/a%0Ab%1B?q=1%0A2"

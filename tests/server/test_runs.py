@@ -1,0 +1,258 @@
+"""ADK's routes that run an agent, over HTTP on a real server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from google.genai import types
+
+from durable_adk.agents import LlmAgent
+from durable_adk.models import ScriptedModel
+from tests.support.http_server import (
+    IDS,
+    USERS,
+    Place,
+    brief,
+    message,
+    placed,
+    read,
+    session,
+    streamed,
+)
+from tests.support.scripts import call
+from tests.support.streams import StreamingModel
+
+
+def add(a: int, b: int) -> int:
+    """Add numbers."""
+    return a + b
+
+
+def agent(*replies, **fields):
+    """An agent whose model is scripted."""
+    return LlmAgent(name="a", model=ScriptedModel(replies=list(replies)), **fields)
+
+
+@pytest.fixture
+async def adds(client, tmp_path) -> AsyncIterator[Place]:
+    """A place whose agent adds 1 and 2."""
+    replies = call("add", a=1, b=2), "It is three."
+    async with placed(client, tmp_path, agent(*replies, tools=[add])) as place:
+        yield place
+
+
+async def test_a_run_returns_its_events(adds):
+    """The events of the agent in order, as ADK's JSON, without the user's."""
+    http = await adds.server()
+    await session(http)
+    response = await http.post("/run", json=message("add"))
+    assert response.status_code == 200
+    events = response.json()
+    assert [next(iter(event["content"]["parts"][0])) for event in events] == [
+        "functionCall",
+        "functionResponse",
+        "text",
+    ]
+    stored = (await http.get(f"{USERS}/s")).json()["events"]
+    assert stored[1:] == events
+
+
+async def test_a_stream_sends_what_is_stored(adds):
+    """Each event once and with its sequence number as its id."""
+    http = await adds.server()
+    await session(http)
+    sent = await read(http, "/run_sse", message("add"))
+    assert [one.id for one in sent] == ["2", "3", "4"]
+    stored = (await http.get(f"{USERS}/s")).json()["events"]
+    assert [one.data for one in sent] == stored[1:]
+
+
+async def test_chunks_come_before_their_event(client, tmp_path):
+    """With `streaming` each chunk is sent as the model gives it, marked as partial."""
+    model = StreamingModel(turns=[["It ", "is ", "three.", "It is three."]])
+    async with placed(client, tmp_path, LlmAgent(name="a", model=model)) as place:
+        http = await place.server()
+        await session(http)
+        sent = await read(http, "/run_sse", message("add", streaming=True))
+    assert [brief(one) for one in sent] == ["~It ", "~is ", "~three.", "It is three."]
+    name = sent[-1].data["id"]
+    assert [one.id for one in sent] == [f"1:{name}:1:{n}" for n in range(3)] + ["2"]
+
+
+async def test_an_unknown_session_is_not_found(adds):
+    """Before the stream begins, with its own status."""
+    http = await adds.server()
+    for path in ("/run", "/run_sse"):
+        response = await http.post(path, json=message("add"))
+        assert response.status_code == 404
+        assert response.json()["detail"] == "Session not found: s"
+        assert response.json()["error"]["type"] == "SessionNotFoundError"
+
+
+async def test_an_unknown_app_is_not_found(adds):
+    """If the server knows its apps."""
+    http = await adds.server(apps=["other"])
+    response = await http.post("/run_sse", json=message("add"))
+    assert response.status_code == 404
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"appName": "app"},
+        IDS | {"newMessage": 1},
+        IDS | {"newMessage": {"parts": [{"unknown": 1}]}},
+        IDS | {"newMessage": {"parts": [{"text": "hi"}]}, "whenBusy": "never"},
+    ],
+)
+async def test_a_malformed_request_names_the_field(adds, body):
+    """Status 422, with the problems as FastAPI lists them."""
+    http = await adds.server()
+    response = await http.post("/run_sse", json=body)
+    assert response.status_code == 422
+    assert response.json()["error"]["field"]
+    assert response.json()["detail"][0]["loc"][0] == "body"
+
+
+async def test_an_empty_message_is_refused(adds):
+    """Status 400 with the reason, before the stream begins."""
+    http = await adds.server()
+    await session(http)
+    response = await http.post("/run_sse", json=IDS | {"newMessage": {"parts": []}})
+    assert response.status_code == 400
+    assert "No parts" in response.json()["detail"]
+
+
+async def test_a_failed_run_ends_with_an_error_item(client, tmp_path):
+    """Its error event is sent, and then the error as ADK sends it."""
+    async with placed(client, tmp_path, agent(ValueError("no model"))) as place:
+        http = await place.server()
+        await session(http)
+        sent = await read(http, "/run_sse", message("hi"))
+        assert sent[-2].data["errorMessage"] == "no model"
+        assert sent[-1].data["error"] == "ValueError: no model"
+        assert sent[-1].data["error_details"]["error_type"] == "ValueError"
+        assert sent[-1].id is None
+
+
+async def test_who_goes_away_ends_nothing(client, tmp_path):
+    """The run goes on, and a request with its id and the last item's id gets the rest."""
+    gate = asyncio.Event()
+    model = StreamingModel(turns=[["It ", gate, "is ", "three.", "It is three."]])
+    async with placed(client, tmp_path, LlmAgent(name="a", model=model)) as place:
+        http = await place.server()
+        await session(http)
+        async with streamed(http, "/run_sse", message("add", streaming=True)) as stream:
+            first = await anext(stream)
+        assert brief(first) == "~It "
+        gate.set()
+        name = first.data["invocationId"]
+        sent = await read(
+            http, "/run_sse", IDS | {"invocationId": name}, last_event_id=first.id or ""
+        )
+        assert brief(sent[-1]) == "It is three."
+        assert "~It " not in [brief(one) for one in sent]
+
+
+async def test_the_same_id_and_message_follow_the_first_run(adds):
+    """A client that does not know whether its request arrived sends it again."""
+    http = await adds.server()
+    await session(http)
+    body = message("add", invocationId="e-mine")
+    first, second = [await read(http, "/run_sse", body) for _ in range(2)]
+    assert [one.data for one in first] == [one.data for one in second]
+
+
+def slow(gate: asyncio.Event) -> LlmAgent:
+    """An agent that answers once a gate is open."""
+    return LlmAgent(name="a", model=StreamingModel(turns=[[gate, "Done.", "Done."]]))
+
+
+async def running(place: Place) -> str:
+    """The id of the invocation that has begun."""
+    while not (found := await place.sessions.newest_invocations(app_name="app", limit=1)):
+        await asyncio.sleep(0.02)
+    return found[0][1].invocation_id
+
+
+async def answers(http: httpx.AsyncClient) -> bool:
+    """Whether the server takes requests."""
+    try:
+        return (await http.get("/health")).is_success
+    except httpx.TransportError:
+        return False
+
+
+async def test_a_run_ends_while_its_server_stops(client, tmp_path):
+    """A response that ends in time is what it would have been."""
+    gate = asyncio.Event()
+    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(30):
+        http = await place.server(settings={"drain_seconds": 10})
+        await session(http)
+        sending = asyncio.create_task(http.post("/run", json=message("hi")))
+        await running(place)
+        place.stop(http)
+        while await answers(http):
+            await asyncio.sleep(0.02)
+        gate.set()
+        response = await sending
+    assert (response.status_code, len(response.json())) == (200, 1)
+
+
+async def test_a_run_that_outlasts_its_server_is_not_sent_again(client, tmp_path):
+    """The response says which invocation goes on, and gives no leave to repeat the message."""
+    gate = asyncio.Event()
+    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(30):
+        first, second = await place.server(), await place.server()
+        await session(first)
+        sending = asyncio.create_task(first.post("/run", json=message("hi")))
+        name = await running(place)
+        place.stop(first)
+        response = await sending
+        assert response.status_code == 503
+        assert "retry-after" not in response.headers
+        error = response.json()["error"]
+        assert error["invocationId"] == name
+        assert f"/invocations/{name}/events" in error["message"]
+        gate.set()
+        assert "Done." in [brief(one) for one in await read(second, f"/invocations/{name}/events")]
+
+
+async def test_a_run_nobody_waits_for_holds_nothing(client, tmp_path):
+    """When the client has gone, the server reads no further, though nothing has happened since."""
+    gate = asyncio.Event()
+    async with placed(client, tmp_path, slow(gate)) as place, asyncio.timeout(30):
+        http = await place.server()
+        await session(http)
+        sending = asyncio.create_task(http.post("/run", json=message("hi")))
+        name = await running(place)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        while any("Reading._read" in repr(task) for task in asyncio.all_tasks()):
+            await asyncio.sleep(0.02)
+        gate.set()
+        assert "Done." in [brief(one) for one in await read(http, f"/invocations/{name}/events")]
+
+
+async def test_each_half_of_an_event_has_a_position(client, tmp_path):
+    """A cut between content and artifacts repeats neither."""
+
+    async def save(callback_context, llm_response):
+        await callback_context.save_artifact("a.txt", types.Part(text="a"))
+        return llm_response
+
+    saving = agent("Saved.", after_model_callback=save)
+    async with placed(client, tmp_path, saving) as place:
+        http = await place.server()
+        await session(http)
+        whole = await read(http, "/run_sse", message("hi"))
+        halves = [(one.data.get("content"), one.data["actions"]["artifactDelta"]) for one in whole]
+        assert [(bool(said), bool(saved)) for said, saved in halves] == [
+            (True, False),
+            (False, True),
+        ]
+        body = IDS | {"invocationId": whole[0].data["invocationId"]}
+        for number, one in enumerate(whole, 1):
+            rest = await read(http, "/run_sse", body, last_event_id=one.id or "")
+            assert rest == whole[number:]
