@@ -3,17 +3,14 @@
 import asyncio
 import shlex
 import sys
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, redirect_stdout
-from dataclasses import dataclass
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from durable_adk.apps.app import App
-from durable_adk.cli.execution import command, note
+from durable_adk.cli.commands.options import InvocationOptions
+from durable_adk.cli.execution import note
 from durable_adk.cli.pending import (
-    OneSession,
-    OneUser,
     find_call,
     find_invocation,
     show_calls,
@@ -29,132 +26,54 @@ from durable_adk.cli.responses import (
 )
 from durable_adk.cli.server import ServerConnection, load_app
 from durable_adk.cli.target import defines_app
-from durable_adk.cli.terminal import Detach, EventPrinter, Json
+from durable_adk.cli.terminal import EventPrinter, without_raised
 from durable_adk.client.feed import follow
-from durable_adk.client.invocation_client import Feed
 from durable_adk.client.queries import InvocationFilter, LocatedCall, pending_calls_of
+from durable_adk.client.streaming import events_of
+from durable_adk.events.event import Event
 from durable_adk.sessions.records import InvocationRecord
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.messages import InvocationRequest
 
-CallId = Annotated[
-    str, typer.Argument(help="The call's id, or a unique beginning of it.", show_default=False)
-]
-Payload = Annotated[
-    str | None,
-    typer.Option(help="JSON: the values that the tool asks you to fill in.", show_default=False),
-]
-Result = Annotated[
-    str, typer.Argument(help="The result: a JSON object.", metavar="JSON", show_default=False)
-]
-OpenInvocation = Annotated[
-    str,
-    typer.Argument(help="The invocation's id, or a unique beginning of it.", show_default=False),
-]
 
-
-@dataclass(frozen=True, kw_only=True)
-class InvocationOptions:
-    """The options of commands that send something to an open invocation."""
-
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help="The app: its name, or a folder, file or module that defines it. The latter runs "
-            "it in this command unless --address is given; needed if no other worker does.",
-            show_default=False,
-        ),
-    ] = None
-    user: OneUser = None
-    session: OneSession = None
-    detach: Detach = False
-    as_json: Json = False
-
-    async def scope(self, sessions: SessionLog) -> tuple[InvocationFilter, App | None]:
-        """Where to search, and the app to serve meanwhile.
-
-        Raises:
-            AgentDefinitionError: The target neither is the name of an app nor defines one.
-        """
-        name, app = self.target, None
-        if name is not None and defines_app(name, await sessions.list_apps()):
-            app = load_app(name)
-            name = app.name
-        return InvocationFilter(app=name, user=self.user, session=self.session), app
-
-
-@command("address", "store", "data_dir")
 async def approve(
     connection: ServerConnection,
     options: InvocationOptions,
-    call_id: CallId,
+    call_id: str,
     *,
-    payload: Payload = None,
+    payload: str | None,
 ) -> None:
-    """Approve a tool call that waits for confirmation, and print the events that follow.
-
-    [bold]Example[/bold]
-
-      durable-adk approve adk-6f1c --payload '{"seats": 2}'
-    """
+    """Approve a tool call that waits for confirmation, and print the events that follow."""
     await _answer(connection, options, call_id, "confirmation", approval(payload))
 
 
-@command("address", "store", "data_dir")
-async def reject(connection: ServerConnection, options: InvocationOptions, call_id: CallId) -> None:
-    """Reject a tool call that waits for confirmation, and print the events that follow.
-
-    [bold]Example[/bold]
-
-      durable-adk reject adk-6f1c
-    """
+async def reject(connection: ServerConnection, options: InvocationOptions, call_id: str) -> None:
+    """Reject a tool call that waits for confirmation, and print the events that follow."""
     await _answer(connection, options, call_id, "confirmation", rejection)
 
 
-@command("address", "store", "data_dir")
 async def respond(
-    connection: ServerConnection, options: InvocationOptions, call_id: CallId, result: Result
+    connection: ServerConnection, options: InvocationOptions, call_id: str, result: str
 ) -> None:
-    """Give the result of a long-running tool call, and print the events that follow.
-
-    [bold]Example[/bold]
-
-      durable-adk respond adk-6f1c '{"status": "delivered"}'
-    """
+    """Give the result of a long-running tool call, and print the events that follow."""
     await _answer(connection, options, call_id, "long_running", outcome(result))
 
 
-@command("address", "store", "data_dir")
 async def credential(
-    connection: ServerConnection, options: InvocationOptions, call_id: CallId
+    connection: ServerConnection, options: InvocationOptions, call_id: str
 ) -> None:
-    """Give a tool the credential that it requests, and print the events that follow.
-
-    The credential is read from standard input, or typed without being shown. It is saved by the
-    credential service, which the workers must share, and is in no event and no history. Every kind
-    of credential can be given as an AuthCredential in JSON.
-
-    [bold]Example[/bold]
-
-      durable-adk credential adk-6f1c < key.txt
-    """
+    """Give a tool the credential that it requests, and print the events that follow."""
     await _answer(connection, options, call_id, "credential", ask_credential)
 
 
-@command("address", "store", "data_dir")
 async def cancel(
-    connection: ServerConnection, options: InvocationOptions, invocation_id: OpenInvocation
+    connection: ServerConnection, options: InvocationOptions, invocation_id: str
 ) -> None:
-    """Cancel an invocation that runs or waits; the events it has committed stay.
-
-    [bold]Example[/bold]
-
-      durable-adk cancel e-6f1c
-    """
+    """Cancel an invocation that runs or waits; the events it has committed stay."""
     printer = EventPrinter(as_json=options.as_json)
     with redirect_stdout(sys.stderr if options.as_json else sys.stdout):
         async with connection.sessions(existing=True) as sessions:
-            where, app = await options.scope(sessions)
+            where, app = await _scope(options, sessions)
             key, record = await find_invocation(sessions, where, invocation_id)
         if record.status.closed:
             _note_ended(record)
@@ -185,6 +104,21 @@ def _note_ended(record: InvocationRecord) -> None:
     note(f"Invocation {record.invocation_id} had already ended: {status}.")
 
 
+async def _scope(
+    options: InvocationOptions, sessions: SessionLog
+) -> tuple[InvocationFilter, App | None]:
+    """Where to search, and the app to serve meanwhile.
+
+    Raises:
+        AgentDefinitionError: The target neither is the name of an app nor defines one.
+    """
+    name, app = options.target, None
+    if name is not None and defines_app(name, await sessions.list_apps()):
+        app = load_app(name)
+        name = app.name
+    return InvocationFilter(app=name, user=options.user, session=options.session), app
+
+
 async def _answer(
     connection: ServerConnection,
     options: InvocationOptions,
@@ -197,14 +131,14 @@ async def _answer(
     # Agents may print; their text must not get between our lines of JSON.
     with redirect_stdout(sys.stderr if options.as_json else sys.stdout):
         async with connection.sessions(existing=True) as sessions:
-            where, app = await options.scope(sessions)
+            where, app = await _scope(options, sessions)
             found = await find_call(sessions, where, call_id)
         require_kind(found.call, kind)
         request = _request(found, await response(found.call))
         async with connection.invocation_client(found.record, app=app) as client:
             continuing = _continuing(found, connection, options)
-            events = client.answer(request)
-            await _follow(events, printer, detach=options.detach, continuing=continuing)
+            events = events_of(client.answer(request))
+            await _follow(events, printer, options, continuing=continuing)
             if options.detach:
                 note(f"Answer to {found.call.call_id} accepted.")
                 return
@@ -213,14 +147,20 @@ async def _answer(
             show_calls(calls, options=[*connection.arguments, *target], file=sys.stderr)
 
 
-async def _follow(events: Feed, printer: EventPrinter, *, detach: bool, continuing: str) -> None:
+async def _follow(
+    events: AsyncGenerator[Event],
+    printer: EventPrinter,
+    options: InvocationOptions,
+    *,
+    continuing: str,
+) -> None:
     """Print the events after an answer; with `detach`, only wait until it is accepted."""
     accepted = False
     try:
         async with aclosing(events):
-            async for event in events:
+            async for event in events if options.as_json else without_raised(events):
                 accepted = True  # the first event is the answer itself
-                if detach:
+                if options.detach:
                     return
                 if event.author != "user":
                     printer.show(event)

@@ -6,48 +6,26 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from sqlalchemy.exc import SQLAlchemyError
 
+from durable_adk.cli.commands.options import ConnectionOptions
 from durable_adk.errors import InvalidRequestError, SchemaOutdatedError, StoreUnavailableError
 from durable_adk.sessions.database_session_service import (
     DatabaseSessionService,
     SqliteSessionService,
 )
-from durable_adk.sessions.sql.database_url import shown
 from durable_adk.settings import Settings
+from durable_adk.sql.database_url import shown
 
 TARGETS = "targets.json"
 """File of the data folder, see `CliConnection.targets`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CliConnection:
-    """What the options and the environment select; an option that is None leaves it to the latter.
+class CliConnection(ConnectionOptions):
+    """What options and environment select; an option that is None leaves it to the latter."""
 
-    Commands list the options that they have, see `durable_adk.cli.execution.command`.
-    """
-
-    store: Annotated[
-        str | None,
-        typer.Option(
-            help="Session store: a SQLite file, or an SQLAlchemy URL. "
-            "Default: sessions.db in the data folder.",
-            show_default=False,
-        ),
-    ] = None
-    task_queue: Annotated[
-        str | None, typer.Option(help="The task queue of the app's workers.", show_default=False)
-    ] = None
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the embedded server and of all stores. Default: .durable-adk",
-            show_default=False,
-        ),
-    ] = None
     settings: Settings = field(default_factory=Settings)
 
     @property

@@ -14,7 +14,6 @@ from temporalio.client import Client
 
 from durable_adk.agents.llm_agent import LlmAgent
 from durable_adk.apps.app import App
-from durable_adk.cli.execution import command
 from durable_adk.cli.server import ServerConnection, await_worker, load_app
 from durable_adk.cli.terminal import gist, plain_console, read_line
 from durable_adk.client.invocations import Invocations, workflow_id
@@ -43,14 +42,8 @@ _PACKAGE = Path(__file__).parents[1]
 _EXAMPLES = (_PACKAGE / "_examples", _PACKAGE.parent / "examples")  # in a wheel, in a checkout
 
 
-@command("data_dir")
 async def demo(connection: ServerConnection) -> None:
-    """Watch an agent survive the SIGKILL of its worker.
-
-    Starts a Temporal server, a worker and a session store on this machine, sends a message to the
-    example agent, kills the worker while a tool runs, starts another worker, and prints what was
-    recorded. No API key is needed; with GEMINI_API_KEY the agent uses Gemini.
-    """
+    """Watch an agent survive the SIGKILL of its worker."""
     target = _example()
     app = load_app(target)
     folder = prepare_data_dir(connection.folder / "demo")
@@ -287,3 +280,5 @@ def _show(records: Records, story: Story) -> None:
     _print("\nThe workflow in the Temporal UI:")
     link = f"{story.server.ui_url}/namespaces/default/workflows/{story.workflow}"
     plain_console().print(Text(link, style="underline"), soft_wrap=True)
+    _print('\nAgents in a browser, after pip install "durable-adk[web]":')
+    _print("durable-adk web examples/capital_agent")

@@ -1,112 +1,33 @@
-"""How every command runs: its options, its logging, signals, errors and exit code."""
+"""How every command runs: its logging, signals, errors and exit code."""
 
 import asyncio
-import dataclasses
 import faulthandler
-import inspect
+import select
 import signal
 import traceback
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import import_module
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import typer
 
-from durable_adk.cli.connection import CliConnection
 from durable_adk.cli.program import leave
 from durable_adk.errors import DurableAdkError, places_of
 from durable_adk.log import configure, printable
 from durable_adk.telemetry.environment import is_asked_for
+from durable_adk.telemetry.logs import forward_core_logs
 
 FAILED = 1
 """Exit code of a command that failed."""
 _CLEANUP_TIMEOUT = 20.0
 """Seconds for cleaning up after a signal; child processes end with this one."""
+_STDOUT = 1
+"""Its file descriptor."""
 _TELEMETRY_SETUP = "durable_adk.telemetry.setup"
 
 Work = Callable[..., Coroutine[Any, Any, int | None]]
-"""The body of a command; returns its exit code, None for 0."""
-_Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
-
-
-def command(
-    *connection: str, log_level: str = "warning", stopped: int | None = None
-) -> Callable[[Work], Callable[..., None]]:
-    """Make an async function a function for `typer.Typer.command`.
-
-    A parameter whose type is a dataclass stands for the options that its fields declare, so
-    several commands can share them. Every command gets ``--debug``.
-
-    Args:
-        *connection: Which options of its connection the command has.
-        log_level: The level of the logs unless the environment sets one.
-        stopped: The exit code after SIGINT or SIGTERM; None: 128 + the signal's number.
-    """
-
-    def decorate(work: Work) -> Callable[..., None]:
-        hints = get_type_hints(work, include_extras=True)
-        groups = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
-
-        def run(*, debug: bool, **values: Any) -> None:
-            async def called() -> int | None:
-                made = {name: _take(group, values) for name, group in groups.items()}
-                return await work(**made, **values)
-
-            configure(log_level)
-            execute(called(), debug=debug, stopped=stopped)
-
-        parameters = [*_parameters(work, hints, connection), _parameter("debug", _Debug, False)]
-        parameters.sort(key=lambda one: one.kind)
-        run.__name__, run.__doc__ = work.__name__, unwrapped(work.__doc__ or "")
-        run.__dict__["__signature__"] = inspect.Signature(parameters)
-        return run
-
-    return decorate
-
-
-def unwrapped(docstring: str) -> str:
-    """A docstring whose paragraphs are one line each, which the terminal wraps; examples stay."""
-    paragraphs = inspect.cleandoc(docstring).split("\n\n")
-    return "\n\n".join(
-        text if text.startswith(" ") else " ".join(text.splitlines()) for text in paragraphs
-    )
-
-
-def _parameters(
-    work: Work, hints: dict[str, Any], connection: tuple[str, ...]
-) -> Iterator[inspect.Parameter]:
-    """The parameters of a command, with those of its dataclasses in their place."""
-    for name, parameter in inspect.signature(work).parameters.items():
-        if not dataclasses.is_dataclass(hints[name]):
-            yield parameter.replace(annotation=hints[name])
-    groups = [hints[name] for name in inspect.signature(work).parameters]
-    for group in sorted(groups, key=_connects):  # the connection's last
-        for field in _options(group):
-            if not _connects(group) or field.name in connection:
-                annotation = get_type_hints(group, include_extras=True)[field.name]
-                yield _parameter(field.name, annotation, field.default)
-
-
-def _connects(group: Any) -> bool:
-    return isinstance(group, type) and issubclass(group, CliConnection)
-
-
-def _parameter(name: str, annotation: Any, default: object) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
-
-
-def _options(group: Any) -> list["dataclasses.Field[Any]"]:
-    """The fields of a dataclass that are options; [] for anything else."""
-    fields = dataclasses.fields(group) if dataclasses.is_dataclass(group) else ()
-    return [field for field in fields if field.default is not dataclasses.MISSING]
-
-
-def _take(group: Any, values: dict[str, Any]) -> object:
-    """An instance of a dataclass, from the options that belong to it."""
-    names = [field.name for field in _options(group) if field.name in values]
-    return group(**{name: values.pop(name) for name in names})
+"""The function of a command; returns its exit code, None for 0."""
 
 
 class StoppedBySignal(Exception):  # noqa: N818  # being stopped is no error
@@ -118,25 +39,44 @@ class StoppedBySignal(Exception):  # noqa: N818  # being stopped is no error
 
 
 def execute(
-    work: Coroutine[Any, Any, int | None], *, debug: bool, stopped: int | None = None
+    work: Work,
+    options: Mapping[str, Mapping[str, Any]],
+    values: Mapping[str, Any],
+    *,
+    debug: bool,
+    log_level: str,
+    stopped: int | None = None,
 ) -> None:
     """Run a command to its end and exit with its code.
 
     Args:
         work: The command; SIGINT and SIGTERM cancel it, and it cleans up.
+        options: Values of the fields of its parameters that are dataclasses.
+        values: Its other arguments.
         debug: Show tracebacks.
+        log_level: The level of the logs unless the environment sets one.
         stopped: The exit code after a signal; None: 128 + its number, as shells have it.
 
     Raises:
         typer.Exit: With the exit code.
     """
+
+    async def called() -> int | None:
+        hints = get_type_hints(work)
+        return await work(
+            **{name: hints[name](**fields) for name, fields in options.items()}, **values
+        )
+
+    configure(log_level)
+    forward_core_logs()
     try:
         with _telemetry():
-            code = asyncio.run(_until_signal(work)) or 0
+            code = asyncio.run(_until_signal(called())) or 0
     except StoppedBySignal as signalled:
         code = signalled.exit_code if stopped is None else stopped
     except Exception as error:  # noqa: BLE001  # the outermost frame
-        report(error, debug=debug)
+        if not (isinstance(_first(error), BrokenPipeError) and _reader_has_gone()):
+            report(error, debug=debug)
         code = FAILED
     raise typer.Exit(code)
 
@@ -162,6 +102,16 @@ def report(error: BaseException, *, debug: bool) -> None:
     typer.echo(line, err=True)
     for place in places:
         typer.echo(f"  {printable(place)}", err=True)
+
+
+def _reader_has_gone() -> bool:
+    """Whether nobody reads standard output any more, as after ``| head``.
+
+    Otherwise a pipe that broke is a connection's.
+    """
+    poll = select.poll()
+    poll.register(_STDOUT, 0)  # reports errors only
+    return bool(poll.poll(0))
 
 
 def note(text: str) -> None:

@@ -2,16 +2,16 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TextIO, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import typer
 
 from durable_adk.auth.auth_tool import AuthConfig
 from durable_adk.cli.connection import CliConnection
-from durable_adk.cli.execution import command
-from durable_adk.cli.target import AnyTarget, defines_app, load_target
+from durable_adk.cli.dev.state import apps_of_dev
+from durable_adk.cli.target import defines_app, load_target
 from durable_adk.cli.terminal import call_text, local_time, print_heading, print_rows
 from durable_adk.client.queries import (
     InvocationFilter,
@@ -21,36 +21,26 @@ from durable_adk.client.queries import (
 )
 from durable_adk.conversation.pending_calls import PendingCall
 from durable_adk.errors import InvalidRequestError
-from durable_adk.sessions.records import InvocationRecord, Status
+from durable_adk.sessions.records import OPEN, InvocationRecord, Status
 from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
+from durable_adk.tools.require_confirmation import is_runtime_hint
 
 SHORTEST = 12
 """Characters of a shortened id at least."""
 
 T = TypeVar("T")
-OneUser = Annotated[str | None, typer.Option("--user", help="Only this user.")]
-OneSession = Annotated[str | None, typer.Option("--session", help="Only this session.")]
-JsonLines = Annotated[bool, typer.Option("--json", help="One call a line, as JSON.")]
 
 
-@command("store", "data_dir")
 async def pending(
     connection: CliConnection,
-    target: AnyTarget = None,
+    target: str | None,
     *,
-    user: OneUser = None,
-    session: OneSession = None,
-    lines: JsonLines = False,
+    user: str | None,
+    session: str | None,
+    lines: bool,
 ) -> None:
-    """List the calls that wait for an answer, oldest first, and the commands that answer them.
-
-    Reads the session store only: neither Temporal nor the agent is needed.
-
-    [bold]Example[/bold]
-
-      durable-adk pending --user alice
-    """
+    """List the calls that wait for an answer, oldest first, and the commands that answer them."""
     options = list(connection.arguments)
     async with connection.sessions(existing=True) as sessions:
         if target is not None and defines_app(target, await sessions.list_apps()):
@@ -62,7 +52,9 @@ async def pending(
         for item in calls:
             typer.echo(as_json(item))
     elif calls:
-        show_calls(calls, options=options, targets={} if target else connection.targets)
+        served = apps_of_dev(connection.data_folder)
+        places = {app: place for app, place in connection.targets.items() if app not in served}
+        show_calls(calls, options=options, targets={} if target else places)
     else:
         typer.echo("No calls are waiting for an answer.")
 
@@ -86,19 +78,18 @@ async def find_invocation(
     Raises:
         InvalidRequestError: No invocation matches, or several do.
     """
-    found = await _beginning(sessions, where, start, Status.RUNNING)
-    found |= await _beginning(sessions, where, start, Status.PAUSED)
-    found = found or await _beginning(sessions, where, start, None)
+    found = await _beginning(sessions, where, start, OPEN)
+    found = found or await _beginning(sessions, where, start, ())
     return pick(((name, key, one) for (key, name), one in found.items()), start, "invocation")
 
 
 async def _beginning(
-    sessions: SessionLog, where: InvocationFilter, start: str, status: Status | None
+    sessions: SessionLog, where: InvocationFilter, start: str, statuses: Collection[Status]
 ) -> dict[tuple[SessionKey, str], tuple[SessionKey, InvocationRecord]]:
     """The invocations whose ids begin with `start`; none if it is empty."""
     return {
         (key, record.invocation_id): (key, record)
-        async for key, record in find_invocations(sessions, where, status=status)
+        async for key, record in find_invocations(sessions, where, statuses=statuses)
         if start and record.invocation_id.startswith(start)
     }
 
@@ -110,6 +101,12 @@ async def find_call(sessions: SessionLog, where: InvocationFilter, start: str) -
         InvalidRequestError: No call matches, or several do.
     """
     calls = await find_pending_calls(sessions, where)
+    if not any(item.call.call_id.startswith(start) for item in calls):
+        raise InvalidRequestError(
+            f"No pending call has an id that begins with {start!r}; `durable-adk pending` lists "
+            "those that wait. A request in a session that was copied from google-adk is not among "
+            "them: send a message instead, so that the tool asks again."
+        )
     return pick(((item.call.call_id, item.key, item) for item in calls), start, "pending call")
 
 
@@ -225,7 +222,8 @@ def _request(call: PendingCall) -> str:
 def _rows(item: LocatedCall, name: str, options: Sequence[str]) -> Iterator[tuple[str, str]]:
     key, call = item.key, item.call
     requested = _confirmation(call)
-    if hint := requested.get("hint"):
+    hint = requested.get("hint")
+    if hint and not is_runtime_hint(hint, call.original_name or call.name):
         yield "hint", hint
     if call.kind == "credential" and (page := _consent_page(call)):
         yield "sign in", page
@@ -256,3 +254,14 @@ def _confirmation(call: PendingCall) -> dict[str, Any]:
 def _consent_page(call: PendingCall) -> str | None:
     credential = auth_config(call).exchanged_auth_credential
     return credential.oauth2.auth_uri if credential and credential.oauth2 else None
+
+
+def request_and_commands(
+    item: LocatedCall, options: Sequence[str]
+) -> tuple[str, list[tuple[str, str]]]:
+    """What a call waits for, and each command that answers it, with its label."""
+    payload = _confirmation(item.call).get("payload")
+    rows = _commands(item.call, short(item.call.call_id, []), payload)
+    return _request(item.call), [
+        (label, shlex.join(["durable-adk", *words, *options])) for label, words in rows
+    ]

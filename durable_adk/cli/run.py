@@ -8,7 +8,7 @@ import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Self
 
 import typer
 from google.genai import types
@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from durable_adk.cli.execution import command, note, report
+from durable_adk.cli.dev.state import apps_of_dev
+from durable_adk.cli.execution import note, report
 from durable_adk.cli.pending import pick, show_calls
 from durable_adk.cli.responses import (
     approval,
@@ -27,19 +28,16 @@ from durable_adk.cli.responses import (
     require_kind,
 )
 from durable_adk.cli.server import ServerConnection, load_app
-from durable_adk.cli.target import Target
+from durable_adk.cli.target import defines_app
 from durable_adk.cli.terminal import (
     EventPrinter,
-    Json,
     LivePrinter,
-    Session,
-    User,
     busy,
     is_interactive,
     line_editing,
     read_line,
+    without_raised,
 )
-from durable_adk.client.invocation_client import Feed
 from durable_adk.client.queries import (
     InvocationFilter,
     LocatedCall,
@@ -56,24 +54,6 @@ from durable_adk.sessions.session import SessionKey
 from durable_adk.sessions.session_log import SessionLog
 from durable_adk.wire.messages import WhenBusy
 from durable_adk.wire.run_config import RunConfig, StreamingMode
-
-Message = Annotated[
-    str | None,
-    typer.Argument(help="The user's message. Default: start a chat.", show_default=False),
-]
-Invocation = Annotated[str, typer.Argument(help="The invocation's id.", show_default=False)]
-InSession = Annotated[str, typer.Option(help="The session's id.", show_default=False)]
-Stream = Annotated[
-    bool, typer.Option("--stream", help="Print the model's text while it is being written.")
-]
-Busy = Annotated[
-    WhenBusy,
-    typer.Option(
-        help="While another invocation is active in the session: wait for it, fail, cancel it, or "
-        "deliver the message to it."
-    ),
-]
-
 
 ANSWERS = {
     "/approve": "confirmation",
@@ -96,30 +76,18 @@ _HISTORY = "chat_history"
 _TICK = 0.5  # seconds between two looks at what is waited for
 
 
-@command("address", "store", "task_queue", "data_dir")
 async def run(
     connection: ServerConnection,
-    target: Target,
-    message: Message = None,
+    target: str,
+    message: str | None,
     *,
-    user: User = "user",
-    session: Session = None,
-    as_json: Json = False,
-    stream: Stream = False,
-    when_busy: Busy = WhenBusy.ENQUEUE,
+    user: str,
+    session: str | None,
+    as_json: bool,
+    stream: bool,
+    when_busy: str,
 ) -> None:
-    """Send a message to TARGET's agent and print the events, or chat with it.
-
-    Starts a server and a worker for as long as the command runs, unless `durable-adk dev` runs in
-    this folder, or --address names a Temporal that has workers. The invocation survives this
-    command: `durable-adk attach` continues it.
-
-    [bold]Examples[/bold]
-
-      durable-adk run examples/capital_agent "What is the capital of France?"
-
-      durable-adk run examples/capital_agent --session trips
-    """
+    """Send a message to TARGET's agent and print the events, or chat with it."""
     chat = Chat(
         connection=connection,
         target=target,
@@ -127,28 +95,22 @@ async def run(
         session=check_id(session or uuid.uuid4().hex[:12], "session"),
         as_json=as_json,
         stream=stream,
-        when_busy=when_busy,
+        when_busy=WhenBusy(when_busy),
     )
     await chat.run(message)
 
 
-@command("address", "store", "task_queue", "data_dir")
 async def attach(
     connection: ServerConnection,
-    target: Target,
-    invocation: Invocation,
+    target: str,
+    invocation: str,
     *,
-    session: InSession,
-    user: User = "user",
-    as_json: Json = False,
-    stream: Stream = False,
+    session: str,
+    user: str,
+    as_json: bool,
+    stream: bool,
 ) -> None:
-    """Print all events of an invocation, from the first one until it ends.
-
-    [bold]Example[/bold]
-
-      durable-adk attach examples/capital_agent e-6f1c... --session trips
-    """
+    """Print all events of an invocation, from the first one until it ends."""
     chat = Chat(
         connection=connection,
         target=target,
@@ -199,6 +161,8 @@ class Chat:
         note(f"session {self.session} of user {self.user}")
         kind = LivePrinter if self.stream else EventPrinter
         self._printer = kind(as_json=self.as_json)
+        if not defines_app(self.target, self.connection.targets):
+            self.target = self.connection.targets[self.target]  # the name of an app of `dev`
         app = load_app(self.target)
         self.connection.note_target(app.name, self.target)
         # Agents may print; their text must not get between our lines of JSON.
@@ -281,12 +245,14 @@ class Chat:
         )
         await self._follow(runner, events, answered or name)
 
-    async def _follow(self, runner: Runner, events: Feed, invocation: str) -> None:
+    async def _follow(
+        self, runner: Runner, events: AsyncGenerator[Event, None], invocation: str
+    ) -> None:
         key = SessionKey(runner.app_name, self.user, self.session)
         progress = Progress(runner.session_service, key, invocation)
         try:
             async with progress, aclosing(events):
-                async for event in events:
+                async for event in events if self.as_json else without_raised(events):
                     progress.heard(event)
                     if self.stream or not event.partial:
                         self._printer.show(event)
@@ -299,8 +265,10 @@ class Chat:
 
     def _show_calls(self, calls: Sequence[LocatedCall]) -> None:
         """Write what calls wait for, and how to answer."""
-        # When this command has ended, no worker runs the agent on an embedded server.
-        serve = [] if self.connection.address else ["--target", self.target]
+        # When this command has ended, only `dev` runs the agent on an embedded server.
+        served = apps_of_dev(self.connection.data_folder)
+        elsewhere = self.connection.address or any(one.key.app_name in served for one in calls)
+        serve = [] if elsewhere else ["--target", self.target]
         options = [*serve, *self.connection.arguments]
         show_calls(calls, options=options, in_chat=self._chats, file=sys.stderr)
 

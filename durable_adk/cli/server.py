@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from temporalio.client import Client
@@ -14,6 +13,7 @@ from temporalio.client import Client
 from durable_adk.agents.base_agent import BaseAgent
 from durable_adk.apps.app import App
 from durable_adk.cli.connection import TARGETS, CliConnection
+from durable_adk.cli.dev.state import apps_of_dev
 from durable_adk.cli.target import load_target
 from durable_adk.client.connect import configured_address, connect, if_exists
 from durable_adk.client.invocation_client import InvocationClient
@@ -29,6 +29,7 @@ from durable_adk.embedded.shared import (
 )
 from durable_adk.embedded.stores import Stores, folder_stores
 from durable_adk.errors import AgentDefinitionError, InvalidRequestError, NoWorkerError
+from durable_adk.extras import from_google_adk
 from durable_adk.retrying import retrying
 from durable_adk.runners import Runner
 from durable_adk.sessions.lease_owner import TemporalLeaseOwner
@@ -39,7 +40,7 @@ from durable_adk.worker import WorkerOptions, worker
 _GRACEFUL_SHUTDOWN = timedelta(seconds=1)
 """How long the worker of an interrupted command waits for a tool. The tool runs again when the
 invocation is attached to, so a longer wait would gain nothing."""
-_WORKER_TIMEOUT = 3.0
+_WORKER_TIMEOUT = 2.5
 """Seconds; a worker may just have lost its server for a moment."""
 _WORKER_POLL = 0.2
 
@@ -51,25 +52,22 @@ def load_app(target: str) -> App:
         AgentDefinitionError: The target defines no app and no agent.
     """
     loaded = load_target(target)
-    if isinstance(loaded.value, App):
-        return loaded.value
-    if isinstance(loaded.value, BaseAgent):
-        return App(name=loaded.name, root_agent=loaded.value)
-    kind = type(loaded.value)
+    value: object = from_google_adk(loaded.value)
+    if isinstance(value, App):
+        return value
+    if isinstance(value, BaseAgent):
+        return App(name=loaded.name, root_agent=value)
+    kind = type(value)
     raise AgentDefinitionError(
         f"{target}: {loaded.source} defines an instance of {kind.__module__}.{kind.__qualname__}; "
         "import the class from durable_adk instead."
     )
 
 
-def _from_profile(address: str | None) -> str | None:
-    """The address given, else that of the user's Temporal profile.
-
-    So all commands and the worker use the same Temporal. A command that fell back to the embedded
-    server might erase a store whose histories are on another one.
-    """
+def address_of_profile() -> str | None:
+    """The address of the user's Temporal profile, if there is one."""
     try:
-        return address or configured_address()
+        return configured_address()
     except InvalidRequestError as error:
         raise typer.BadParameter(error.message) from error
 
@@ -77,17 +75,6 @@ def _from_profile(address: str | None) -> str | None:
 @dataclass(frozen=True, kw_only=True)
 class ServerConnection(CliConnection):
     """The connection of a command that needs Temporal, too."""
-
-    address: Annotated[
-        str | None,
-        typer.Option(
-            envvar="TEMPORAL_ADDRESS",
-            help="host:port of a Temporal server. Default: the address of your Temporal profile, "
-            "else an embedded server.",
-            show_default=False,
-            callback=_from_profile,
-        ),
-    ] = None
 
     @property
     def arguments(self) -> list[str]:
@@ -166,14 +153,16 @@ class ServerConnection(CliConnection):
 
     @asynccontextmanager
     async def runner(self, app: App) -> AsyncGenerator[Runner]:
-        """A runner on the Temporal at `address`, or on the embedded one together with a worker.
+        """A runner on the Temporal at `address`, or on the embedded one.
+
+        The latter has a worker in this process, unless `dev` serves the app.
 
         Raises:
             DurableAdkError: Something it needs is missing.
         """
         async with self.stores() as stores:
             queue = self.queue(app.name)
-            if self.address is None:
+            if not self._is_served(app):
                 embedded = embedded_runner(
                     app,
                     data_dir=self.folder,
@@ -185,7 +174,7 @@ class ServerConnection(CliConnection):
                 return
             async with Runner(
                 app=app,
-                client=await connect(self.address),
+                client=await self.running(),
                 task_queue=queue,
                 auto_create_session=True,
                 **stores.arguments(),
@@ -213,7 +202,7 @@ class ServerConnection(CliConnection):
             client = await stack.enter_async_context(self.temporal())
             queue = await _task_queue(client, record)
             invocations = Invocations(client, queue)
-            if app is not None and self.address is None:
+            if app is not None and not self._is_served(app):
                 options = self._worker_options(queue)
                 serving = worker(client, apps=[app], options=options, **stores.arguments())
                 await stack.enter_async_context(serving)
@@ -227,12 +216,17 @@ class ServerConnection(CliConnection):
                 credentials=stores.credential_service,
             )
 
+    def _is_served(self, app: App) -> bool:
+        """Whether other workers serve the app: those of a Temporal with an address, or `dev`."""
+        return self.address is not None or app.name in apps_of_dev(self.folder)
+
     def _worker_options(self, task_queue: str) -> WorkerOptions:
         """How a worker runs that serves only while a command does."""
         return WorkerOptions(
             task_queue=task_queue,
             limits=self.settings.limits,
             graceful_shutdown=_GRACEFUL_SHUTDOWN,
+            webhooks=self.settings.webhooks_of_worker(),
         )
 
 

@@ -4,14 +4,12 @@ import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from durable_adk.cli.connection import CliConnection
-from durable_adk.cli.execution import command
-from durable_adk.cli.pending import OneSession, OneUser, app_name, pick
-from durable_adk.cli.target import AnyTarget
+from durable_adk.cli.pending import app_name, pick
 from durable_adk.cli.terminal import (
     EventPrinter,
     compact,
@@ -37,61 +35,22 @@ from durable_adk.sessions.session_log import SessionLog
 WAIT = 1.0
 """Seconds between two looks of ``show --follow`` if no notice of a change arrives."""
 
-Number = Annotated[int, typer.Option(min=1, help="At most so many, the newest ones.")]
-WithStatus = Annotated[
-    Status | None, typer.Option(help="Only sessions whose last invocation has this status.")
-]
-SessionLines = Annotated[bool, typer.Option("--json", help="One session a line, as JSON.")]
-AttemptLines = Annotated[bool, typer.Option("--json", help="One attempt a line, as JSON.")]
-OneInvocation = Annotated[
-    str | None, typer.Option(help="Only this invocation.", show_default=False)
-]
-Name = Annotated[
-    str,
-    typer.Argument(
-        help="The id of a session or an invocation, or a unique beginning of it.",
-        metavar="SESSION|INVOCATION",
-        show_default=False,
-    ),
-]
-OneTarget = Annotated[
-    str | None,
-    typer.Option(
-        "--target", help="Only this app: its name, or a folder, file or module that defines it."
-    ),
-]
-Whole = Annotated[
-    bool, typer.Option("--json", help="As one JSON object; with --follow, one event a line.")
-]
-Follow = Annotated[
-    bool,
-    typer.Option("--follow", "-f", help="Then print new events until it ends, or Ctrl-C."),
-]
 
-
-@command("store", "data_dir")
 async def sessions(
     connection: CliConnection,
-    target: AnyTarget = None,
+    target: str | None,
     *,
-    user: OneUser = None,
-    status: WithStatus = None,
-    limit: Number = 20,
-    lines: SessionLines = False,
+    user: str | None,
+    status: str | None,
+    limit: int,
+    lines: bool,
 ) -> None:
-    """List the sessions, the newest last.
-
-    Reads the session store only. A session has the status of its last invocation; WAITING is the
-    number of calls that wait for an answer.
-
-    [bold]Example[/bold]
-
-      durable-adk sessions --user alice
-    """
+    """List the sessions, the newest last."""
     async with connection.sessions(existing=True) as store:
         app = await app_name(store, target)
         where = InvocationFilter(app=app, user=user)
-        found = [item async for item in _listed(store, where, status, limit)]
+        wanted = Status(status) if status else None
+        found = [item async for item in _listed(store, where, wanted, limit)]
     found.reverse()
     if lines:
         for item in found:
@@ -139,27 +98,17 @@ async def _invocations(store: SessionLog, key: SessionKey) -> list[InvocationRec
     return sorted(records, key=lambda one: one.start_seq)
 
 
-@command("store", "data_dir")
 async def show(
     connection: CliConnection,
-    name: Name,
+    name: str,
     *,
-    target: OneTarget = None,
-    user: OneUser = None,
-    session: OneSession = None,
-    as_json: Whole = False,
-    follow: Follow = False,
+    target: str | None,
+    user: str | None,
+    session: str | None,
+    as_json: bool,
+    follow: bool,
 ) -> None:
-    """Print a session or an invocation: events, state, artifacts, failed attempts and tokens.
-
-    Reads the session store only: neither Temporal nor the agent is needed.
-
-    [bold]Examples[/bold]
-
-      durable-adk show trips
-
-      durable-adk show e-6f1c --follow
-    """
+    """Print a session or an invocation: events, state, artifacts, failed attempts and tokens."""
     async with connection.sessions(existing=True) as store:
         app = await app_name(store, target)
         where = InvocationFilter(app=app, user=user, session=session)
@@ -327,24 +276,16 @@ def session_json(key: SessionKey) -> dict[str, str]:
     return {"app": key.app_name, "user": key.user_id, "session": key.session_id}
 
 
-@command("store", "data_dir")
 async def attempts(
     connection: CliConnection,
-    target: AnyTarget = None,
+    target: str | None,
     *,
-    user: OneUser = None,
-    session: OneSession = None,
-    invocation: OneInvocation = None,
-    lines: AttemptLines = False,
+    user: str | None,
+    session: str | None,
+    invocation: str | None,
+    lines: bool,
 ) -> None:
-    """List the model calls that failed, were cancelled or were lost, and the tokens they used.
-
-    Reads the session store only. Successful calls are not listed: their tokens are on their events.
-
-    [bold]Example[/bold]
-
-      durable-adk attempts --user alice
-    """
+    """List the model calls that failed, were cancelled or were lost, and the tokens they used."""
     async with connection.sessions(existing=True) as store:
         app = await app_name(store, target)
         where = InvocationFilter(app=app, user=user, session=session)

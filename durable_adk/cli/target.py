@@ -6,39 +6,25 @@ import re
 import sys
 import sysconfig
 import traceback
+import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
 
 import typer
 
-from durable_adk.errors import AgentDefinitionError
-from durable_adk.settings import read_env_file
-
-Target = Annotated[
-    str,
-    typer.Argument(
-        help="A folder, file or module that defines `root_agent` or `app`.", show_default=False
-    ),
-]
-Targets = Annotated[
-    list[str],
-    typer.Argument(
-        help="Folders, files or modules that define `root_agent` or `app`.", show_default=False
-    ),
-]
-AnyTarget = Annotated[
-    str | None,
-    typer.Argument(
-        help="The app: its name, or a folder, file or module that defines it. Default: all apps.",
-        show_default=False,
-    ),
-]
+from durable_adk.errors import AgentDefinitionError, DurableAdkError
+from durable_adk.extras import agent_of_config, require
+from durable_adk.settings import env_files, read_env_file
 
 _ENTRY_FILES = ("agent.py", "__init__.py")
+_CONFIG = "root_agent.yaml"
+"""google-adk's file that describes an agent."""
+_configs = set[str]()
+"""Those that have been loaded."""
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_DEFINITION = re.compile(r"\b(root_agent|app)\b")
 _SHOWN = 10
 
 
@@ -56,6 +42,22 @@ class LoadedTarget:
     """File of that module."""
 
 
+def agents_in(target: str) -> list[str]:
+    """The targets in a folder of agents, as ``adk web`` serves it; any other target alone."""
+    folder = Path(target).expanduser()
+    if not folder.is_dir() or _defines_agent(folder):
+        return [target]
+    found = [str(one) for one in sorted(folder.iterdir()) if one.is_dir() and _defines_agent(one)]
+    return found or [target]
+
+
+def _defines_agent(folder: Path) -> bool:
+    package = folder / "__init__.py"
+    return any((folder / name).is_file() for name in ("agent.py", _CONFIG)) or (
+        package.is_file() and _DEFINITION.search(package.read_text(errors="replace")) is not None
+    )
+
+
 def defines_app(target: str, apps: Collection[str]) -> bool:
     """Whether a target defines an app, rather than only being the name of one of `apps`."""
     return target not in apps or Path(target).exists()
@@ -69,17 +71,21 @@ def load_target(target: str) -> LoadedTarget:
     imported with their folder on the path, as ``python FILE`` would.
 
     Args:
-        target: A folder with an ``agent.py`` or ``__init__.py``, a ``.py`` file, or a dotted
-            module.
+        target: A folder with an ``agent.py``, ``__init__.py`` or google-adk's
+            ``root_agent.yaml``, a ``.py`` file, or a dotted module.
 
     Raises:
         AgentDefinitionError: The target does not exist, cannot be imported, or defines neither.
     """
+    # google-adk's warnings of classes that it uses itself.
+    warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\]", UserWarning)
     path = Path(target).expanduser().resolve()
     if path.is_dir():
         return _load_folder(target, path)
     if path.is_file() and path.suffix == ".py":
         return _load_file(target, path)
+    if path.is_file() and path.name == _CONFIG:
+        return _load_config(target, path)
     if _DOTTED.fullmatch(target) and not target.endswith(".py"):
         return _load_module(target)
     wrong = "is not a Python file" if path.exists() else "does not exist"
@@ -88,8 +94,18 @@ def load_target(target: str) -> LoadedTarget:
     )
 
 
+def loaded_files() -> list[str]:
+    """The user's files that loading targets has read: modules, and `.env` files."""
+    modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    files = {*filter(_is_users, filter(None, modules)), *map(str, env_files()), *_configs}
+    return sorted(files)
+
+
 def _load_folder(target: str, folder: Path) -> LoadedTarget:
     present = [name for name in _ENTRY_FILES if (folder / name).is_file()]
+    config = folder / _CONFIG
+    if not present and config.is_file():
+        return _load_config(target, config)
     if not present:
         raise AgentDefinitionError(
             f"{target}: the folder {folder} has neither agent.py nor __init__.py; "
@@ -101,11 +117,30 @@ def _load_folder(target: str, folder: Path) -> LoadedTarget:
         modules.append(_import_from(target, folder.parent, folder.name))
     if "agent.py" in present and not any(_find(module) for module in modules):
         modules.append(_import_from(target, folder.parent, f"{folder.name}.agent"))
+    if config.is_file() and not any(_find(module) for module in modules):
+        return _load_config(target, config)
     return _loaded(target, folder.name, modules)
 
 
+def _load_config(target: str, file: Path) -> LoadedTarget:
+    """Load an agent that google-adk makes of a file; what it names is found beside its folder."""
+    require("adk", AgentDefinitionError)
+    _read_env(file.parent)
+    _make_importable(file.parent.parent)
+    _configs.add(str(file))
+    try:
+        value = agent_of_config(str(file))
+    except DurableAdkError:
+        raise
+    except (Exception, SystemExit) as error:  # the user's code is imported
+        reason = f"{type(error).__name__}: {error}"
+        raise AgentDefinitionError(f"{target}: {file} makes no agent: {reason}") from error
+    name = file.parent.name
+    return LoadedTarget(name=_valid_name(name), value=value, module=name, source=str(file))
+
+
 def _nearest_folders(folder: Path) -> str:
-    inner = sorted(agent.parent.name for agent in folder.glob("*/agent.py"))
+    inner = sorted(one.name for one in folder.iterdir() if one.is_dir() and _defines_agent(one))
     return f"did you mean {' or '.join(inner[:_SHOWN])} in it? Else " if inner else ""
 
 
@@ -182,10 +217,20 @@ def _import(target: str, name: str) -> ModuleType:
                 f"{target}: there is no such folder or file here, and no module {name!r} "
                 f"(not found: {error.name!r}); check the spelling, or give a path."
             ) from error
-        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, ModuleNotFoundError) and _is_part(error.name, "google.adk.agents"):
+            require("adk", AgentDefinitionError)
+        reason, location = f"{type(error).__name__}: {error}", _location(error)
+        remedy = _requirements(location) if isinstance(error, ImportError) else ""
         raise AgentDefinitionError(
-            f"{target}: importing {name} failed at {_location(error)}: {reason}"
+            f"{target}: importing {name} failed at {location}: {reason}{remedy}"
         ) from error
+
+
+def _requirements(location: str) -> str:
+    """The command that installs what the project says that it needs, if it does."""
+    folders = [*Path(location).parents][:2]
+    files = [folder / "requirements.txt" for folder in folders]
+    return next((f"; pip install -r {file}" for file in files if file.is_file()), "")
 
 
 def _is_part(missing: str | None, name: str) -> bool:

@@ -5,14 +5,21 @@ import json
 import sys
 import termios
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Any, TextIO
 
-import typer
 from google.genai import types
 from rich.console import Console, ConsoleDimensions, ConsoleOptions
 from rich.measure import Measurement
@@ -20,7 +27,8 @@ from rich.table import Table
 from rich.text import Text
 
 from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
-from durable_adk.events.event import Event
+from durable_adk.errors.user_error import text_of
+from durable_adk.events.event import ANSWERED_BY, MISSING_TOOLSETS, Event
 from durable_adk.log import printable
 from durable_adk.partials import LiveText
 
@@ -28,15 +36,6 @@ try:
     import readline
 except ImportError:  # a Python that was built without it
     readline = None
-
-Json = Annotated[bool, typer.Option("--json", help="One event a line, as ADK's JSON.")]
-Detach = Annotated[
-    bool, typer.Option("--detach", help="Exit once it is accepted; do not print the events.")
-]
-User = Annotated[str, typer.Option(help="The user's id.")]
-Session = Annotated[
-    str | None, typer.Option(help="The session's id; created if missing. Default: a new one.")
-]
 
 _LONGEST = 300
 _HISTORY = 1000  # lines that a chat remembers
@@ -61,16 +60,25 @@ def plain_console(file: TextIO | None = None) -> Console:
     return console
 
 
-def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a table to standard output; ids stay whole, however narrow the terminal is."""
+def print_table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], *, sentences: int = 0
+) -> None:
+    """Write a table to standard output; ids stay whole, however narrow the terminal is.
+
+    Args:
+        headers: Of the columns.
+        rows: The cells.
+        sentences: How many columns, the last ones, are wrapped on a terminal.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for header in headers:
-        table.add_column(header.upper(), no_wrap=True)
+    for index, header in enumerate(headers):
+        table.add_column(header.upper(), no_wrap=index < len(headers) - sentences)
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    console = Console(highlight=False, soft_wrap=True)
-    console.width = max(console.width, Measurement.get(console, _ENDLESS, table).maximum)
-    console.print(table)
+    console = Console(highlight=False)
+    narrow, wide = Measurement.get(console, _ENDLESS, table)
+    console.width = max(console.width, narrow if sentences and console.is_terminal else wide)
+    console.print(table, crop=False)
 
 
 def print_heading(text: str, *, style: str = "bold", file: TextIO | None = None) -> None:
@@ -123,6 +131,27 @@ class EventPrinter:
         at = f"  {local_time(event.timestamp)[-8:]}  " if self._timed else ""
         for line in lines(event):
             self._console.print(Text.assemble((at, "dim"), line))
+
+
+async def without_raised(events: AsyncIterable[Event]) -> AsyncGenerator[Event]:
+    """Leave out the event that only tells of the error that `events` then raise.
+
+    Who reports the error says more.
+    """
+    failure: Event | None = None
+    try:
+        async for event in events:
+            if failure is not None:
+                yield failure
+            failure = event if event.error_message and not event.text else None
+            if failure is None:
+                yield event
+    except Exception as error:
+        if failure is not None and (failure.error_message or "") not in text_of(error):
+            yield failure
+        raise
+    if failure is not None:
+        yield failure
 
 
 class LivePrinter(EventPrinter):
@@ -208,9 +237,14 @@ def gist(event: Event) -> list[Text]:
         shown.append(Text(printable(text, keep="\n\t")))
     shown += [_dim(_calls(call)) for call in event.get_function_calls()]
     shown += [_dim(_returned(event, answer)) for answer in event.get_function_responses()]
+    if by := (event.custom_metadata or {}).get(ANSWERED_BY):
+        shown.append(_dim(f"answered by {_who(by)}"))
     if event.error_code:
         words = f"{event.error_code}: {event.error_message or ''}"
         shown.append(Text(printable(words), style="red"))
+    if missing := (event.custom_metadata or {}).get(MISSING_TOOLSETS):
+        names = ", ".join(map(str, missing))
+        shown.append(_dim(f"had no tools of {names}: start its server, or correct its address"))
     if not shown and event.actions.state_delta:
         shown.append(_dim(f"changed the state: {', '.join(event.actions.state_delta)}"))
     return shown
@@ -222,7 +256,18 @@ def _returned(event: Event, answer: types.FunctionResponse) -> str:
         return f"{answer.name} waits for approval"
     if answer.id in event.actions.requested_auth_configs:
         return f"{answer.name} waits for a credential"
+    if answer.name == REQUEST_CONFIRMATION and isinstance(answer.response, dict):
+        return "approves the call" if answer.response.get("confirmed") else "rejects the call"
     return f"{answer.name} returned {compact(answer.response)}"
+
+
+def _who(answered_by: Any) -> str:
+    """Who has given an answer, by the metadata of its event."""
+    match answered_by:
+        case {"user": str(user)}:
+            return printable(user)
+        case _:
+            return "its URL"
 
 
 def call_text(name: str | None, args: Mapping[str, Any] | None) -> str:

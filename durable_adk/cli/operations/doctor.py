@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated
 
 import typer
 
-from durable_adk.cli.execution import FAILED, command
-from durable_adk.cli.pending import OneSession, OneUser
+from durable_adk.cli.execution import FAILED
 from durable_adk.cli.server import ServerConnection, load_app
 from durable_adk.cli.terminal import counted, print_heading, print_rows
 from durable_adk.errors import DurableAdkError, InvalidRequestError
@@ -19,62 +17,22 @@ from durable_adk.workflows.invocation import TYPE_NAME
 
 ROUNDS = 3
 """How often to repair at most: what was restored may need repair itself."""
-Fix = Annotated[bool, typer.Option("--fix", help="Repair what can be repaired, after asking.")]
-FixYes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Findings = Annotated[bool, typer.Option("--json", help="One finding a line, as JSON.")]
-OneApp = Annotated[str | None, typer.Option("--app", help="Only this app.")]
-Since = Annotated[
-    datetime | None,
-    typer.Option(
-        formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
-        help="Do not read the operation logs of sessions that have not changed since, in local "
-        "time. All other checks are made.",
-        show_default=False,
-    ),
-]
-Code = Annotated[
-    str | None,
-    typer.Option(
-        "--target",
-        help="A folder, file or module that defines an app: the histories of custom agents cannot "
-        "be read without their code.",
-        show_default=False,
-    ),
-]
-Lost = Annotated[
-    bool | None,
-    typer.Option(
-        "--lost/--deleted",
-        help="Sessions that only Temporal knows were lost with a backup, and are to be restored; "
-        "or were deleted, and their workflows are to be ended.",
-        show_default=False,
-    ),
-]
 
 
-@command("address", "store", "data_dir")
 async def doctor(
     connection: ServerConnection,
     *,
-    app: OneApp = None,
-    target: Code = None,
-    user: OneUser = None,
-    session: OneSession = None,
-    since: Since = None,
-    fix: Fix = False,
-    yes: FixYes = False,
-    lost: Lost = None,
-    lines: Findings = False,
+    app: str | None,
+    target: str | None,
+    user: str | None,
+    session: str | None,
+    since: datetime | None,
+    fix: bool,
+    yes: bool,
+    lost: bool | None,
+    lines: bool,
 ) -> int:
-    """Find inconsistencies between the session store and Temporal; with --fix, repair them.
-
-    Without --fix nothing is changed. Exits with 1 if there are findings, or if some remain. Without
-    --app, an open invocation of an app that the store lacks is a finding.
-
-    [bold]Example[/bold]
-
-      durable-adk doctor --fix
-    """
+    """Find inconsistencies between the session store and Temporal; with --fix, repair them."""
     async with connection.sessions(existing=True) as sessions, connection.temporal() as client:
         sources = Sources(
             client=client,

@@ -1,38 +1,15 @@
 """``durable-adk erase``: delete a user's data."""
 
-from typing import Annotated
-
 import typer
 
-from durable_adk.cli.execution import command
 from durable_adk.cli.server import ServerConnection
 from durable_adk.log import printable
 from durable_adk.ops.erasure import Erasure, Holdings, erase as erase_user, survey
 from durable_adk.ops.erasure.erasure import UNREACHED
 
-EraseApp = Annotated[
-    str | None,
-    typer.Option("--app", help="Only this app. Default: all with sessions.", show_default=False),
-]
-EraseUser = Annotated[str, typer.Option("--user", help="The user's id.", show_default=False)]
-EraseYes = Annotated[
-    bool, typer.Option("--yes", "-y", help="Delete the data. Default: only list it.")
-]
 
-
-@command("address", "store", "data_dir")
-async def erase(
-    connection: ServerConnection, *, user: EraseUser, app: EraseApp = None, yes: EraseYes = False
-) -> None:
-    """List a user's data; with --yes, delete it from all stores and from Temporal.
-
-    Open invocations are ended. After an error, run it again. Name the app if it is not among those
-    that are listed. At the end it lists what it cannot reach.
-
-    [bold]Example[/bold]
-
-      durable-adk erase --user anna --yes
-    """
+async def erase(connection: ServerConnection, *, user: str, app: str | None, yes: bool) -> None:
+    """List a user's data; with --yes, delete it from all stores and from Temporal."""
     async with (
         connection.sessions(existing=True) as sessions,
         connection.stores() as stores,

@@ -3,9 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
 from temporalio.api.enums.v1 import TaskQueueType
@@ -15,7 +13,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from durable_adk.cli.connection import without_password
-from durable_adk.cli.execution import FAILED, command
+from durable_adk.cli.execution import FAILED
 from durable_adk.cli.server import ServerConnection
 from durable_adk.errors import (
     DurableAdkError,
@@ -28,24 +26,10 @@ from durable_adk.worker_status import is_alive, stuck_reason
 
 CHECK_TIMEOUT = 5.0
 """Seconds for each check of `health`."""
-Here = Annotated[
-    bool, typer.Option("--here", help="Only count workers of this machine or container.")
-]
 
 
-@command("address", "store", "task_queue", "data_dir", log_level="error")
-async def health(connection: ServerConnection, *, here: Here = False) -> int:
-    """Check that session store and Temporal answer, and that a worker polls the task queue.
-
-    In the folder of a running `durable-adk dev` they are that command's. Exits with 1 if a check
-    fails. It is meant for the probes of containers, and for people who have just set something up.
-    Temporal remembers a killed worker for some minutes; with --here the worker must be alive, and
-    not be blocked by user code.
-
-    [bold]Example[/bold]
-
-      durable-adk health --here
-    """
+async def health(connection: ServerConnection, *, here: bool) -> int:
+    """Check that session store and Temporal answer, and that a worker polls the task queue."""
     return 0 if await _check(connection, here=here) else FAILED
 
 

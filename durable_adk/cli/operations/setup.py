@@ -1,14 +1,12 @@
 """``durable-adk db``, ``search-attributes``, ``key`` and ``codec``: set up a deployment."""
 
 import asyncio
-from typing import Annotated
 
 import typer
 from temporalio.converter import DataConverter
 
 from durable_adk.cli.connection import without_password
-from durable_adk.cli.execution import FAILED, command
-from durable_adk.cli.program import group
+from durable_adk.cli.execution import FAILED
 from durable_adk.cli.server import ServerConnection
 from durable_adk.client.connect import converter_of
 from durable_adk.client.search_attributes import register_search_attributes
@@ -17,61 +15,11 @@ from durable_adk.errors import InvalidRequestError
 from durable_adk.log import printable
 from durable_adk.ops.codec_server import Access, Decoder, application, serve
 from durable_adk.ops.codec_server.access import LOOPBACK, is_loopback
-from durable_adk.sessions.sql.schema_version import SchemaVersion
-
-db = group(
-    "Show or upgrade the version of the session store's tables.\n\n"
-    "Also those of other databases that the settings name for memory or credentials."
-)
-key = group("Make keys that encrypt what Temporal stores.")
-
-KeyId = Annotated[
-    str | None,
-    typer.Option("--id", help="The key's name in payloads. Default: the day.", show_default=False),
-]
-Impersonal = Annotated[
-    bool, typer.Option("--impersonal", help="Without the ids of user and session.")
-]
-Origin = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="The address of Temporal's UI, such as http://localhost:8233; repeatable. Default: "
-        "no web page may ask.",
-        show_default=False,
-    ),
-]
-Host = Annotated[str, typer.Option(help="The address to listen at.")]
-Port = Annotated[int, typer.Option(help="0: any free port.", min=0, max=65535)]
-HostName = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--name",
-        help="Another host name of the server, such as that of a proxy in front of it; repeatable.",
-        show_default=False,
-    ),
-]
-AllowRemote = Annotated[
-    bool,
-    typer.Option(
-        "--allow-remote",
-        help="Accept a --host that other machines reach. The server has no TLS: put a proxy in "
-        "front.",
-    ),
-]
+from durable_adk.sql.migrate import OLDEST, SchemaVersion
 
 
-@db.command("upgrade")
-@command("store", "data_dir")
 async def db_upgrade(connection: ServerConnection) -> None:
-    """Create the tables, or upgrade them to the version of this package.
-
-    Run it before workers of a new version start; workers of the previous version continue to work.
-    If two upgrades run at once, one waits for the other.
-
-    [bold]Example[/bold]
-
-      durable-adk db upgrade --store postgresql://adk@db.internal/adk
-    """
+    """Create the tables, or upgrade them to the version of this package."""
     for url in connection.databases:
         async with connection.database(url) as sessions:
             before = await sessions.schema()
@@ -80,17 +28,8 @@ async def db_upgrade(connection: ServerConnection) -> None:
         typer.echo(f"{printable(without_password(url))}: version {before.needed}{was}.")
 
 
-@db.command("status")
-@command("store", "data_dir")
 async def db_status(connection: ServerConnection) -> int:
-    """Show the version of the tables; nothing is changed.
-
-    Exits with 1 if it is not the version of this package.
-
-    [bold]Example[/bold]
-
-      durable-adk db status --store postgresql://adk@db.internal/adk
-    """
+    """Show the version of the tables; nothing is changed."""
     usable = True
     for url in connection.databases:
         async with connection.database(url) as sessions:
@@ -107,63 +46,33 @@ def _version(found: SchemaVersion) -> str:
         return f"version {found.needed}, as this package requires"
     if found.newer:
         return f"version {found.found}, newer than this package, which requires {found.needed}"
+    if found.older:
+        return f"version {found.found}, too old for this package, which upgrades {OLDEST} and later"
     return f"version {found.found}; run `durable-adk db upgrade` for version {found.needed}"
 
 
-@key.command("new")
-@command()
-async def key_new(*, key_id: KeyId = None) -> None:
-    """Print a new key, as a line of a key file.
-
-    DURABLE_ADK_ENCRYPTION_KEYS names the file. Its first key encrypts, all keys decrypt. So put a
-    new key first, and keep an old one for as long as Temporal stores what it has encrypted.
-
-    [bold]Example[/bold]
-
-      (umask 077; durable-adk key new > keys)
-    """
+async def key_new(*, key_id: str | None) -> None:
+    """Print a new key, as a line of a key file."""
     typer.echo(Key.new(key_id).line())
 
 
-@command("address", "data_dir")
-async def search_attributes(
-    connection: ServerConnection, *, impersonal: Impersonal = False
-) -> None:
-    """Register the search attributes that make invocations searchable in Temporal.
-
-    Clients set the attributes that the namespace has, so nothing else needs to be done. If you may
-    not change the namespace, it prints the commands for an administrator.
-
-    [bold]Example[/bold]
-
-      durable-adk search-attributes
-      temporal workflow list --query "DurableAdkStatus = 'waiting' AND ExecutionStatus = 'Running'"
-    """
+async def search_attributes(connection: ServerConnection, *, impersonal: bool) -> None:
+    """Register the search attributes that make invocations searchable in Temporal."""
     client = await connection.running()
     added = await register_search_attributes(client, personal=not impersonal)
     typer.echo(f"Registered {', '.join(added)}." if added else "They are already registered.")
 
 
-@command("data_dir", log_level="info", stopped=0)
 async def codec(
     connection: ServerConnection,
     *,
-    origin: Origin = None,
-    host: Host = "127.0.0.1",
-    port: Port = 8081,
-    name: HostName = None,
-    allow_remote: AllowRemote = False,
+    origin: list[str] | None,
+    host: str,
+    port: int,
+    name: list[str] | None,
+    allow_remote: bool,
 ) -> None:
-    """Decrypt payloads for Temporal's UI and command line, until Ctrl-C or SIGTERM.
-
-    This is a Temporal "codec server", for decoding only. It needs the keys of the workers
-    (DURABLE_ADK_ENCRYPTION_KEYS). Anyone who has its token can read all that the keys decrypt. The
-    token is DURABLE_ADK_CODEC_TOKEN; without it, a new one is made and shown.
-
-    [bold]Example[/bold]
-
-      durable-adk codec --origin http://localhost:8233
-    """
+    """Decrypt payloads for Temporal's UI and command line, until Ctrl-C or SIGTERM."""
     if not is_loopback(host) and not allow_remote:
         raise InvalidRequestError(
             f"Other machines can reach {host}, and the token and all content cross the network "

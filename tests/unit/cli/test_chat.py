@@ -32,8 +32,9 @@ class Connection:
     address = None
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = self.data_folder = folder
         self.arguments: list[str] = []
+        self.targets: dict[str, str] = {}
 
     def note_target(self, app_name: str, target: str) -> None:
         """See `ServerConnection`."""

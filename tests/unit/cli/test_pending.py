@@ -3,8 +3,9 @@
 import asyncio
 import re
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -24,7 +25,7 @@ from durable_adk.sessions import (
     SessionLog,
     SqliteSessionService,
 )
-from durable_adk.sessions.records import Status
+from durable_adk.sessions.records import InvocationRecord, Status
 from tests.support.pausing import confirming, working
 
 ONE, TWO = SessionKey("app", "u", "one"), SessionKey("other", "v", "two")
@@ -42,6 +43,12 @@ async def sessions(tmp_path: Path) -> AsyncIterator[SqliteSessionService]:
 
 async def pause(service: SessionLog, key: SessionKey, invocation: str, events: list[Event]) -> None:
     """Store an invocation that has said these events, and pause it."""
+    epoch = await run(service, key, invocation, events)
+    await service.pause_invocation(key, invocation_id=invocation, epoch=epoch)
+
+
+async def run(service: SessionLog, key: SessionKey, invocation: str, events: list[Event]) -> int:
+    """Store a running invocation that has said these events; return its epoch."""
     first = Event(id=f"{invocation}.0", invocation_id=invocation, author="user", timestamp=1.0)
     record = await service.open_invocation(
         key,
@@ -53,7 +60,7 @@ async def pause(service: SessionLog, key: SessionKey, invocation: str, events: l
     for event in events:
         event.timestamp = event.timestamp or 1.0
         await service.commit_event(key, event, invocation_id=invocation, epoch=record.epoch)
-    await service.pause_invocation(key, invocation_id=invocation, epoch=record.epoch)
+    return record.epoch
 
 
 async def found(service: SessionLog, **where: str) -> list[str]:
@@ -79,6 +86,49 @@ async def test_an_invocation_waits_only_while_it_is_paused(sessions):
     )
     assert await pending_calls_of(sessions, ONE, "i") == []
     assert await found(sessions) == ["order"]
+
+
+class Changing(InMemorySessionService):
+    """Makes a change after its first page of invocations."""
+
+    def __init__(self, change: Callable[[SessionLog], Awaitable[object]]) -> None:
+        """Take what the change does."""
+        super().__init__()
+        self.changes = [change]
+
+    async def page_invocations(self, **options: Any) -> list[tuple[SessionKey, InvocationRecord]]:
+        """Read the page, then make the change."""
+        found = await super().page_invocations(**options)
+        while self.changes:
+            await self.changes.pop()(self)
+        return found
+
+
+async def test_a_call_is_found_while_its_invocation_pauses() -> None:
+    """D9: an invocation that pauses during the search has been open all the time."""
+    service = Changing(lambda log: log.pause_invocation(ONE, invocation_id="i", epoch=1))
+    await run(service, ONE, "i", working("i"))
+    assert await found(service) == ["order"]
+    record = await service.get_invocation(ONE, "i")
+    assert record is not None
+    assert record.status is Status.PAUSED
+
+
+async def test_an_invocation_is_found_while_it_is_resumed() -> None:
+    """One that is answered during the search is not passed over for another open one."""
+    answer = Event(id="a", invocation_id="i-1", author="user", timestamp=1.0)
+    service = Changing(
+        lambda log: log.resume_invocation(
+            ONE, invocation_id="i-1", lease_owner="temporal:d:r:w", user_event=answer
+        )
+    )
+    await pause(service, ONE, "i-1", working("i-1"))
+    await pause(service, TWO, "i-2", working("i-2"))
+    with pytest.raises(InvalidRequestError, match="Several ids"):
+        await find_invocation(service, Where(), "i-")
+    record = await service.get_invocation(ONE, "i-1")
+    assert record is not None
+    assert record.status is Status.RUNNING
 
 
 async def test_the_calls_that_wait_longest_are_found_among_many() -> None:

@@ -1,19 +1,29 @@
-"""The program, and what it imports."""
+"""The program, its commands, and what it imports."""
 
+import dataclasses
 import inspect
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
-import typer
 
 from durable_adk import __version__
-from durable_adk.cli.program import COMMANDS, load
+from durable_adk.cli.commands import options
+from durable_adk.cli.commands.declaration import loaded
+from durable_adk.cli.program import declared
+from durable_adk.sessions import Status
+from durable_adk.wire.messages import WhenBusy
 
 ROOT = Path(__file__).parents[3]
 HEAVY = ("temporalio", "sqlalchemy", "alembic", "google", "structlog", "opentelemetry")
+NAMES = (
+    *("demo", "run", "dev", "worker", "schedule create", "pending", "approve", "respond", "attach"),
+    *("cancel", "sessions", "show", "attempts", "health", "doctor", "erase", "db upgrade"),
+    *("search-attributes", "key new", "codec"),
+)
 PROBE = """
 import atexit, os, sys
 from durable_adk.cli import program
@@ -47,9 +57,19 @@ program.main()
             },
             "attach\nattempts",
         ),
+        (
+            [],
+            {
+                "_DURABLE_ADK_COMPLETE": "complete_bash",
+                "COMP_WORDS": "durable-adk run --when",
+                "COMP_CWORD": "2",
+            },
+            "--when-busy",
+        ),
+        *(([*name.split(), "--help"], {}, f" {name} [OPTIONS]") for name in NAMES),
     ],
 )
-def test_looking_up_commands_imports_none_of_them(arguments, env, shown):
+def test_looking_up_commands_imports_no_large_library(arguments, env, shown):
     """Help, version and completion answer at once: they import few modules, none large."""
     done = subprocess.run(
         [sys.executable, "-c", PROBE, *arguments],
@@ -62,18 +82,27 @@ def test_looking_up_commands_imports_none_of_them(arguments, env, shown):
     imported = done.stderr.partition("imported ")[2].split()
     assert "typer" in imported
     assert [name for name in imported if name.startswith(HEAVY)] == []
-    assert len(imported) < 400
+    assert len(imported) < 500
 
 
-@pytest.mark.parametrize("name", list(COMMANDS))
-def test_the_list_says_what_the_command_says(name):
-    """The help of a command begins with its line in the list of commands."""
-    loaded = load(name)
-    (text,) = (
-        [loaded.info.help]
-        if loaded.registered_callback
-        else [inspect.getdoc(one.callback) for one in loaded.registered_commands]
-    )
-    assert isinstance(text, str)
-    assert text.partition("\n")[0] == COMMANDS[name].help
-    assert isinstance(loaded, typer.Typer)
+@pytest.mark.parametrize("command", list(declared()), ids=lambda command: command.work)
+def test_the_work_takes_what_the_command_declares(command):
+    """The function of each command exists and has its parameters, or a dataclass with them."""
+    work = loaded(command.work)
+    hints = get_type_hints(work)
+    taken = set[str]()
+    for name, hint in hints.items():
+        fields = dataclasses.fields(hint) if dataclasses.is_dataclass(hint) else ()
+        taken |= {one.name for one in fields if one.init} or {name}
+    names = set(inspect.signature(command).parameters) - {"debug"}
+    assert names <= taken
+    assert {name for name in inspect.signature(work).parameters if name not in names} <= {
+        "connection",
+        "options",
+    }
+
+
+def test_choices_are_the_values_of_their_enumerations():
+    """An option offers what the enumeration behind it has."""
+    assert set(get_args(options.Status)) == {str(one) for one in Status}
+    assert set(get_args(options.WhenBusy)) == {str(one) for one in WhenBusy}

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from durable_adk import settings
-from durable_adk.cli.target import load_target
+from durable_adk.cli.target import agents_in, load_target
 from durable_adk.errors import AgentDefinitionError
 from durable_adk.models._gemini_errors import to_error
 
@@ -143,6 +143,14 @@ def test_a_failing_import_shows_the_users_line(write, text, said):
     assert caught.value.__cause__ is not None
 
 
+def test_a_missing_library_names_the_projects_requirements(write):
+    """If the project has a file of them, beside its agent or above."""
+    write("trips/agent.py", "import not_installed")
+    assert "pip install" not in failure("trips")
+    file = write("trips/requirements.txt", "not-installed")
+    assert failure("trips").endswith(f"; pip install -r {file}")
+
+
 def test_a_misnamed_agent_is_recognised(write):
     """An agent under another name is named, with what to call it."""
     write("trips/agent.py", AGENT.replace("root_agent", "planner"))
@@ -247,3 +255,24 @@ def test_a_missing_key_names_the_files_that_were_looked_at(write, environment, t
     load_target("tours")
     missing = to_error(ValueError("Missing key inputs argument! provide API key"))
     assert f"no .env file is in {tmp_path / 'tours'} or above" in missing.message
+
+
+def test_a_folder_of_agents_stands_for_all_of_them(tmp_path):
+    """As `adk web` has it: folders that define an agent, and no others; other targets are alone."""
+    for name, file in {"b": "agent.py", "a": "__init__.py", "shared": "__init__.py"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text("root_agent = None" if name == "a" else "")
+    (tmp_path / "__pycache__").mkdir()
+    assert agents_in(str(tmp_path)) == [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert agents_in(str(tmp_path / "b")) == [str(tmp_path / "b")]
+    assert agents_in(str(tmp_path / "shared")) == [str(tmp_path / "shared")]
+    assert agents_in("a.module") == ["a.module"]
+
+
+def test_agents_of_configs_are_among_those_of_a_folder(tmp_path):
+    """A folder with a `root_agent.yaml` is an agent's, as one with an agent.py is."""
+    for name in ("agent.py", "root_agent.yaml"):
+        folder = tmp_path / name.partition(".")[2]
+        folder.mkdir()
+        (folder / name).touch()
+    assert agents_in(str(tmp_path)) == [str(tmp_path / "py"), str(tmp_path / "yaml")]

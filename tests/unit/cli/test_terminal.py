@@ -1,11 +1,13 @@
 """Text on a terminal as it grows."""
 
 import io
+from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 from google.genai import types
 
-from durable_adk.cli.terminal import LivePrinter
+from durable_adk.cli.terminal import LivePrinter, print_table, without_raised
 from durable_adk.events import Event
 from tests.support.chunks import chunk, event
 
@@ -92,3 +94,51 @@ def test_what_happens_beside_a_growing_text_waits_for_its_end():
     last = shown(growing, beside, failure)[-1]
     assert "[agent]: r" in last
     assert "Broken" in last
+
+
+async def told(failure: Event, error: Exception | None) -> list[Event]:
+    """What `without_raised` leaves of a text, a failure, and the error that follows."""
+
+    async def feed() -> AsyncIterator[Event]:
+        yield event("hello")
+        yield failure
+        if error is not None:
+            raise error
+
+    seen: list[Event] = []
+    with suppress(LookupError):
+        async for one in without_raised(feed()):
+            seen += [one]
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "events"),
+    [
+        (None, LookupError("no such city"), 1),
+        (None, LookupError("another error"), 2),
+        (None, None, 2),
+        ("half a sentence", LookupError("no such city"), 2),
+    ],
+)
+async def test_an_error_that_is_raised_is_told_once(text, error, events):
+    """The event that only repeats it is left out; every other one is shown."""
+    content = text and types.ModelContent(text)
+    failure = Event(
+        author="a", content=content, error_code="LookupError", error_message="no such city"
+    )
+    assert len(await told(failure, error)) == events
+
+
+def test_sentences_of_a_table_are_wrapped_on_a_terminal(monkeypatch, capsys):
+    """Ids are not; and in a pipe each row is one line."""
+    row = ("c" * 20, "it may run again, with the same idempotency key")
+    print_table(("id", "then"), [row], sentences=1)
+    assert "  ".join(row) in capsys.readouterr().out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    print_table(("id", "then"), [row], sentences=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert row[0] in lines[1]
+    assert len(lines) > 3
+    assert max(map(len, lines[1:])) <= 40

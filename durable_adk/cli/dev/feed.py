@@ -1,0 +1,244 @@
+"""What happens in all sessions, in order: committed events, steps, failed attempts, and prints."""
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from durable_adk.cli.dev.lines import Lines, logs_are_detailed, logs_are_json
+from durable_adk.cli.dev.process import Said
+from durable_adk.cli.pending import request_and_commands
+from durable_adk.cli.terminal import counted
+from durable_adk.client.queries import pending_calls_of
+from durable_adk.errors import DurableAdkError, frames_in
+from durable_adk.events.event import Event
+from durable_adk.sessions.records import GetSessionConfig, InvocationRecord, Status
+from durable_adk.sessions.session import Session, SessionKey
+from durable_adk.sessions.session_log import SessionLog
+
+_TICK = 0.25
+_OVERLAP = 5.0
+"""Seconds before the last look that the next one covers again; clocks and commits take a moment."""
+_SLOW = 1.0
+"""Seconds after which it is said that a step runs; what is faster shows itself by its event."""
+_UNSAID = {"event", "level", "logger", "timestamp", "stack", "trace_id", "span_id"}
+"""What a warning does not show of its record."""
+
+
+@dataclass
+class _Invocation:
+    """What was seen of an open invocation."""
+
+    key: SessionKey
+    began: float
+    tokens: int = 0
+    waits: bool = False
+
+
+@dataclass
+class _Step:
+    """A step that runs."""
+
+    began: float
+    key: SessionKey
+    author: str
+    text: str
+    said: bool = False
+
+
+class SessionsFeed:
+    """Writes what happens in the sessions of some apps.
+
+    Committed events are read from the session store, so that those of other processes are among
+    them; the rest is what the worker says. All is sorted by its time: a look at the store precedes
+    each thing that the worker says, and stops at its time.
+
+    Args:
+        sessions: The session store.
+        lines: Where to write.
+        log: File to which the worker's log and prints are appended.
+        options: What the commands that answer calls need to reach the same store.
+    """
+
+    def __init__(
+        self, sessions: SessionLog, lines: Lines, *, log: Path, options: Sequence[str]
+    ) -> None:
+        self.apps: Collection[str] = ()
+        """The apps to follow."""
+        self._sessions = sessions
+        self._lines = lines
+        self._log = log
+        self._options = options
+        self._said: deque[tuple[float, Said]] = deque()
+        self._heard = asyncio.Event()
+        self._started = self._since = time.time()
+        self._seen: dict[SessionKey, int] = {}
+        self._open: dict[str, _Invocation] = {}
+        self._steps: dict[tuple[str, str], _Step] = {}
+
+    def hear(self, at: float, said: Said) -> None:
+        """Take what the worker has said, to be written when its turn comes."""
+        self._said.append((at, said))
+        self._heard.set()
+
+    async def run(self) -> None:
+        """Write what happens, until cancelled; then what was heard before."""
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._heard.wait(), _TICK)
+                self._heard.clear()
+                await self._look(self._said[0][0] if self._said else time.time())
+                self._write_said()
+                self._say_what_runs()
+        finally:
+            while self._said:
+                self._write_said()
+
+    def _write_said(self) -> None:
+        """Write one record, or all that user code has printed before the next one."""
+        while self._said:
+            at, said = self._said.popleft()
+            self._write(at, said)
+            if not (isinstance(said, bytes) and self._said and isinstance(self._said[0][1], bytes)):
+                break
+        if self._said:
+            self._heard.set()
+
+    async def _look(self, until: float) -> None:
+        """Write the events that were committed until a time, and the invocations that ended."""
+        if self._lines.quiet:
+            return
+        with suppress(DurableAdkError):  # the store is away: the worker says so
+            since, now = self._since - _OVERLAP, time.time()
+            # Read before the events: what precedes a pause or an end is then among these.
+            records = [
+                (name, await self._sessions.get_invocation(known.key, name))
+                for name, known in self._open.items()
+                if not known.waits
+            ]
+            for app in self.apps:
+                listed = await self._sessions.list_sessions(app_name=app, updated_since=since)
+                for session in listed.sessions:
+                    await self._read(session, until)
+            for name, record in records:
+                if record is not None and record.update_time <= until:
+                    await self._check(name, record)
+            self._since = min(now, until)
+
+    async def _read(self, session: Session, until: float) -> None:
+        key = session.key
+        if key not in self._seen or session.revision < self._seen[key]:
+            config = GetSessionConfig(after_timestamp=self._started)
+            found = await self._sessions.get_session(
+                app_name=key.app_name, user_id=key.user_id, session_id=key.session_id, config=config
+            )
+            self._seen[key] = session.revision - len(found.events) if found else session.revision
+        if session.revision == self._seen[key]:
+            return
+        for stored in await self._sessions.read_events(key, after=self._seen[key]):
+            if stored.event.timestamp > until:
+                break
+            self._seen[key] = stored.seq
+            self._show(key, stored.event)
+
+    def _show(self, key: SessionKey, event: Event) -> None:
+        name = event.invocation_id
+        known = self._open.setdefault(name, _Invocation(key, event.timestamp))
+        usage = event.usage_metadata
+        tokens = (usage.total_token_count if usage else None) or 0
+        known.tokens, known.waits = known.tokens + tokens, False
+        notes = [counted(tokens, "token")] if tokens else []
+        if event.author == "user" and len(self.apps) > 1:
+            notes.append(f"to {key.app_name}")
+        self._lines.event(key, event, note=", ".join(notes))
+
+    async def _check(self, name: str, record: InvocationRecord) -> None:
+        """Write that an invocation waits, or has ended."""
+        known = self._open[name]
+        if record.status.closed and (record.end_seq or 0) <= self._seen[known.key]:
+            del self._open[name]
+            self._ended(known, record)
+        elif record.status is Status.PAUSED:
+            await self._waits(name, known, record)
+
+    async def _waits(self, name: str, known: _Invocation, record: InvocationRecord) -> None:
+        calls = await pending_calls_of(self._sessions, known.key, name)
+        known.waits = bool(calls)  # else it goes on already
+        for item in calls:
+            request, commands = request_and_commands(item, self._options)
+            text = Text(f"waits for {request}", "bold yellow")
+            self._lines.step(known.key, "", text, at=record.update_time)
+            self._lines.rows(commands)
+
+    def _ended(self, known: _Invocation, record: InvocationRecord) -> None:
+        parts = [f"{record.status} after {record.update_time - known.began:.1f} s"]
+        if known.tokens:
+            parts.append(counted(known.tokens, "token"))
+        good = record.status is Status.COMPLETED
+        style = "dim" if good else "bold red"
+        self._lines.step(known.key, "", Text(", ".join(parts), style), at=record.update_time)
+        self._lines.rows(("at", place) for place in frames_in(record.error or {}))
+
+    def _write(self, at: float, said: Said) -> None:
+        if isinstance(said, bytes):
+            self._append(said)
+            self._lines.pass_on(said)
+            return
+        if said.get("level") != "debug" or logs_are_detailed():
+            line = json.dumps(said, ensure_ascii=False)
+            self._append(f"{line}\n".encode())
+            if logs_are_json():
+                self._lines.log(line)
+        self._write_record(at, said)
+
+    def _append(self, data: bytes) -> None:
+        with self._log.open("ab") as file:
+            file.write(data)
+
+    def _write_record(self, at: float, said: dict[str, Any]) -> None:
+        event = str(said["event"])
+        step = (str(said.get("invocation_id")), str(said.get("event_id")))
+        match event:
+            case "step.started":
+                self._steps[step] = _running(at, said)
+            case "step.ended":
+                self._steps.pop(step, None)
+            case "attempt.failed" if not said.get("final"):
+                key, error = _key(said), said.get("error_type")
+                text = f"attempt {said.get('attempt')} of {said.get('activity')} failed: {error}"
+                self._lines.step(key, str(said.get("agent", "")), Text(text, "red"), at=at)
+                self._lines.rows(("at", place) for place in said.get("error_at") or ())
+            case _ if said.get("level") in ("warning", "error", "critical"):
+                self._warn(event, said)
+            case _:
+                pass
+
+    def _warn(self, event: str, said: dict[str, Any]) -> None:
+        if not logs_are_json():
+            values = [f"{key}={value}" for key, value in said.items() if key not in _UNSAID]
+            style = "yellow" if said["level"] == "warning" else "bold red"
+            self._lines.notice(event, " ".join([event, *values]), style=style)
+
+    def _say_what_runs(self) -> None:
+        for step in self._steps.values():
+            if not step.said and time.time() - step.began > _SLOW:
+                step.said = True
+                self._lines.step(step.key, step.author, Text(step.text, "dim"), at=time.time())
+
+
+def _running(at: float, said: dict[str, Any]) -> _Step:
+    asks = said.get("step") == "call_model"
+    text = "the model is thinking" if asks else f"{said.get('summary')} runs"
+    return _Step(at, _key(said), str(said.get("agent", "")), text)
+
+
+def _key(said: dict[str, Any]) -> SessionKey:
+    return SessionKey(str(said.get("app")), "", str(said.get("session")))

@@ -1,0 +1,147 @@
+"""``durable-adk web`` and ``durable-adk serve``: agents over HTTP."""
+
+import asyncio
+import webbrowser
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import Any
+
+import typer
+from temporalio.client import Client
+
+from durable_adk.cli.dev.serving import keep
+from durable_adk.cli.server import ServerConnection
+from durable_adk.client.connect import connect
+from durable_adk.embedded.runner import embedded_task_queue
+from durable_adk.embedded.server import ServerInfo, TemporalServer
+from durable_adk.embedded.shared import connect_embedded, payloads_place
+from durable_adk.extras import require
+from durable_adk.ops.app_declaration import AppDescription
+from durable_adk.settings import DEFAULT_TASK_QUEUE
+
+_APP = "durable_adk.server.app"
+_SERVING = "durable_adk.server.serving"
+
+
+class _Page:
+    """The HTTP server beside `dev`."""
+
+    def __init__(self, application: Any, *, opens: bool) -> None:
+        self.rows: list[tuple[str, str]] = []
+        self._application = application
+        self._opens = opens
+        self._url = asyncio.get_running_loop().create_future()
+
+    def listens(self, url: str) -> None:
+        """Note the server's address."""
+        self.rows.append(("page", url))
+        self._url.set_result(url)
+
+    async def listening(self) -> None:
+        """Wait until requests are accepted."""
+        await self._url
+
+    def loaded(self, said: dict[str, Any]) -> None:
+        """Serve the apps that were loaded; the first time, open the page."""
+        found = [AppDescription.read(one) for one in said["described"]]
+        self._application.state.services.apps = {one.name: one for one in found}
+        if self._opens:
+            self._opens = False
+            asyncio.get_running_loop().run_in_executor(None, webbrowser.open, self._url.result())
+
+
+async def web(
+    connection: ServerConnection,
+    targets: list[str],
+    *,
+    host: str | None,
+    port: int | None,
+    adk_ui: str | None,
+    open_: bool,
+    reload: bool,
+    quiet: bool,
+) -> None:
+    """Do what `dev` does, and serve TARGETS over HTTP."""
+    require("web")
+
+    @asynccontextmanager
+    async def beside(server: ServerInfo) -> AsyncGenerator[_Page]:
+        client = await connect_embedded(server.address, payloads_place(connection.folder))
+        options = {"host": host, "port": port, "adk_ui": adk_ui, "temporal_ui": server.ui_url}
+        async with _application(connection, client, connection.queue, options) as application:
+            page = _Page(application, opens=open_)
+            serving = asyncio.ensure_future(_serving()(application, listening=page.listens))
+            try:
+                listening = asyncio.ensure_future(page.listening())
+                await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
+                if serving.done():
+                    serving.result()
+                yield page
+            finally:
+                serving.cancel()
+                await asyncio.gather(serving, return_exceptions=True)
+
+    await keep(
+        connection,
+        targets,
+        port=None,
+        ui_port=None,
+        reload=reload,
+        quiet=quiet,
+        beside=beside,
+    )
+
+
+async def serve(
+    connection: ServerConnection,
+    *,
+    app: list[str] | None,
+    host: str | None,
+    port: int | None,
+    adk_ui: str | None,
+) -> None:
+    """Serve HTTP beside workers that run elsewhere, until cancelled."""
+    require("web")
+    client, queue = await _running(connection)
+    options = {"host": host, "port": port, "adk_ui": adk_ui, "apps": app}
+
+    def queue_of(name: str) -> str:
+        return queue or embedded_task_queue(name)
+
+    async with _application(connection, client, queue_of, options) as application:
+        await _serving()(application, listening=_say)
+
+
+def _say(url: str) -> None:
+    typer.echo(f"Serving at {url}")
+
+
+async def _running(connection: ServerConnection) -> tuple[Client, str | None]:
+    """The Temporal that runs, and its task queue; None: each app has one of its own."""
+    queue = connection.task_queue or connection.settings.task_queue
+    if connection.address is None:
+        embedded = await TemporalServer.find(connection.data_folder)
+        if embedded is not None:
+            place = payloads_place(connection.data_folder)
+            own = None if queue == DEFAULT_TASK_QUEUE else queue
+            return await connect_embedded(embedded.address, place), own
+    return await connect(connection.address), queue
+
+
+@asynccontextmanager
+async def _application(
+    connection: ServerConnection, client: Client, task_queue: Any, options: dict[str, Any]
+) -> AsyncGenerator[Any]:
+    """The application over the connection's stores; options that are None keep their settings."""
+    module = import_module(_APP)
+    given = {name: value for name, value in options.items() if value is not None}
+    settings = module.ServerSettings(**given)
+    async with connection.stores() as stores:
+        yield module.app(
+            client=client, task_queue=task_queue, settings=settings, **stores.arguments()
+        )
+
+
+def _serving() -> Any:
+    return import_module(_SERVING).serve

@@ -1,0 +1,153 @@
+"""The lines that `dev` writes between what the agents' code prints."""
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from durable_adk.cli.terminal import gist, local_time
+from durable_adk.conversation.client_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
+from durable_adk.events.event import Event
+from durable_adk.log import get_logger, printable
+from durable_adk.sessions.session import SessionKey
+
+_TIME = len("12:00:00")
+_SESSION = 12  # columns of a session's id, which is cut
+_AUTHOR = 24  # columns of an author's name at most
+_PLAIN_WIDTH = 200  # columns where there is no terminal
+_LEAST = 40  # columns of a text, however narrow the terminal is
+
+logger = get_logger(__name__)
+
+
+def logs_are_json() -> bool:
+    """Whether logs are for programs, see `durable_adk.log.configure`."""
+    return (os.environ.get("DURABLE_ADK_LOG") or _usual()) == "json"
+
+
+def _usual() -> str:
+    return "console" if sys.stderr.isatty() else "json"
+
+
+def logs_are_detailed() -> bool:
+    """Whether the logs are to have what is logged for debugging."""
+    return os.environ.get("DURABLE_ADK_LOG_LEVEL", "").lower() == "debug"
+
+
+class Lines:
+    """Writes aligned lines to standard output, and passes on what user code prints.
+
+    Args:
+        quiet: Leave out what agents do.
+        file: Where to write; None: standard output as it is now.
+    """
+
+    def __init__(self, *, quiet: bool = False, file: TextIO | None = None) -> None:
+        self.quiet = quiet
+        self._file = file or sys.stdout
+        self._console = Console(file=self._file, highlight=False, soft_wrap=True)
+        self._at_start = True
+        self._author = len("user")
+
+    def align(self, authors: Iterable[str]) -> None:
+        """Make room for the names of the agents."""
+        self._author = min(max(map(len, [*authors, "user"])), _AUTHOR)
+
+    def pass_on(self, data: bytes) -> None:
+        """Write what user code has printed, unchanged."""
+        self._file.flush()
+        self._file.buffer.write(data)
+        self._file.flush()
+        self._at_start = data.endswith(b"\n")
+
+    def event(self, key: SessionKey, event: Event, *, note: str = "") -> None:
+        """Write an event: a line for its text, and for each call, response or error.
+
+        What an agent asks its user for is left out, and so is that its tool waits for it: both are
+        said with the commands that answer it.
+        """
+        asked = {*event.actions.requested_tool_confirmations, *event.actions.requested_auth_configs}
+        calls = {call.name for call in event.get_function_calls()}
+        if asked or calls & {REQUEST_CONFIRMATION, REQUEST_CREDENTIAL}:
+            return
+        style = "bold green" if event.author == "user" else "bold cyan"
+        for line in gist(event):
+            self.step(key, event.author, line, at=event.timestamp, note=note, style=style)
+            note = ""
+
+    def step(
+        self,
+        key: SessionKey,
+        author: str,
+        text: Text | str,
+        *,
+        at: float,
+        note: str = "",
+        style: str = "bold cyan",
+        whole: bool = False,
+    ) -> None:
+        """Write what happens in a session, in one line.
+
+        Args:
+            key: The session.
+            author: Who does it; "" for the runtime.
+            text: What; cut if it is longer than the line.
+            at: When, in seconds since the epoch.
+            note: What is written behind it.
+            style: The author's style.
+            whole: Do not cut the text.
+        """
+        if self.quiet:
+            return
+        shown = text if isinstance(text, Text) else Text(printable(text))
+        head = Text.assemble(
+            (f"{local_time(at)[-_TIME:]}  ", "dim"),
+            (f"{_cut(printable(key.session_id), _SESSION):{_SESSION}}  ", "dim"),
+            (f"{_cut(printable(author), self._author):{self._author}}  ", style),
+        )
+        tail = Text(f"  {note}" if note else "", "dim")
+        if not whole:
+            left = self._width() - head.cell_len - tail.cell_len
+            shown = _in_one_line(shown)
+            shown.truncate(max(left, _LEAST), overflow="ellipsis")
+        self._write(Text.assemble(head, shown, tail))
+
+    def notice(self, event: str, text: str, *, style: str = "yellow", **values: Any) -> None:
+        """Say something about the processes; in the logs instead, if these are for programs."""
+        if logs_are_json():
+            log = logger.info if style == "dim" else logger.warning
+            log(event, **values)
+        else:
+            self._write(Text(printable(text, keep="\n"), style=style))
+
+    def log(self, line: str) -> None:
+        """Write a line of the logs, to standard error."""
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+    def rows(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Write labels and texts below a line; the texts stay whole, so that they can be copied."""
+        indent = " " * (_TIME + _SESSION + self._author + 6)
+        for label, text in rows if not self.quiet else ():
+            self._write(Text.assemble((f"{indent}{label:8}", "dim"), printable(text)))
+
+    def _width(self) -> int:
+        return self._console.width if self._console.is_terminal else _PLAIN_WIDTH
+
+    def _write(self, line: Text) -> None:
+        if not self._at_start:
+            self._file.write("\n")  # user code has left its line unfinished
+        self._console.print(line)
+        self._file.flush()
+        self._at_start = True
+
+
+def _in_one_line(text: Text) -> Text:
+    return Text(" ").join(line for line in text.split() if line.plain.strip())
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"

@@ -1,0 +1,143 @@
+"""The worker process as `dev` sees it: its output, and its records."""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Self, cast
+
+from durable_adk.cli.dev.worker import LOADED, NOT_LOADED, RECORD, Serving
+from durable_adk.embedded.process import Process
+from durable_adk.embedded.shared import GRACE, worker_environment
+
+Said = bytes | dict[str, Any]
+"""What user code has printed, or a record of the worker."""
+_MARK = RECORD.encode()
+_CHUNK = 65536
+
+
+class WorkerProcess:
+    """A process that loads the agents, says so, and then serves them.
+
+    Args:
+        process: It.
+        read: File descriptor of its output; closed at the end of the output.
+        hear: Called with what it says, and when it was heard.
+    """
+
+    def __init__(self, process: Process, read: int, hear: Callable[[float, Said], None]) -> None:
+        self._process = process
+        self._hear = hear
+        self._loaded: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._reading = asyncio.create_task(self._read(read))
+
+    @classmethod
+    async def start(cls, serving: Serving, hear: Callable[[float, Said], None]) -> Self:
+        """Start a process; `stop` has to be called.
+
+        Raises:
+            DurableAdkError: It cannot be started.
+        """
+        read, write = os.pipe()
+        # -P: modules of the current folder must not hide those of the standard library.
+        command = [sys.executable, "-P", "-u", "-m", "durable_adk.cli.dev.worker"]
+        try:
+            process = await Process.start(
+                [*command, serving.model_dump_json()],
+                log=serving.data_dir / "worker.log",
+                output=write,
+                env={**worker_environment(serving.data_dir), "DURABLE_ADK_LOG": "json"},
+                grace=GRACE,
+            )
+        except BaseException:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
+        return cls(process, read, hear)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.returncode is None
+
+    @property
+    def has_loaded(self) -> bool:
+        """Whether it has loaded the agents."""
+        return self._loaded.done() and self._loaded.result()["event"] == LOADED
+
+    async def loading(self) -> dict[str, Any]:
+        """Its record LOADED or NOT_LOADED; the latter also if it ends before."""
+        ended = asyncio.ensure_future(self.wait())
+        await asyncio.wait({ended, self._loaded}, return_when=asyncio.FIRST_COMPLETED)
+        if not self._loaded.done():
+            code = ended.result()
+            self._loaded.set_result({"event": NOT_LOADED, "message": f"it ended with code {code}"})
+        ended.cancel()
+        return self._loaded.result()
+
+    async def wait(self) -> int:
+        """Its exit code, when it has ended and its output was read."""
+        code = await self._process.wait()
+        await asyncio.wait({self._reading}, timeout=1.0)  # what it has started may hold the pipe
+        return code
+
+    async def stop(self) -> None:
+        """Send SIGTERM, and SIGKILL if it takes too long; read its output meanwhile."""
+        await self._process.terminate()
+        await self.wait()
+        self._reading.cancel()
+
+    async def _read(self, descriptor: int) -> None:
+        reader = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0)
+        )
+        rest = b""
+        try:
+            while data := await reader.read(_CHUNK):
+                heard, (rest, *said) = time.time(), parts(rest + data)
+                for one in said:
+                    self._heard(heard, one)
+            if rest:
+                self._heard(time.time(), rest)
+        finally:
+            transport.close()
+
+    def _heard(self, at: float, said: Said) -> None:
+        if not isinstance(said, dict) or said["event"] not in (LOADED, NOT_LOADED):
+            self._hear(at, said)
+        elif not self._loaded.done():
+            self._loaded.set_result(said)
+
+
+def parts(data: bytes) -> Iterator[Any]:
+    """Split an output; yields the beginning of an unfinished record, then what precedes it."""
+    before, *marked = data.split(_MARK)
+    said: list[Said] = [before] if before else []
+    rest = b""
+    for number, piece in enumerate(marked, 1):
+        line, end, after = piece.partition(b"\n")
+        if not end and number == len(marked):
+            rest = _MARK + piece
+            break
+        said.append(_record(line) or _MARK + line + end)
+        said += [after] if after else []
+    yield rest
+    yield from said
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        found: Any = json.loads(line)
+    except ValueError:
+        return None  # user code has printed the mark
+    return cast("dict[str, Any]", found) if isinstance(found, dict) and "event" in found else None

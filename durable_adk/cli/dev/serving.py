@@ -1,0 +1,374 @@
+"""``durable-adk dev``: keeps a server and a worker running, and the worker's code current."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, Self
+
+from rich.table import Table
+
+from durable_adk.cli.connection import without_password
+from durable_adk.cli.dev.feed import SessionsFeed
+from durable_adk.cli.dev.files import WatchedFiles
+from durable_adk.cli.dev.lines import Lines
+from durable_adk.cli.dev.process import WorkerProcess
+from durable_adk.cli.dev.state import DevFile, claim
+from durable_adk.cli.dev.worker import Serving
+from durable_adk.cli.server import ServerConnection
+from durable_adk.cli.target import agents_in
+from durable_adk.cli.terminal import busy, plain_console
+from durable_adk.embedded.server import ServerInfo, TemporalServer, is_free
+from durable_adk.errors import AgentDefinitionError, AlreadyExistsError
+
+_FIRST_DELAY = 0.5
+_MAX_DELAY = 30.0
+_STABLE_RUN = 30.0  # seconds after which a process counts as one that had worked
+
+
+async def dev(
+    connection: ServerConnection,
+    targets: list[str],
+    *,
+    port: int | None,
+    ui_port: int | None,
+    reload: bool,
+    quiet: bool,
+) -> None:
+    """Serve TARGETS, show what happens, and reload changed code, until cancelled."""
+    await keep(connection, targets, port=port, ui_port=ui_port, reload=reload, quiet=quiet)
+
+
+class Companion(Protocol):
+    """What runs beside the server and the worker, such as a web server."""
+
+    rows: list[tuple[str, str]]
+    """What is shown of it at the start, under which heading."""
+
+    def loaded(self, said: dict[str, Any]) -> None:
+        """Take note of what the worker has loaded, first and at each change."""
+        ...
+
+
+MakeCompanion = Callable[[ServerInfo], AbstractAsyncContextManager[Companion | None]]
+
+
+@asynccontextmanager
+async def _nothing(_: ServerInfo) -> AsyncGenerator[None]:
+    yield
+
+
+async def keep(
+    connection: ServerConnection,
+    targets: list[str],
+    *,
+    port: int | None,
+    ui_port: int | None,
+    reload: bool,
+    quiet: bool,
+    beside: MakeCompanion = _nothing,
+) -> None:
+    """Do what `dev` does, with something beside it."""
+    found = list(dict.fromkeys(one for target in targets for one in agents_in(target)))
+    lines = Lines(quiet=quiet)
+    folder = connection.folder
+    async with AsyncExitStack() as stack:
+        file = await stack.enter_async_context(claim(folder))
+        file.write(apps=[])
+        async with connection.stores():
+            pass  # report a store that cannot be used here, not in the worker's log
+        sessions = await stack.enter_async_context(connection.sessions())
+        feed = SessionsFeed(
+            sessions, lines, log=folder / "worker.log", options=connection.arguments
+        )
+        with busy("starting a Temporal server"):
+            ports = _ports(file, lines, port, ui_port)
+            server = await stack.enter_async_context(_server(folder, ports, lines))
+        file.write(**_Ports.of(server)._asdict())
+        companion = await stack.enter_async_context(beside(server))
+        keeper = _Keeper(
+            connection,
+            _serving(connection, found, server),
+            server=server,
+            file=file,
+            lines=lines,
+            feed=feed,
+            reload=reload,
+            companion=companion,
+        )
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(feed.run())
+            try:
+                await keeper.run()
+            finally:
+                following.cancel()  # after all worker processes have ended
+
+
+def _serving(connection: ServerConnection, targets: list[str], server: ServerInfo) -> Serving:
+    return Serving(
+        targets=targets,
+        address=server.address,
+        store=connection.store_url,
+        task_queue=connection.task_queue,
+        data_dir=connection.folder,
+    )
+
+
+class _Ports(NamedTuple):
+    """The ports of the server; None: any."""
+
+    port: int | None
+    ui_port: int | None
+
+    @classmethod
+    def of(cls, server: ServerInfo) -> Self:
+        """The ports of a running server."""
+        return cls(_port(server.address), _port(server.ui_url or ""))
+
+
+def _ports(file: DevFile, lines: Lines, port: int | None, ui_port: int | None) -> _Ports:
+    """The ports that were chosen, else those of the last start unless others use them now."""
+
+    def kept(last: int | None, whose: str) -> int | None:
+        if last is None or is_free(last):
+            return last
+        text = f"Port {last}, which {whose} had before, is in use; another one is chosen."
+        lines.notice("port.in_use", text, port=last)
+        return None
+
+    return _Ports(
+        port or kept(file.state.port, "Temporal"), ui_port or kept(file.state.ui_port, "the UI")
+    )
+
+
+@asynccontextmanager
+async def _server(folder: Path, ports: _Ports, lines: Lines) -> AsyncGenerator[ServerInfo]:
+    """Keep a server running for the body; if it dies, start another at the same address."""
+    started: asyncio.Future[ServerInfo] = asyncio.get_running_loop().create_future()
+
+    async def keep() -> None:
+        restart = RestartDelay(lines)
+        current = ports
+        while True:
+            try:
+                async with TemporalServer.start(data_dir=folder, **current._asdict()) as server:
+                    current = _Ports.of(server.info)
+                    if not started.done():
+                        started.set_result(server.info)
+                    restart.begin()
+                    code = await server.wait()
+            except AlreadyExistsError:
+                if not started.done():
+                    raise
+                code = None  # a `run` command has started a server; it ends with that command
+            await restart.wait("Temporal server", code, folder / "temporal.log")
+
+    async with asyncio.TaskGroup() as group:
+        keeping = group.create_task(keep())
+        await asyncio.wait({keeping, started}, return_when=asyncio.FIRST_COMPLETED)
+        if started.done():
+            yield started.result()
+            keeping.cancel()
+
+
+@dataclass
+class RestartDelay:
+    """The delay before a dead process is started again; it doubles if the process dies soon."""
+
+    lines: Lines
+    _next: float = _FIRST_DELAY
+    _began: float = field(default=0.0)
+
+    def begin(self) -> None:
+        """Note that the process has started."""
+        self._began = asyncio.get_running_loop().time()
+
+    async def wait(self, what: str, code: int | None, log: Path) -> None:
+        """Say that the process has ended, then wait."""
+        if asyncio.get_running_loop().time() - self._began > _STABLE_RUN:
+            self._next = _FIRST_DELAY
+        last = next(_last_lines(log), "")
+        text = f"The {what} ended with code {code}; another one starts in {self._next:g} s. {last}"
+        values = {"exit_code": code, "again_in": self._next, "last_words": last}
+        self.lines.notice("process.ended", text.rstrip(), style="red", what=what, **values)
+        await asyncio.sleep(self._next)
+        self._next = min(2 * self._next, _MAX_DELAY)
+
+
+def _last_lines(log: Path) -> Iterator[str]:
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return (line for line in reversed(lines) if line.strip())
+
+
+def _port(address: str) -> int | None:
+    port = address.rpartition(":")[2]
+    return int(port) if port else None
+
+
+class _Keeper:
+    """Keeps a worker process running, with the newest code that can be loaded.
+
+    New code is loaded by a new process while the one before still serves. Once it is loaded, the
+    latter takes no more steps, and has its graceful shutdown to end those that run; what is not
+    done by then, and all invocations that wait, go on with the new code, as after a deploy.
+    """
+
+    def __init__(
+        self,
+        connection: ServerConnection,
+        serving: Serving,
+        *,
+        server: ServerInfo,
+        file: DevFile,
+        lines: Lines,
+        feed: SessionsFeed,
+        reload: bool,
+        companion: Companion | None,
+    ) -> None:
+        self._companion = companion
+        self._connection = connection
+        self._serving = serving
+        self._server = server
+        self._file = file
+        self._lines = lines
+        self._feed = feed
+        self._reload = reload
+        self._log = serving.data_dir / "worker.log"
+        self._watched = WatchedFiles()
+        self._changed = asyncio.Event()
+        self._started: list[WorkerProcess] = []
+
+    async def run(self) -> None:
+        """Keep it running until cancelled.
+
+        Raises:
+            AgentDefinitionError: The agents cannot be loaded when `dev` starts.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._keep(group)
+        finally:
+            if self._feed.apps:
+                text = "Stopping; steps that run have ten seconds. Ctrl-C again does not wait."
+                self._lines.notice("dev.stopping", text, style="dim")
+            await asyncio.gather(*(one.stop() for one in self._started))
+
+    async def _keep(self, group: asyncio.TaskGroup) -> None:
+        serves: WorkerProcess | None = None
+        restart = RestartDelay(self._lines)
+        while True:
+            self._changed.clear()
+            fresh = await WorkerProcess.start(self._serving, self._feed.hear)
+            self._started = [one for one in self._started if one.runs] + [fresh]
+            restart.begin()
+            said = await self._loading(fresh)
+            if said is None:
+                group.create_task(fresh.stop())
+                continue
+            if fresh.has_loaded:
+                if serves is not None:
+                    group.create_task(serves.stop())
+                self._loaded(said, first=not self._feed.apps, group=group)
+                serves = fresh
+            elif not self._feed.apps:
+                raise AgentDefinitionError(said["message"])
+            else:
+                self._say_not_loaded(said["message"], serves)
+            serves = await self._next(serves, restart)
+
+    async def _loading(self, fresh: WorkerProcess) -> dict[str, Any] | None:
+        """What a process says of its loading; None if the code has changed before it said so.
+
+        Code that is being imported may wait for ever.
+        """
+        changed = asyncio.ensure_future(self._changed.wait())
+        loading = asyncio.ensure_future(fresh.loading())
+        try:
+            await asyncio.wait({changed, loading}, return_when=asyncio.FIRST_COMPLETED)
+            return loading.result() if loading.done() else None
+        finally:
+            changed.cancel()
+            loading.cancel()
+
+    async def _next(
+        self, serves: WorkerProcess | None, restart: RestartDelay
+    ) -> WorkerProcess | None:
+        """Wait until a worker has to be started; the one that serves until then."""
+        changed = asyncio.ensure_future(self._changed.wait())
+        ended = asyncio.ensure_future(serves.wait()) if serves else None
+        if ended is None and not self._reload:
+            ended = asyncio.ensure_future(asyncio.sleep(0, 1))
+        try:
+            await asyncio.wait(
+                {one for one in (changed, ended) if one}, return_when=asyncio.FIRST_COMPLETED
+            )
+            if ended is not None and ended.done():
+                waits = asyncio.ensure_future(restart.wait("worker", ended.result(), self._log))
+                await asyncio.wait({changed, waits}, return_when=asyncio.FIRST_COMPLETED)
+                waits.cancel()
+                return None
+            return serves
+        finally:
+            changed.cancel()
+            if ended is not None:
+                ended.cancel()
+
+    def _loaded(self, said: dict[str, Any], *, first: bool, group: asyncio.TaskGroup) -> None:
+        """Follow, list and watch what was loaded."""
+        apps: dict[str, str] = said["apps"]
+        self._feed.apps = list(apps)
+        self._lines.align(said["agents"])
+        self._file.write(apps=list(apps))
+        for name, target in apps.items():
+            self._connection.note_target(name, target)
+        if self._companion is not None:
+            self._companion.loaded(said)
+        self._watched.use(
+            [path for target in apps.values() if (path := Path(target).resolve()).exists()],
+            [Path(file) for file in said["files"]],
+        )
+        if first:
+            self._show(apps)
+            if self._reload:
+                group.create_task(self._watch())
+        else:
+            text = f"Serving the new code of {', '.join(apps)}."
+            self._lines.notice("code.loaded", text, style="green", apps=list(apps))
+
+    def _say_not_loaded(self, message: str, serves: WorkerProcess | None) -> None:
+        goes_on = "The code from before goes on." if serves else "Nothing serves until it changes."
+        text = f"Not loaded: {message}\n{goes_on}"
+        self._lines.notice("code.not_loaded", text, style="bold red", reason=message)
+
+    async def _watch(self) -> None:
+        async for files in self._watched.changes():
+            names = ", ".join(_relative(file) for file in files)
+            self._lines.notice("code.changed", f"{names} changed.", style="dim", files=names)
+            self._changed.set()
+
+    def _show(self, apps: dict[str, str]) -> None:
+        """Write what is served, and where."""
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="bold")
+        table.add_column(overflow="fold")
+        one = next(iter(apps.values())) if len(apps) == 1 else next(iter(apps))
+        queues = dict.fromkeys(self._connection.queue(name) for name in apps)
+        reload = "when a .py or .env file changes" if self._reload else "no; start it again"
+        for row in (
+            ("app" if len(apps) == 1 else "apps", ", ".join(apps)),
+            *(self._companion.rows if self._companion else ()),
+            ("Temporal", self._server.address),
+            ("task queue" if len(queues) == 1 else "task queues", ", ".join(queues)),
+            ("UI", self._server.ui_url or ""),
+            ("store", without_password(self._connection.store_url)),
+            ("reloads", reload),
+            ("try it", f"durable-adk run {one}"),
+            ("stop", "Ctrl-C"),
+        ):
+            table.add_row(*row)
+        plain_console().print(table, "")
+
+
+def _relative(path: Path) -> str:
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -1,0 +1,65 @@
+"""``durable-adk sessions import`` and ``export``: copies from and to google-adk's databases."""
+
+import json
+from dataclasses import asdict
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import typer
+
+from durable_adk.cli.connection import CliConnection
+from durable_adk.cli.execution import FAILED, note
+from durable_adk.errors import InvalidRequestError
+from durable_adk.log import printable
+from durable_adk.ops.adk_sessions.copies import CopyReport, OpenRequest, Problem, copy_sessions
+from durable_adk.ops.adk_sessions.database import open_database
+from durable_adk.ops.adk_sessions.stored_sessions import StoredSessions
+
+
+async def import_sessions(
+    connection: CliConnection, url: str, *, timezone: str, as_json: bool
+) -> int:
+    """Do the work of ``durable-adk sessions import``."""
+    try:
+        zone = ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InvalidRequestError(f"{timezone!r} is no time zone; try Europe/Zurich.") from error
+    async with open_database(url, zone=zone) as database, connection.sessions() as store:
+        report = await copy_sessions(database, store)
+    if not as_json:
+        for one in report.requests:
+            note(printable(_request(one)))
+    return _show(report, as_json=as_json)
+
+
+async def export_sessions(connection: CliConnection, url: str, *, as_json: bool) -> int:
+    """Do the work of ``durable-adk sessions export``."""
+    async with (
+        connection.sessions(existing=True) as store,
+        open_database(url, is_target=True) as database,
+    ):
+        report = await copy_sessions(StoredSessions(store=store), database)
+    return _show(report, as_json=as_json)
+
+
+def _show(report: CopyReport, *, as_json: bool) -> int:
+    if as_json:
+        typer.echo(json.dumps(report.as_json(), ensure_ascii=False))
+    else:
+        for one in report.problems:
+            note(printable(_line(one)))
+        for name, counts in (("sessions", report.sessions), ("events", report.events)):
+            shown = (f"{number:,} {word}" for word, number in asdict(counts).items())
+            typer.echo(f"{name}: {', '.join(shown)}")
+    return FAILED if report.problems else 0
+
+
+def _request(one: OpenRequest) -> str:
+    return (
+        f"app {one.app}, user {one.user}, session {one.session}: {one.tool} waited for a "
+        f"{one.kind}, which cannot be given here; send a message, so that the tool asks again."
+    )
+
+
+def _line(one: Problem) -> str:
+    ids = {"app": one.app, "user": one.user, "session": one.session, "event": one.event}
+    return f"{', '.join(f'{name} {text}' for name, text in ids.items() if text)}: {one.problem}"

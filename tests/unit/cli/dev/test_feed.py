@@ -1,0 +1,124 @@
+"""What happens in all sessions, in order."""
+
+import asyncio
+import io
+import time
+
+import pytest
+
+from durable_adk.agents import LlmAgent
+from durable_adk.cli.dev.feed import SessionsFeed
+from durable_adk.cli.dev.lines import Lines
+from durable_adk.models import ScriptedModel
+from durable_adk.runners import InMemoryRunner
+from durable_adk.tools import FunctionTool
+
+
+def refund(order: str) -> str:
+    """Refund an order."""
+    return f"refunded {order}"
+
+
+@pytest.fixture
+def screen(monkeypatch) -> io.TextIOWrapper:
+    monkeypatch.setenv("DURABLE_ADK_LOG", "console")
+    return io.TextIOWrapper(io.BytesIO(), write_through=True)
+
+
+@pytest.fixture
+def runner():
+    tool = FunctionTool(refund, require_confirmation=True)
+    return InMemoryRunner(LlmAgent(name="till", model="offline", tools=[tool]), app_name="till")
+
+
+@pytest.fixture
+def feed(runner, screen, tmp_path) -> SessionsFeed:
+    lines = Lines(file=screen)
+    lines.align(["till"])
+    log = tmp_path / "worker.log"
+    made = SessionsFeed(runner.session_service, lines, log=log, options=["--store", "s.db"])
+    made.apps = ["till"]
+    return made
+
+
+async def ask(runner, message) -> None:
+    await runner.session_service.create_session(app_name="till", user_id="me", session_id="s")
+    async for _ in runner.run_async(user_id="me", session_id="s", new_message=message):
+        pass
+
+
+async def shown(feed: SessionsFeed, screen: io.TextIOWrapper, *, seconds: float = 0.0) -> list[str]:
+    """The lines of a feed that runs for a while, without time and session."""
+    running = asyncio.create_task(feed.run())
+    await asyncio.sleep(1.0 + seconds)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    return [line[24:] for line in screen.buffer.getvalue().decode().splitlines()]
+
+
+async def test_a_request_is_shown_with_the_commands_that_answer_it(runner, feed, screen):
+    """Once, in the place of the events that ask for it, and with the options of the store."""
+    await ask(runner, "Refund order 7.")
+    user, call, waits, approve, reject = await shown(feed, screen)
+    assert user == "user  Refund order 7."
+    assert call == 'till  calls refund(order="7")'
+    assert waits == '      waits for approval of refund(order="7")'
+    assert approve.split()[:3] == ["approve", "durable-adk", "approve"]
+    assert approve.endswith("--store s.db")
+    assert reject.split()[0] == "reject"
+
+
+async def test_what_was_there_before_is_not_shown(runner, screen, tmp_path):
+    """Only what is committed from the start on."""
+    await ask(runner, "Refund order 7.")
+    feed = SessionsFeed(
+        runner.session_service, Lines(file=screen), log=tmp_path / "log", options=[]
+    )
+    feed.apps = ["till"]
+    assert await shown(feed, screen) == []
+
+
+async def test_an_attempt_that_failed_is_shown_with_its_places(feed, screen):
+    """A step that is tried again says why, and where in the user's code; the last has its event."""
+    step = {"app": "till", "session": "s", "invocation_id": "i", "level": "info", "agent": "till"}
+    failed = {**step, "event": "attempt.failed", "activity": "call_tool", "attempt": 1}
+    failed |= {"error_type": "ConnectionError", "error_at": ["agent.py:7 in refund"]}
+    feed.hear(time.time(), {**failed, "final": False})
+    feed.hear(time.time(), {**failed, "final": True})
+    said, place = await shown(feed, screen)
+    assert said == "till  attempt 1 of call_tool failed: ConnectionError"
+    assert place.split() == ["at", "agent.py:7", "in", "refund"]
+
+
+async def test_a_slow_step_is_shown_while_it_runs(feed, screen):
+    """After a second, once; a fast one shows itself by its event alone."""
+    step = {"app": "till", "session": "s", "invocation_id": "i", "level": "debug", "agent": "till"}
+    started = {**step, "event": "step.started", "step": "call_tool"}
+    for name, event_id in (("slow", "i.1"), ("fast", "i.2")):
+        feed.hear(time.time(), {**started, "event_id": event_id, "summary": name})
+    feed.hear(time.time(), {**step, "event": "step.ended", "event_id": "i.2"})
+    assert await shown(feed, screen, seconds=1.0) == ["till  slow runs"]
+
+
+async def test_prints_and_logs_are_kept_in_the_log_and_steps_are_not(feed, screen, tmp_path):
+    """`worker.log` has what the worker has printed and logged at its level."""
+    feed.hear(time.time(), b"printed\n")
+    feed.hear(time.time(), {"event": "step.ended", "level": "debug"})
+    feed.hear(time.time(), {"event": "worker.started", "level": "info"})
+    await shown(feed, screen)
+    log = (tmp_path / "worker.log").read_text()
+    assert log == 'printed\n{"event": "worker.started", "level": "info"}\n'
+
+
+async def test_an_end_comes_after_the_last_event_with_its_tokens(screen, tmp_path):
+    """The end of an invocation is one line: how, after how long, and what it cost."""
+    model = ScriptedModel(replies=["Hello."])
+    runner = InMemoryRunner(LlmAgent(name="till", model=model), app_name="till")
+    feed = SessionsFeed(
+        runner.session_service, Lines(file=screen), log=tmp_path / "log", options=[]
+    )
+    feed.apps = ["till"]
+    await ask(runner, "Hi")
+    user, answer, end = await shown(feed, screen)
+    assert (user, answer.split("  ")[1]) == ("user  Hi", "Hello.")
+    assert end.strip().startswith("completed after 0.")

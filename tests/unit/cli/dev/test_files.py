@@ -1,0 +1,68 @@
+"""The files whose changes `dev` waits for."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from durable_adk.cli.dev.files import WatchedFiles
+
+
+@pytest.fixture
+def agent(tmp_path) -> Path:
+    folder = tmp_path / "agent"
+    (folder / "__pycache__").mkdir(parents=True)
+    (folder / "agent.py").touch()
+    return folder
+
+
+async def heard(watched: WatchedFiles, *writes: Path) -> list[str]:
+    """The names of the first changes that are told after files were written."""
+    changes = watched.changes()
+    told = asyncio.ensure_future(anext(changes))
+    await asyncio.sleep(0.5)  # until the folders are watched
+    for file in writes:
+        file.write_text("x = 1")
+        await asyncio.sleep(0.3)
+    found = await asyncio.wait_for(told, 20)
+    await changes.aclose()
+    return [file.name for file in found]
+
+
+async def test_code_and_environment_count_and_what_agents_write_does_not(tmp_path, agent):
+    """Python below an agent's folder and `.env` files do; data beside it, and caches, do not."""
+    watched = WatchedFiles()
+    watched.use([agent], [])
+    ignored = [agent / "trips.jsonl", agent / "__pycache__" / "agent.py"]
+    assert await heard(watched, *ignored, agent / "tools.py") == ["tools.py"]
+    assert await heard(watched, agent / ".env") == [".env"]
+
+
+async def test_what_agents_import_counts_and_its_neighbours_do_not(tmp_path, agent):
+    """A module elsewhere is watched by its name."""
+    (tmp_path / "shared").mkdir()
+    module, other = tmp_path / "shared" / "rates.py", tmp_path / "shared" / "other.py"
+    watched = WatchedFiles()
+    watched.use([agent], [module])
+    assert await heard(watched, other, module) == ["rates.py"]
+
+
+async def test_a_new_folder_is_watched(agent):
+    """Code in a folder that is made later counts."""
+    watched = WatchedFiles()
+    watched.use([agent], [])
+    changes = watched.changes()
+    told = asyncio.ensure_future(anext(changes))
+    await asyncio.sleep(0.5)
+    (agent / "tools").mkdir()
+    await asyncio.sleep(1.5)
+    (agent / "tools" / "rates.py").write_text("x = 1")
+    assert [file.name for file in await asyncio.wait_for(told, 20)] == ["rates.py"]
+    await changes.aclose()
+
+
+async def test_a_config_that_was_loaded_counts(agent):
+    """An agent may be described in a `root_agent.yaml` alone."""
+    watched = WatchedFiles()
+    watched.use([agent], [agent / "root_agent.yaml"])
+    assert await heard(watched, agent / "root_agent.yaml") == ["root_agent.yaml"]
